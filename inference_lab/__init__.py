@@ -1,0 +1,75 @@
+"""Compare inference methods for discrete energies on one energy, under one clock.
+
+>>> import inference_lab as il
+>>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+>>> il.solve(g, "ilp").energy
+0.5
+
+Names are loaded on first use, so that importing the package stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inference_lab.comparison import Comparison as Comparison
+    from inference_lab.comparison import compare as compare
+    from inference_lab.contract import Outcome as Outcome
+    from inference_lab.contract import Run as Run
+    from inference_lab.contract import Solution as Solution
+    from inference_lab.contract import Solver as Solver
+    from inference_lab.contract import Status as Status
+    from inference_lab.factor_graph import DiagonalTerms as DiagonalTerms
+    from inference_lab.factor_graph import FactorGraph as FactorGraph
+    from inference_lab.factor_graph import OwnTables as OwnTables
+    from inference_lab.factor_graph import SharedTable as SharedTable
+    from inference_lab.io import read as read
+    from inference_lab.io import write as write
+    from inference_lab.problem import Problem as Problem
+    from inference_lab.problem import ProblemFamily as ProblemFamily
+    from inference_lab.registry import available_problems as available_problems
+    from inference_lab.registry import available_solvers as available_solvers
+    from inference_lab.solving import solve as solve
+    from inference_lab.spec import SpecError as SpecError
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Comparison": "comparison",
+    "compare": "comparison",
+    "Outcome": "contract",
+    "Run": "contract",
+    "Solution": "contract",
+    "Solver": "contract",
+    "Status": "contract",
+    "DiagonalTerms": "factor_graph",
+    "FactorGraph": "factor_graph",
+    "OwnTables": "factor_graph",
+    "SharedTable": "factor_graph",
+    "read": "io",
+    "write": "io",
+    "Problem": "problem",
+    "ProblemFamily": "problem",
+    "available_problems": "registry",
+    "available_solvers": "registry",
+    "solve": "solving",
+    "SpecError": "spec",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module it lives in."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'inference_lab' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"inference_lab.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,120 @@
+"""The one way kernels are compiled, and a meter for the time compilation takes.
+
+Importing this module imports numba; only modules that hold kernels do so, and those are
+imported when a method is used, so that ``import inference_lab`` stays light.
+
+Machine code is kept on disk. Numba notices a change of the file a kernel stands in, but not of
+the kernels it calls; those live in ``kernels.py``, so the folder of the cache is named after the
+content of the shared files, and an edit there recompiles everything that may contain it. A kernel
+may therefore call kernels of its own file and of ``kernels.py``, no others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import config, event
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: Files whose kernels are compiled into the kernels of other files.
+_SHARED = ("_numba.py", "factor_graph.py", "kernels.py")
+
+
+def _cache_folder() -> str:
+    """Return where machine code goes, or nothing to leave the choice to numba."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for name in _SHARED:
+        digest.update((here / name).read_bytes())
+    parent = here / "__pycache__"
+    if not os.access(parent if parent.is_dir() else here, os.W_OK):
+        parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "inference-lab"
+    return str(parent / f"kernels-{digest.hexdigest()[:12]}")
+
+
+_FOLDER = config.CACHE_DIR or _cache_folder()
+
+
+def _compile(function: _F, **options: Any) -> _F:
+    # Numba picks the folder when the dispatcher is made, from a global setting, which must not
+    # change for anybody else's functions.
+    before = config.CACHE_DIR
+    config.CACHE_DIR = _FOLDER
+    try:
+        return cast("_F", numba.njit(cache=True, nogil=True, **options)(function))
+    finally:
+        config.CACHE_DIR = before
+
+
+#: Reference counting off: an access to a field of the graph's arrays otherwise costs two atomic
+#: operations, which more than doubles the time of a message. Such code must not allocate.
+#: Division by zero gives inf or NaN as in numpy, instead of an exception branch in every loop.
+_LEAN = {"_nrt": False, "error_model": "numpy"}
+
+
+def kernel(function: _F) -> _F:
+    """Compile a function over flat arrays on first use; it may allocate arrays.
+
+    No ``fastmath``: kernels rely on IEEE arithmetic with ``inf``.
+    """
+    return _compile(function)
+
+
+def lean_kernel(function: _F) -> _F:
+    """Compile a kernel that allocates nothing: faster, its scratch arrays come from the caller."""
+    return _compile(function, **_LEAN)
+
+
+def inlined(function: _F) -> _F:
+    """Compile a step that is merged into the kernels that call it; it must not allocate.
+
+    A call between kernels copies every field of the graph's arrays, which costs more than a
+    message; merging is therefore forced.
+    """
+    return _compile(function, forceinline=True, **_LEAN)
+
+
+def inlined_minimum(function: _F) -> _F:
+    """Compile a step as `inlined` does, assuming that no NaN occurs; ``inf`` keeps its meaning.
+
+    Without the assumption a minimum cannot be vectorised. Graphs refuse NaN at construction, and
+    kernels never form ``inf - inf``.
+    """
+    return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
+
+
+class CompileMeter(event.Listener):  # type: ignore[misc]  # numba ships no types
+    """Add up the seconds spent compiling kernels, or loading them from the disk cache."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._since = 0.0
+        self.seconds = 0.0
+
+    def on_start(self, event: Any) -> None:
+        """Numba entered its compiler; only the outermost entry counts."""
+        if self._depth == 0:
+            self._since = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """Numba left its compiler."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._since
+
+
+@contextmanager
+def compile_meter() -> Iterator[CompileMeter]:
+    """Measure compilation within a ``with`` block; ``meter.seconds`` grows as it happens."""
+    meter = CompileMeter()
+    with event.install_listener("numba:compiler_lock", meter):
+        yield meter

@@ -1,0 +1,353 @@
+"""What every solver is given and what it gives back.
+
+A solver is a frozen dataclass of settings with one method, `Solver.run`, which is handed the graph
+and a `Run`: the temperature, the budget, the random generator, and the incumbent to which it
+offers labellings and bounds. `inference_lab.solving.solve` makes the `Run`, and turns what came
+of it into a `Solution`, with the energy evaluated anew.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.spec import format_spec
+
+#: A bound that is within this relative distance of an energy proves it optimal.
+OPTIMALITY_TOLERANCE = 1e-8
+
+#: Marginals: an (n, k) array, or a list of 1-D arrays where cardinalities differ.
+Marginals: TypeAlias = "FloatArray | list[FloatArray]"
+
+
+class Status(StrEnum):
+    """How a run ended; each member carries its sentence."""
+
+    OPTIMAL = "optimal", "the answer is proved to be exact"
+    CONVERGED = "converged", "the method reached its own fixed point"
+    LIMIT = "limit", "a limit on time or iterations stopped the method before it converged"
+    INFEASIBLE = "infeasible", "it is proved that every labelling has infinite energy"
+    UNSUPPORTED = "unsupported", "the method's theory does not cover this problem"
+    ERROR = "error", "the method failed"
+
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str) -> Status:
+        """Make a string member with its sentence."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        return member
+
+
+class TracePoint(NamedTuple):
+    """One line of a run's history."""
+
+    seconds: float
+    energy: float
+    best_energy: float
+    lower_bound: float
+
+
+def proves(energy: float, lower_bound: float) -> bool:
+    """Whether a lower bound shows that a labelling of this energy is optimal.
+
+    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``, which covers the
+    rounding of sums and the tolerance of LP solvers.
+    """
+    return math.isfinite(energy) and energy - lower_bound <= OPTIMALITY_TOLERANCE * max(
+        1.0, abs(energy)
+    )
+
+
+class Run:
+    """The state of one run: what the solver is given, and the incumbent it reports to.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+    temperature : float
+        0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
+    rng : numpy.random.Generator
+        The only source of randomness a solver may use.
+    initial : (n,) int64 array or None
+        A labelling to start from, for solvers that can; it has already been offered.
+    max_iterations : int or None
+        Limit on sweeps (or the solver's own kind of iteration).
+    time_limit : float or None
+        Seconds of wall time, measured from the start of the run.
+    best_labels, best_energy, lower_bound, trace
+        The incumbent: best labelling offered so far, its energy, best bound so far, history.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        *,
+        temperature: float = 0.0,
+        rng: np.random.Generator | None = None,
+        initial: IntArray | None = None,
+        time_limit: float | None = None,
+        max_iterations: int | None = None,
+        on_offer: Callable[[TracePoint], None] | None = None,
+        stopwatch: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.graph = graph
+        self.temperature = temperature
+        self.rng = np.random.default_rng() if rng is None else rng
+        self.initial = initial
+        self.time_limit = time_limit
+        self.max_iterations = max_iterations
+        self.best_labels: IntArray | None = None
+        self.best_energy = math.inf
+        self.lower_bound = -math.inf
+        self.trace: list[TracePoint] = []
+        self._on_offer = on_offer
+        # Seconds that do not count as the solver's: looking at labellings, and compilation.
+        self._paused = 0.0
+        self._compiled = stopwatch
+        self._start = time.perf_counter()
+        if initial is not None:
+            self.offer(initial)
+
+    @property
+    def seconds(self) -> float:
+        """The solver's own time so far: wall time without evaluation, recording and compilation."""
+        return time.perf_counter() - self._start - self._paused - self._compiled()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left under the time limit (``inf`` without one), never negative."""
+        if self.time_limit is None:
+            return math.inf
+        spent = time.perf_counter() - self._start - self._compiled()
+        return max(0.0, self.time_limit - spent)
+
+    def should_stop(self, iterations: int = 0) -> bool:
+        """Whether the budget is used up after this many iterations."""
+        if self.max_iterations is not None and iterations >= self.max_iterations:
+            return True
+        return self.time_limit is not None and self.remaining <= 0.0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the solver's clock, for work that only looks at what it does."""
+        compiled = self._compiled()
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            # Compilation inside the block is subtracted elsewhere and must not count twice.
+            self._paused += (time.perf_counter() - begin) - (self._compiled() - compiled)
+
+    def offer(self, labels: npt.ArrayLike) -> float:
+        """Report a labelling; keep it if it is the best so far; return its energy.
+
+        The labels are copied, so the solver may go on changing its array.
+
+        Raises
+        ------
+        ValueError
+            If the labels do not fit the graph.
+        """
+        now = self.seconds
+        with self.paused():
+            checked = self.graph.check_labels(labels)
+            energy = float(self.graph.energy(checked))
+            if self.best_labels is None or energy < self.best_energy:
+                self.best_labels = checked.copy()
+                self.best_energy = energy
+            self._record(now, energy)
+        return energy
+
+    def bound(self, value: float) -> None:
+        """Report a proved lower bound on the minimum energy; the largest is kept.
+
+        Raises
+        ------
+        ValueError
+            If the bound is NaN.
+        """
+        if math.isnan(value):
+            raise ValueError("a lower bound cannot be NaN")
+        if value > self.lower_bound:
+            now = self.seconds
+            with self.paused():
+                self.lower_bound = float(value)
+                self._record(now, self.best_energy)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the incumbent meets the bound, so that going on is of no use."""
+        return proves(self.best_energy, self.lower_bound)
+
+    def _record(self, seconds: float, energy: float) -> None:
+        point = TracePoint(seconds, energy, self.best_energy, self.lower_bound)
+        self.trace.append(point)
+        if self._on_offer is not None:
+            self._on_offer(point)
+
+
+@dataclass
+class Outcome:
+    """What a solver says at the end of its run; labellings and bounds went to the `Run`.
+
+    Attributes
+    ----------
+    converged : bool
+        The method reached its own fixed point or exhausted its search.
+    infeasible : bool
+        It is proved that no labelling has finite energy.
+    iterations : int
+        Sweeps, or what the method counts.
+    claimed_energy : float or None
+        The energy of the best labelling by the solver's own account, if it keeps one.
+    marginals : (n, k) array, list of 1-D arrays, or None
+    log_partition : float or None
+        Estimate of ``log sum_x exp(-E(x) / T)``.
+    log_partition_kind : {"exact", "lower", "upper", "estimate"} or None
+        What the estimate is: the value itself, a bound, or neither.
+    diagnostics : dict
+        Further figures, JSON-able where possible.
+    """
+
+    converged: bool = False
+    infeasible: bool = False
+    iterations: int = 0
+    claimed_energy: float | None = None
+    marginals: Marginals | None = None
+    log_partition: float | None = None
+    log_partition_kind: str | None = None
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """Base of all solvers: a frozen dataclass of settings that can run on a graph.
+
+    A complete solver of one's own, usable by `inference_lab.solve` and `inference_lab.compare`,
+    and testable with ``inference-lab check FILE``:
+
+    >>> from dataclasses import dataclass
+    >>> from inference_lab.contract import Outcome, Run, Solver
+    >>> @dataclass(frozen=True)
+    ... class RandomGuess(Solver):
+    ...     '''Draw labellings at random and keep the best.'''
+    ...     draws: int = 100
+    ...
+    ...     def run(self, graph, run):
+    ...         done = 0
+    ...         while done < self.draws and not run.should_stop(done):
+    ...             run.offer(run.rng.integers(0, graph.cardinalities))
+    ...             done += 1
+    ...         return Outcome(iterations=done)
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [1.0, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, RandomGuess(), seed=0).energy
+    0.5
+    """
+
+    #: The version of the method; raise it when results change, so that records are not mixed up.
+    version: ClassVar[int] = 1
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name under which the class is registered: its module's, with hyphens."""
+        module = cls.__module__.rsplit(".", 1)
+        if module[0] == "inference_lab.solvers":
+            return module[-1].replace("_", "-")
+        return cls.__name__
+
+    @property
+    def spec(self) -> str:
+        """The spec string that makes an equal solver: name, and settings that are not default."""
+        return format_spec(self.name(), self)
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Return None if the method covers the problem, else the reason why not.
+
+        The default covers every graph at temperature 0.
+        """
+        return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
+
+    @abstractmethod
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Solve; offer labellings and bounds to `run` on the way, and stop when it says so."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of one run.
+
+    Attributes
+    ----------
+    labels : (n,) int64 array, or None
+        The best labelling offered during the run; None if there was none.
+    energy : float
+        Its energy, evaluated by the graph; ``inf`` if there is no labelling.
+    claimed_energy : float or None
+        The solver's own number, for comparison.
+    lower_bound : float
+        Proved lower bound on the minimum energy; ``-inf`` if none.
+    status : Status
+    message : str
+        The reason, where the status needs one.
+    marginals, log_partition, log_partition_kind
+        As in `Outcome`; None at temperature 0.
+    iterations : int
+    seconds : float
+        The solver's time: without evaluation of offers and without compilation.
+    compile_seconds : float
+        Time numba took to compile kernels or load them.
+    temperature : float
+    seed : int or None
+    solver : str
+        Spec string of the solver.
+    trace : list of TracePoint
+    diagnostics : dict
+    """
+
+    labels: IntArray | None
+    energy: float
+    lower_bound: float
+    status: Status
+    message: str = ""
+    claimed_energy: float | None = None
+    marginals: Marginals | None = None
+    log_partition: float | None = None
+    log_partition_kind: str | None = None
+    iterations: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    temperature: float = 0.0
+    seed: int | None = None
+    solver: str = ""
+    trace: list[TracePoint] = field(default_factory=list, repr=False)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def gap(self) -> float:
+        """``energy - lower_bound``, never negative by rounding alone; ``inf`` without a bound."""
+        if self.energy == self.lower_bound:
+            return 0.0
+        gap = self.energy - self.lower_bound
+        return 0.0 if proves(self.energy, self.lower_bound) and gap < 0 else gap
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the labelling has finite energy."""
+        return math.isfinite(self.energy)

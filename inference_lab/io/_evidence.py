@@ -1,0 +1,84 @@
+"""Evidence files: which variables are observed, and at which label."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab.factor_graph import FloatArray, IntArray
+from inference_lab.io._tokens import Tokens
+
+
+def _samples_fit(values: FloatArray) -> bool:
+    """Whether the numbers are ``samples, (count, pairs) ...`` to the last one."""
+    at = 1
+    for _ in range(int(values[0])):
+        if at >= values.size:
+            return False
+        at += 1 + 2 * int(values[at])
+    return at == values.size
+
+
+def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int, int]:
+    """Parse UAI evidence in either dialect.
+
+    ``count variable label ...`` has an odd number of tokens and ``1 count variable label ...``
+    an even one, so that the number of tokens tells them apart.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+    cardinalities : (n,) array of int
+        Of the graph that the evidence is for.
+
+    Returns
+    -------
+    dict of int to int
+        Observed label by variable.
+
+    Raises
+    ------
+    FormatError
+        If the content is neither dialect, holds several samples, or names a variable or label
+        that does not exist, or one variable with two labels.
+    """
+    tokens = Tokens(data, path)
+    values = tokens.values
+    if values.size == 0:
+        raise tokens.error(0, "expected evidence 'count variable label ...'; 0 for none")
+    whole = (values >= 0) & (values < 2**31) & (values == np.floor(values))
+    if not whole.all():
+        at = int(np.argmin(whole))
+        raise tokens.error(at, f"expected an integer >= 0, got {tokens.shown(at)}")
+    head = int(values[0])
+    if values.size == 1 + 2 * head:
+        start = 1
+    elif head == 1 and values.size >= 2 and values.size == 2 + 2 * int(values[1]):
+        start = 2
+    elif head > 1 and _samples_fit(values):
+        raise tokens.error(0, f"{head} samples of evidence; only a single one can be applied")
+    else:
+        raise tokens.error(
+            0,
+            f"the count {head} does not fit the {values.size} numbers of the file; expected "
+            "'count variable label ...', with or without the number of samples, 1, in front",
+        )
+    observed: dict[int, int] = {}
+    for at in range(start, values.size, 2):
+        variable, label = int(values[at]), int(values[at + 1])
+        if variable >= cardinalities.size:
+            raise tokens.error(
+                at, f"variable {variable} does not exist; there are {cardinalities.size}, from 0"
+            )
+        if label >= cardinalities[variable]:
+            raise tokens.error(
+                at + 1,
+                f"variable {variable} has no label {label}; "
+                f"it has 0 to {int(cardinalities[variable]) - 1}",
+            )
+        if observed.setdefault(variable, label) != label:
+            raise tokens.error(
+                at + 1, f"variable {variable} is given label {observed[variable]} and {label}"
+            )
+    return observed

@@ -1,0 +1,73 @@
+"""Bytes in and out of plain, gzip and xz files, with every kind of damage as one error."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+#: Suffixes of compressed files.
+COMPRESSIONS = (".gz", ".xz")
+
+#: Largest content that is read, after decompression: a few bytes can unpack into terabytes.
+MAX_BYTES = 2 << 30
+
+_CHUNK = 1 << 20
+
+
+class FormatError(ValueError):
+    """A model file that cannot be used; the message names the file and the place in it."""
+
+
+def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.open(path, "rb")
+    if suffix == ".xz":
+        return lzma.open(path, "rb")
+    return path.open("rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file, decompressed by its suffix.
+
+    Raises
+    ------
+    FormatError
+        If the compressed data are damaged, or the content exceeds `MAX_BYTES`.
+    OSError
+        If the file cannot be opened.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    try:
+        with _open(path) as stream:
+            while chunk := stream.read(_CHUNK):
+                total += len(chunk)
+                if total > MAX_BYTES:
+                    raise FormatError(
+                        f"{path}: more than {MAX_BYTES:,} bytes of content, the most that is read"
+                    )
+                chunks.append(chunk)
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as problem:
+        raise FormatError(
+            f"{path}: damaged {path.suffix[1:]} data after {total:,} bytes of content: {problem}"
+        ) from problem
+    return b"".join(chunks)
+
+
+def write_text(path: Path, pieces: Iterable[str]) -> None:
+    """Write pieces of ASCII text to a file, compressed by its suffix, without time stamps."""
+    suffix = path.suffix.lower()
+    with path.open("wb") as plain:
+        if suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
+                packed.writelines(piece.encode("ascii") for piece in pieces)
+        elif suffix == ".xz":
+            with lzma.open(plain, "wb") as packed_xz:
+                packed_xz.writelines(piece.encode("ascii") for piece in pieces)
+        else:
+            plain.writelines(piece.encode("ascii") for piece in pieces)

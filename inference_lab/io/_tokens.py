@@ -1,0 +1,128 @@
+"""White-space separated numbers of a whole file at once, with the place of each for messages."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+
+from inference_lab.factor_graph import FloatArray, IntArray
+from inference_lab.io._files import FormatError
+
+_SPACE = np.zeros(256, dtype=bool)
+_SPACE[list(b" \t\n\v\f\r")] = True
+_TEXT = _SPACE.copy()
+_TEXT[33:127] = True
+
+#: A token.
+WORD = re.compile(rb"[^ \t\n\v\f\r]+")
+#: A decimal numeral: sign, digits with or without a point, exponent.
+NUMERAL = re.compile(rb"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
+
+
+class Tokens:
+    """The tokens of a text file, and the numbers that those from ``first`` on are.
+
+    Attributes
+    ----------
+    values : (t,) float64 array
+        The numbers from token ``first`` on; ``inf`` and ``nan`` where a token says so, and 0 or
+        ``inf`` where it is out of the range of doubles.
+
+    Raises
+    ------
+    FormatError
+        If the content is not ASCII text, or a token from ``first`` on is not a number.
+    """
+
+    def __init__(self, data: bytes, path: str, first: int = 0) -> None:
+        self.data = data
+        self.path = path
+        self.first = first
+        raw = np.frombuffer(data, dtype=np.uint8)
+        text = _TEXT[raw]
+        if not text.all():
+            at = int(np.argmin(text))
+            raise FormatError(
+                f"{path}, line {self._line(at)}: byte {at} is 0x{data[at]:02x}; "
+                "expected plain ASCII text"
+            )
+        solid = ~_SPACE[raw]
+        before = np.concatenate([np.zeros(1, dtype=bool), solid[:-1]])
+        self.starts: IntArray = np.flatnonzero(solid & ~before)
+        self.values = self._numbers()
+
+    def __len__(self) -> int:
+        """Return the number of tokens."""
+        return int(self.starts.size)
+
+    def _line(self, offset: int) -> int:
+        return self.data.count(b"\n", 0, offset) + 1
+
+    def line(self, number: int) -> int:
+        """Return the line, from 1, on which ``values[number]`` stands."""
+        return self._line(int(self.starts[number + self.first]))
+
+    def text(self, token: int) -> bytes:
+        """Return a token as it is written."""
+        match = WORD.match(self.data, int(self.starts[token]))
+        return match.group() if match else b""
+
+    def shown(self, token: int) -> str:
+        """Return a token for a message: quoted, and cut when it is long."""
+        text = self.text(token).decode("ascii")
+        return repr(text if len(text) <= 40 else text[:37] + "...")
+
+    def error(self, number: int, message: str) -> FormatError:
+        """Make the error that says what is wrong at ``values[number]`` (or at the end)."""
+        token = number + self.first
+        if token < len(self):
+            where = f"line {self.line(number)}, token {token + 1}"
+        else:
+            where = f"end of file after {len(self)} tokens"
+        return FormatError(f"{self.path}, {where}: {message}")
+
+    def _numbers(self) -> FloatArray:
+        if len(self) <= self.first:
+            return np.empty(0)
+        tail = self.data[int(self.starts[self.first]) :]
+        try:
+            with warnings.catch_warnings():
+                # Older numpy only warns about what it cannot read, newer numpy raises.
+                warnings.simplefilter("error", DeprecationWarning)
+                values: FloatArray = np.fromstring(tail, dtype=np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            values = np.empty(0)
+        if values.size != len(self) - self.first:
+            raise self._first_bad()
+        return values
+
+    def _first_bad(self) -> FormatError:
+        number = next(
+            (
+                t - self.first
+                for t in range(self.first, len(self))
+                if not NUMERAL.fullmatch(self.text(t))
+            ),
+            len(self) - 1 - self.first,
+        )
+        return self.error(number, f"expected a number, got {self.shown(number + self.first)}")
+
+    def integer(self, number: int, what: str, high: int | None = None) -> int:
+        """Return ``values[number]`` as an integer between 0 and ``high``, or say what is wrong."""
+        if number >= self.values.size:
+            raise self.error(number, f"the file ends where {what} is expected")
+        value = float(self.values[number])
+        if not (value >= 0 and value.is_integer()):
+            raise self.error(
+                number,
+                f"expected {what}, an integer >= 0, got {self.shown(number + self.first)}",
+            )
+        if high is not None and value > high:
+            raise self.error(
+                number,
+                f"{what} is {self.shown(number + self.first)}, but at most {high} fit into the "
+                "rest of the file",
+            )
+        return int(value)

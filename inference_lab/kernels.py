@@ -1,0 +1,379 @@
+"""Operations on one variable or one message, shared by the solvers' kernels.
+
+A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``; the message of half-edge
+``h`` is the one that arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies,
+stored in the order of the adjacency, so that all that arrive at a variable lie side by side. Sums
+that may hold ``+inf`` are kept as a finite part and a count of infinite terms, so that a term can
+be taken out again without ``inf - inf``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab.contract import Marginals
+from inference_lab.factor_graph import (
+    TABLE,
+    TRUNCATED_LINEAR,
+    FactorGraph,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+)
+
+
+def message_ptr(graph: FactorGraph) -> IntArray:
+    """Return where the message at each adjacency position starts, shape (2m + 1,)."""
+    sizes = graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]]
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+
+
+def slot_ptr(graph: FactorGraph) -> IntArray:
+    """Return where the message of each position of ``scopes`` starts, shape (slots + 1,)."""
+    sizes = graph.cardinalities[graph.factor_scopes]
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+
+
+def cost_scale(graph: FactorGraph) -> float:
+    """Return the mean absolute finite cost of unaries and pairwise values, at least tiny.
+
+    Changes of messages are judged against it, so that the unit of the costs does not matter.
+    """
+    parts = [graph.unary_values, graph.pairwise_values, graph.edge_weights, graph.table_values]
+    if graph.n_labels is not None:
+        # Only differences within a row act; a constant offset must not loosen the tolerance.
+        parts[0] = (graph.unary - graph.unary.min(axis=1, keepdims=True)).ravel()
+    means = [
+        float(np.abs(part[np.isfinite(part)]).mean()) for part in parts if np.isfinite(part).any()
+    ]
+    return max(max(means, default=0.0), 1e-300)
+
+
+def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
+    """Return per-label values as an (n, k) array, or a list of rows where cardinalities differ."""
+    if graph.n_labels is not None:
+        return flat.reshape(graph.n_variables, graph.n_labels)
+    return [flat[lo:hi] for lo, hi in zip(graph.unary_ptr[:-1], graph.unary_ptr[1:], strict=True)]
+
+
+@inlined
+def edge_cost(g: GraphArrays, e: int, a: int, b: int) -> float:
+    """Return the cost of label ``a`` at ``edges[e, 0]`` and ``b`` at ``edges[e, 1]``."""
+    kind = g.kinds[e]
+    cost = g.weights[e]
+    if kind == TABLE:
+        cost *= g.pairwise[g.offsets[e] + a * g.cardinalities[g.edges[e, 1]] + b]
+    elif a == b:
+        cost = g.pairwise[g.offsets[e] + a * kind]
+    return float(cost)
+
+
+@inlined
+def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
+    """Fill the costs of each label of variable ``i`` while all others keep theirs.
+
+    ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the sum
+    of absolute finite contributions, the scale of the rounding error.
+
+    Complexity: O(k + degree) for diagonal terms, O(k) more a table, O(k * arity) more a factor.
+    """
+    k = g.cardinalities[i]
+    start = g.unary_ptr[i]
+    scale = 0.0
+    for a in range(k):
+        value = g.unary[start + a]
+        if np.isinf(value):
+            cost[a] = 0.0
+            infinite[a] = 1
+        else:
+            cost[a] = value
+            infinite[a] = 0
+            scale = max(scale, abs(value))
+    base = 0.0
+    base_infinite = 0
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        h = g.adj_half[p]
+        b = x[g.adj_var[p]]
+        e = h >> 1
+        kind = g.kinds[e]
+        if kind == TABLE:
+            weight = g.weights[e]
+            if h & 1 == 0:
+                first = g.offsets[e] + b
+                stride = g.cardinalities[g.adj_var[p]]
+            else:
+                first = g.offsets[e] + b * k
+                stride = 1
+            largest = 0.0
+            for a in range(k):
+                value = weight * g.pairwise[first + a * stride]
+                if np.isinf(value):
+                    infinite[a] += 1
+                else:
+                    cost[a] += value
+                    largest = max(largest, abs(value))
+            scale += largest
+        else:
+            # differ for every label, then mended at the neighbour's: O(1) a neighbour.
+            differ = g.weights[e]
+            if np.isinf(differ):
+                base_infinite += 1
+            else:
+                base += differ
+                scale += abs(differ)
+            if b < k:
+                same = g.pairwise[g.offsets[e] + b * kind]
+                if np.isinf(differ):
+                    infinite[b] -= 1
+                else:
+                    cost[b] -= differ
+                if np.isinf(same):
+                    infinite[b] += 1
+                else:
+                    cost[b] += same
+                    scale += abs(same)
+    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        slot = g.inc_slot[p]
+        f = g.slot_factor[slot]
+        index = g.table_ptr[f]
+        stride = 1
+        own_stride = 1
+        for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
+            if s == slot:
+                own_stride = stride
+            else:
+                index += x[g.scopes[s]] * stride
+            stride *= g.cardinalities[g.scopes[s]]
+        largest = 0.0
+        for a in range(k):
+            value = g.tables[index + a * own_stride]
+            if np.isinf(value):
+                infinite[a] += 1
+            else:
+                cost[a] += value
+                largest = max(largest, abs(value))
+        scale += largest
+    for a in range(k):
+        cost[a] += base
+        infinite[a] += base_infinite
+    return scale
+
+
+@inlined_minimum
+def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray) -> float:
+    """Write the min-sum message of half-edge ``h`` and return its smallest entry.
+
+    ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
+    `cavity` is scratch: it is restored, but changes on the way.
+
+    Complexity: O(k) for diagonal and truncated linear terms, O(k_i k_j) for tables.
+    """
+    e = h >> 1
+    side = h & 1
+    ka = g.cardinalities[g.edges[e, 1 - side]]
+    kb = g.cardinalities[g.edges[e, side]]
+    kind = g.kinds[e]
+    weight = g.weights[e]
+    offset = g.offsets[e]
+    best = np.inf
+    for a in range(ka):
+        best = min(best, cavity[a])
+    smallest = np.inf
+    if kind != TABLE:
+        # The best sender label pays `same` at its own label; there, the second best counts.
+        # Written as separate simple loops, which the compiler turns into vector instructions.
+        best_label = 0
+        for a in range(ka):
+            if cavity[a] == best:
+                best_label = a
+        second = np.inf
+        cavity[best_label] = np.inf
+        for a in range(ka):
+            second = min(second, cavity[a])
+        cavity[best_label] = best
+        others = weight + best
+        both = min(ka, kb)
+        if kind == 0:
+            same = g.pairwise[offset]
+            for b in range(both):
+                out[b] = min(others, same + cavity[b])
+        else:
+            for b in range(both):
+                out[b] = min(others, g.pairwise[offset + b] + cavity[b])
+        for b in range(both, kb):
+            out[b] = others
+        if best_label < kb:
+            out[best_label] = min(weight + second, g.pairwise[offset + best_label * kind] + best)
+    elif g.forms[e] == TRUNCATED_LINEAR:
+        shift = weight * g.pairwise[offset]
+        slope = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
+        cap = best + weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        value = np.inf
+        for b in range(kb):
+            value = min(cavity[b], value + slope)
+            out[b] = value
+        value = np.inf
+        for b in range(kb - 1, -1, -1):
+            value = min(out[b], value + slope)
+            out[b] = min(value, cap) + shift
+    elif side == 1:
+        for b in range(kb):
+            out[b] = np.inf
+        for a in range(ka):
+            first = offset + a * kb
+            for b in range(kb):
+                out[b] = min(out[b], weight * g.pairwise[first + b] + cavity[a])
+    else:
+        for b in range(kb):
+            first = offset + b * ka
+            value = np.inf
+            for a in range(ka):
+                value = min(value, weight * g.pairwise[first + a] + cavity[a])
+            out[b] = value
+    for b in range(kb):
+        smallest = min(smallest, out[b])
+    return smallest
+
+
+@inlined
+def soft_minimum(x: float, y: float, temperature: float) -> float:
+    """Return ``-T log(exp(-x / T) + exp(-y / T))``; ``+inf`` is the neutral element."""
+    if x > y:
+        x, y = y, x
+    if np.isinf(y):
+        return x
+    return float(x - temperature * np.log1p(np.exp((x - y) / temperature)))
+
+
+@inlined
+def sum_product_message(
+    g: GraphArrays, h: int, temperature: float, cavity: FloatArray, out: FloatArray
+) -> float:
+    """Write the sum-product message of half-edge ``h`` as energies; return its smallest entry.
+
+    ``out[b] = -T log sum_a exp(-(theta(a, b) + cavity[a]) / T)``, not normalised.
+
+    Complexity: O(k) for diagonal terms, O(k_i k_j) for tables.
+    """
+    e = h >> 1
+    side = h & 1
+    ka = g.cardinalities[g.edges[e, 1 - side]]
+    kb = g.cardinalities[g.edges[e, side]]
+    kind = g.kinds[e]
+    weight = g.weights[e]
+    offset = g.offsets[e]
+    smallest = np.inf
+    if kind != TABLE:
+        best = np.inf
+        second = np.inf
+        best_label = -1
+        for a in range(ka):
+            if cavity[a] < best:
+                second = best
+                best = cavity[a]
+                best_label = a
+            elif cavity[a] < second:
+                second = cavity[a]
+        if best_label < 0:
+            out[:kb] = np.inf
+            return smallest
+        # Sums relative to the smallest and, without it, to the second smallest: nothing that
+        # matters underflows, and nothing large is subtracted from itself.
+        total = 0.0
+        without_best = np.inf
+        if second < np.inf:
+            rest = 0.0
+            for a in range(ka):
+                if a != best_label:
+                    rest += np.exp((second - cavity[a]) / temperature)
+            total = rest * np.exp((best - second) / temperature)
+            without_best = second - temperature * np.log(rest)
+        for b in range(kb):
+            if b == best_label:
+                others = without_best
+            elif b < ka and total > 0.0:
+                share = np.exp((best - cavity[b]) / temperature)
+                others = best - temperature * np.log1p(max(0.0, total - share))
+            else:
+                others = best - temperature * np.log1p(total)
+            value = weight + others
+            if b < ka:
+                value = soft_minimum(value, g.pairwise[offset + b * kind] + cavity[b], temperature)
+            out[b] = value
+            smallest = min(smallest, value)
+        return smallest
+    stride_a = 1
+    stride_b = 1
+    if side == 1:
+        stride_a = kb
+    else:
+        stride_b = ka
+    for b in range(kb):
+        first = offset + b * stride_b
+        best = np.inf
+        for a in range(ka):
+            best = min(best, weight * g.pairwise[first + a * stride_a] + cavity[a])
+        value = best
+        if best < np.inf:
+            total = 0.0
+            for a in range(ka):
+                total += np.exp(
+                    (best - weight * g.pairwise[first + a * stride_a] - cavity[a]) / temperature
+                )
+            value = best - temperature * np.log(total)
+        out[b] = value
+        smallest = min(smallest, value)
+    return smallest
+
+
+@lean_kernel
+def factor_message(
+    g: GraphArrays,
+    slot: int,
+    temperature: float,
+    incoming: FloatArray,
+    ptr: IntArray,
+    out: FloatArray,
+    digits: IntArray,
+) -> float:
+    """Write the message of a higher-order factor to the variable at one position of its scope.
+
+    ``out[b]`` gets the minimum (T = 0) or ``-T log sum exp`` (T > 0) over the labels of the other
+    variables of factor cost plus `incoming` messages (those from the variables to the factor, at
+    ``ptr`` of their positions). `digits` is scratch of the length of the largest arity. Returns
+    the smallest entry.
+
+    Complexity: O(table size * arity).
+    """
+    f = g.slot_factor[slot]
+    lo = g.factor_ptr[f]
+    arity = g.factor_ptr[f + 1] - lo
+    own = slot - lo
+    k = g.cardinalities[g.scopes[slot]]
+    for b in range(k):
+        out[b] = np.inf
+    for s in range(arity):
+        digits[s] = 0
+    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+        value = g.tables[t]
+        for s in range(arity):
+            if s != own:
+                value += incoming[ptr[lo + s] + digits[s]]
+        b = digits[own]
+        if temperature == 0.0:
+            out[b] = min(out[b], value)
+        else:
+            out[b] = soft_minimum(out[b], value, temperature)
+        # Odometer: the last variable of the scope turns fastest.
+        s = arity - 1
+        while s >= 0:
+            digits[s] += 1
+            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
+                break
+            digits[s] = 0
+            s -= 1
+    smallest = np.inf
+    for b in range(k):
+        smallest = min(smallest, out[b])
+    return smallest

@@ -1,0 +1,116 @@
+"""Problems: an energy, with whatever is known about its best labelling."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.factor_graph import FactorGraph, IntArray
+from inference_lab.spec import build as build_spec
+from inference_lab.spec import format_spec
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A factor graph together with its name and ground truth.
+
+    Attributes
+    ----------
+    name : str
+        Spec string of the problem, or any name its maker gives it.
+    graph : FactorGraph
+    truth : (n,) int64 array, or None
+        Ground-truth labels, compared with a labelling by `score`.
+    scored : (s,) int64 array, or None
+        The variables that count in `score`; None for all.
+    optimum : float or None
+        The minimum energy, where it is proved elsewhere.
+    optimum_source : str
+        Where `optimum` comes from.
+    info : mapping
+        Further facts for the record, JSON-able.
+    """
+
+    name: str
+    graph: FactorGraph
+    truth: IntArray | None = None
+    scored: IntArray | None = None
+    optimum: float | None = None
+    optimum_source: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit each other."""
+        n = self.graph.n_variables
+        if self.truth is not None and np.shape(self.truth) != (n,):
+            raise ValueError(f"truth must have shape ({n},), got {np.shape(self.truth)}")
+
+    def score(self, labels: npt.ArrayLike) -> dict[str, float]:
+        """Compare a labelling with the ground truth.
+
+        Returns
+        -------
+        dict
+            ``pairwise_f``, ``nmi``, ``ari`` and ``accuracy`` (after matching of labels) as in
+            `inference_lab.scoring.score`; empty without ground truth.
+        """
+        if self.truth is None:
+            return {}
+        from inference_lab.scoring import score
+
+        return score(self.truth, self.graph.check_labels(labels), self.scored)
+
+
+@dataclass(frozen=True)
+class ProblemFamily(ABC):
+    """Base of problem families: a frozen dataclass of settings that builds a `Problem`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name under which the family is registered: its module's, with hyphens."""
+        module = cls.__module__.rsplit(".", 1)
+        if module[0] == "inference_lab.problems":
+            return module[-1].replace("_", "-")
+        return cls.__name__
+
+    @property
+    def spec(self) -> str:
+        """The spec string that makes an equal family: name, and settings that are not default."""
+        return format_spec(self.name(), self)
+
+    @abstractmethod
+    def build(self, data_dir: Path | None = None) -> Problem:
+        """Build the problem; `data_dir` is where real data that does not travel is found."""
+
+
+def as_problem(
+    source: str | Path | Problem | ProblemFamily | FactorGraph, data_dir: Path | None = None
+) -> Problem:
+    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem.
+
+    Raises
+    ------
+    SpecError
+        If a spec string cannot be used.
+    OSError, ValueError
+        If data or a model file cannot be read.
+    """
+    from inference_lab.registry import problem_registry
+
+    if isinstance(source, Problem):
+        return source
+    if isinstance(source, FactorGraph):
+        return Problem(f"graph-{source.content_hash[:8]}", source)
+    if isinstance(source, ProblemFamily):
+        return source.build(data_dir)
+    if isinstance(source, Path) or (Path(source).is_file() and not source.endswith(".py")):
+        return build_spec(problem_registry.load("file"), "file", {"path": str(source)}).build(
+            data_dir
+        )
+    return problem_registry.make(source).build(data_dir)

@@ -1,0 +1,231 @@
+"""Spec strings: a solver or problem with its settings in one line, fit to be quoted in a paper.
+
+``name`` or ``name(setting=value, ...)``; values are numbers, ``true``/``false``, ``none``, bare
+words, or quoted strings with backslash escapes. Strings are parsed, never evaluated.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+
+#: A registered name, or ``path/to/file.py:Class`` for a class that lives in a file.
+_NAME = re.compile(r"[^\s(),='\"]+")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: A bare value ends at a comma or parenthesis; anything with those in it must be quoted.
+_BARE = re.compile(r"[^,()\"'\s=]+")
+_SPACE = re.compile(r"\s*")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
+
+
+class SpecError(ValueError):
+    """A spec string, name or setting that cannot be used; the message says what would be."""
+
+
+class Spec(NamedTuple):
+    """A parsed spec string: the name, and the settings as raw strings (None for ``none``)."""
+
+    name: str
+    settings: dict[str, str | None]
+
+
+def parse_spec(text: str) -> Spec:
+    """Split a spec string into name and raw settings.
+
+    Raises
+    ------
+    SpecError
+        If the string does not follow the grammar; the message points at the place.
+
+    Examples
+    --------
+    >>> parse_spec("loopy-bp(damping=0.5, schedule=residual)")
+    Spec(name='loopy-bp', settings={'damping': '0.5', 'schedule': 'residual'})
+    """
+
+    def fail(at: int, expected: str) -> SpecError:
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        return SpecError(f"cannot read spec {shown!r} at position {at}: expected {expected}")
+
+    def skip(at: int) -> int:
+        match = _SPACE.match(text, at)
+        return match.end() if match else at
+
+    at = skip(0)
+    match = _NAME.match(text, at)
+    if not match:
+        raise fail(at, "a name")
+    name, at = match.group(), skip(match.end())
+    settings: dict[str, str | None] = {}
+    if at == len(text):
+        return Spec(name, settings)
+    if text[at] != "(":
+        raise fail(at, "'(' or the end")
+    at = skip(at + 1)
+    while at < len(text) and text[at] != ")":
+        match = _KEY.match(text, at)
+        if not match:
+            raise fail(at, "a setting's name")
+        key, at = match.group(), skip(match.end())
+        if at >= len(text) or text[at] != "=":
+            raise fail(at, f"'=' after {key!r}")
+        at = skip(at + 1)
+        if key in settings:
+            raise SpecError(f"spec {text!r} gives {key!r} twice")
+        if at < len(text) and text[at] in "\"'":
+            value, at = _quoted(text, at, fail)
+            settings[key] = value
+        else:
+            match = _BARE.match(text, at)
+            if not match:
+                raise fail(at, f"a value for {key!r}")
+            settings[key] = None if match.group().lower() == "none" else match.group()
+            at = match.end()
+        at = skip(at)
+        if at < len(text) and text[at] == ",":
+            at = skip(at + 1)
+        elif at >= len(text) or text[at] != ")":
+            raise fail(at, "',' or ')'")
+    if at >= len(text):
+        raise fail(at, "')'")
+    at = skip(at + 1)
+    if at != len(text):
+        raise fail(at, "the end")
+    return Spec(name, settings)
+
+
+def _quoted(text: str, at: int, fail: typing.Callable[[int, str], SpecError]) -> tuple[str, int]:
+    quote, start = text[at], at
+    at += 1
+    out: list[str] = []
+    while at < len(text) and text[at] != quote:
+        if text[at] == "\\" and at + 1 < len(text):
+            at += 1
+        out.append(text[at])
+        at += 1
+    if at >= len(text):
+        raise fail(start, "a closing quote")
+    return "".join(out), at + 1
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` for the closest valid word, or nothing.
+
+    Case, hyphens and underscores do not count as differences.
+    """
+
+    def fold(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    folded = {fold(v): v for v in valid}
+    matches = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
+
+
+def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
+    """Make the error for an unknown name: the valid ones, and the nearest match."""
+    names = sorted(valid)
+    return SpecError(f"unknown {kind} {word!r}{nearest(word, names)}; valid: {', '.join(names)}")
+
+
+def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
+    """Make an instance of a settings dataclass from raw settings, converting by field type.
+
+    Raises
+    ------
+    SpecError
+        If a setting is unknown, missing, or its value is not of the field's type.
+    """
+    known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, raw in settings.items():
+        if key not in known:
+            if not known:
+                raise SpecError(f"{name} has no settings, got {key!r}")
+            raise unknown(f"setting of {name}", key, known)
+        values[key] = _convert(raw, hints[key], f"{name}({key}=...)")
+    missing = [
+        f.name
+        for f in known.values()
+        if f.default is MISSING and f.default_factory is MISSING and f.name not in values
+    ]
+    if missing:
+        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    try:
+        return cls(**values)
+    except SpecError:
+        raise
+    except (ValueError, TypeError) as problem:
+        raise SpecError(f"{name}: {problem}") from problem
+
+
+def _convert(raw: str | None, hint: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    options = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
+    if raw is None:
+        if type(None) in options:
+            return None
+        raise SpecError(f"{where}: none is not allowed")
+    said: list[str] = []
+    for option in options:
+        if option is type(None):
+            said.append("none")
+            continue
+        if typing.get_origin(option) is typing.Literal:
+            choices = typing.get_args(option)
+            if raw in choices:
+                return raw
+            said.append("one of " + ", ".join(map(str, choices)))
+            continue
+        if option is bool:
+            if raw.lower() in ("true", "false"):
+                return raw.lower() == "true"
+            said.append("true or false")
+        elif option is int:
+            try:
+                return int(raw)
+            except ValueError:
+                said.append("an integer")
+        elif option is float:
+            try:
+                return float(raw)
+            except ValueError:
+                said.append("a number")
+        elif option is str:
+            return raw
+    raise SpecError(f"{where}: {raw!r} is not {' or '.join(said)}")
+
+
+def format_value(value: Any) -> str:
+    """Write a setting's value so that `parse_spec` reads it back."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    text = str(value)
+    if _PLAIN.fullmatch(text) and text.lower() != "none":
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def format_spec(name: str, settings: Any) -> str:
+    """Write the spec string of a settings dataclass: its name and what is not default."""
+    parts = []
+    for f in fields(settings):
+        if not f.init or f.metadata.get("hidden"):
+            continue
+        value = getattr(settings, f.name)
+        if f.default is MISSING or value != f.default:
+            parts.append(f"{f.name}={format_value(value)}")
+    return f"{name}({', '.join(parts)})" if parts else name

@@ -1,0 +1,423 @@
+"""Tables of a comparison: for the terminal, as Markdown, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
+
+from inference_lab.comparison import Comparison, ProblemSummary, Row, SolverSummary
+from inference_lab.contract import proves
+from inference_lab.records import jsonable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["csv_text", "markdown", "plain_text", "rich_table"]
+
+#: Energies are shown with this many significant digits (more before the point if it takes them).
+_DIGITS = 7
+
+_NONE = "-"
+
+#: Footnotes are cut off here; records hold the whole message and the end of the traceback.
+_REASON_WIDTH = 200
+
+
+class _Column(NamedTuple):
+    title: str
+    cells: list[str]
+    right: bool = True
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (self.title, *self.cells)))
+
+
+class _Block(NamedTuple):
+    """One table to be: a title, what follows it, a line under it, columns, the best rows."""
+
+    title: str
+    detail: str
+    line: str
+    columns: list[_Column]
+    best: list[bool]
+
+
+# ---------------------------------------------------------------------- numbers as text
+
+
+def _decimals(values: Iterable[float]) -> int:
+    """Return the decimals that give the largest of the values `_DIGITS` significant digits."""
+    sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
+    if not sizes:
+        return 1
+    return min(6, max(1, _DIGITS - 1 - math.floor(math.log10(max(sizes)))))
+
+
+def _energy(value: float | None, decimals: int) -> str:
+    if value is None or not math.isfinite(value):
+        return _NONE
+    return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return _NONE
+    if value == 0:
+        return "0"
+    if 0 < value < 0.005:
+        return "<0.01"
+    return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return _NONE
+    for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):
+        if value < limit:
+            return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
+
+
+def _share(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.3f}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REASON_WIDTH else text[: _REASON_WIDTH - 3] + "..."
+
+
+# ---------------------------------------------------------------------- blocks
+
+
+def _footnotes(comparison: Comparison) -> dict[str, int]:
+    """Give a number to each reason for failures and refusals."""
+    reasons = dict.fromkeys(message for row in comparison.rows for message in row.messages)
+    return {reason: number for number, reason in enumerate(reasons, start=1)}
+
+
+def _status(row: Row, notes: dict[str, int]) -> str:
+    """Return how the runs ended, with the numbers of the footnotes that say why."""
+    marks = "".join(f" [{notes[message]}]" for message in row.messages)
+    return row.status.replace("error", "failed") + marks
+
+
+def _sizes(problem: ProblemSummary) -> str:
+    sizes = [
+        _count(problem.n_variables, "variable"),
+        _count(problem.n_edges, "edge"),
+        _count(problem.n_labels, "label"),
+    ]
+    if problem.n_factors:
+        sizes.insert(2, _count(problem.n_factors, "larger factor"))
+    return ", ".join(sizes)
+
+
+def _known(problem: ProblemSummary, decimals: int) -> str:
+    known = []
+    if math.isfinite(problem.best_energy):
+        known.append(f"best energy {_energy(problem.best_energy, decimals)}")
+    if math.isfinite(problem.best_bound):
+        bound = _energy(problem.best_bound, decimals)
+        known.append(f"best bound {bound} ({problem.best_bound_by})")
+    elif problem.best_bound == math.inf:
+        known.append(f"infeasible ({problem.best_bound_by})")
+    else:
+        known.append("no bound known")
+    if problem.truth_energy is not None:
+        truth = _energy(problem.truth_energy, decimals)
+        known.append(f"ground truth {truth if truth != _NONE else 'infeasible'}")
+    return ", ".join(known)
+
+
+def _problem_block(
+    problem: ProblemSummary, rows: list[Row], notes: dict[str, int], shown: _Shown
+) -> _Block:
+    decimals = _decimals(
+        [e for row in rows for e in (row.energy_max, row.lower_bound)]
+        + [problem.truth_energy or 0.0]
+    )
+    columns = [
+        _Column("solver", [row.solver for row in rows], right=False),
+        _Column("energy", [_energy(row.energy, decimals) for row in rows]),
+    ]
+    if shown.spread:
+        spreads = [
+            row.energy_max - row.energy_min if math.isfinite(row.energy) else None for row in rows
+        ]
+        columns.append(
+            _Column("spread", ["0" if s == 0 else _energy(s, decimals) for s in spreads])
+        )
+    columns.append(_Column("gap %", [_percent(row.gap_percent) for row in rows]))
+    if shown.bounds:
+        columns.append(_Column("bound", [_energy(row.lower_bound, decimals) for row in rows]))
+    columns.append(
+        _Column("proved", [row.proved_by if row.answered else _NONE for row in rows], right=False)
+    )
+    if shown.partition:
+        signs = {"exact": " =", "lower": " >=", "upper": " <="}
+        columns.append(
+            _Column(
+                "log Z",
+                [
+                    _NONE
+                    if row.log_partition is None
+                    else _energy(row.log_partition, decimals)
+                    + signs.get(row.log_partition_kind or "", " ~")
+                    for row in rows
+                ],
+            )
+        )
+    columns.append(_Column("seconds", [_seconds(row.seconds) for row in rows]))
+    if shown.accuracy:
+        columns.append(_Column("accur.", [_share(row.accuracy) for row in rows]))
+    if shown.pairwise:
+        columns.append(_Column("pair F", [_share(row.pairwise_f) for row in rows]))
+    columns.append(_Column("status", [_status(row, notes) for row in rows], right=False))
+    return _Block(
+        problem.name,
+        _sizes(problem),
+        _known(problem, decimals),
+        columns,
+        [proves(row.energy, problem.best_energy) for row in rows],
+    )
+
+
+class _Shown(NamedTuple):
+    """Which columns there is anything to show in, and room for."""
+
+    spread: bool
+    bounds: bool
+    partition: bool
+    accuracy: bool
+    pairwise: bool
+
+
+def _shown(comparison: Comparison) -> _Shown:
+    rows = comparison.rows
+    scored = any(row.accuracy is not None for row in rows)
+    return _Shown(
+        spread=any(row.runs > 1 for row in rows),
+        bounds=True,
+        partition=any(row.log_partition is not None for row in rows),
+        accuracy=scored,
+        pairwise=scored,
+    )
+
+
+def _problem_blocks(comparison: Comparison, notes: dict[str, int], shown: _Shown) -> list[_Block]:
+    return [
+        _problem_block(
+            problem, [row for row in comparison.rows if row.problem == problem.name], notes, shown
+        )
+        for problem in comparison.problems
+    ]
+
+
+def _summary_block(solvers: list[SolverSummary]) -> _Block:
+    def column(title: str, cell: Callable[[SolverSummary], str]) -> _Column:
+        return _Column(title, [cell(s) for s in solvers])
+
+    partial = any(0 < s.gaps < s.problems for s in solvers)
+    columns = [
+        _Column("solver", [s.solver for s in solvers], right=False),
+        column("gap %", lambda s: _percent(s.mean_gap_percent)),
+        *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
+        column("% best", lambda s: f"{s.percent_best:.0f}"),
+        column("% proved", lambda s: f"{s.percent_proved:.0f}"),
+        column("median s", lambda s: _seconds(s.median_seconds)),
+        column("total s", lambda s: _seconds(s.total_seconds)),
+        column("failed", lambda s: str(s.failed)),
+        column("unsup.", lambda s: str(s.unsupported)),
+        column("runs", lambda s: str(s.runs)),
+    ]
+    n = max((s.problems for s in solvers), default=0)
+    line = (
+        "gap: mean over problems"
+        + (" where it is known" if partial else "")
+        + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
+    )
+    return _Block(f"All {_count(n, 'problem')}", "", line, columns, [False] * len(solvers))
+
+
+def _legend(comparison: Comparison) -> str:
+    several = any(row.runs > 1 for row in comparison.rows)
+    return (
+        "* best energy; gap: to the best bound known, whoever gave it; proved: by the solver's "
+        "own bound (yes), or by another's"
+        + ("; energy, bound, seconds: medians over seeds; spread: max - min" if several else "")
+    )
+
+
+# ---------------------------------------------------------------------- the terminal
+
+#: Longer solver specs are folded, further where the terminal is narrow.
+_SOLVER_WIDTH = 36
+_SOLVER_MIN_WIDTH = 10
+#: The column that marks the best rows, with the space after it.
+_MARK_WIDTH = 2
+
+
+def _widths(blocks: list[_Block]) -> list[int]:
+    """Return widths that let the columns of all problems stand under each other."""
+    columns = zip(*(block.columns for block in blocks), strict=True)
+    widths = [max(column.width for column in same) for same in columns]
+    return [min(widths[0], _SOLVER_WIDTH), *widths[1:]] if widths else []
+
+
+def _fit(
+    comparison: Comparison, notes: dict[str, int], width: int | None
+) -> tuple[list[_Block], int]:
+    """Return the blocks of the problems with the columns there is room for, and the padding."""
+    everything = _shown(comparison)
+    choices = [
+        (everything, 2),
+        (everything, 1),
+        (everything._replace(pairwise=False), 1),
+        (everything._replace(pairwise=False, bounds=False), 1),
+    ]
+    for shown, padding in choices:
+        blocks = _problem_blocks(comparison, notes, shown)
+        widths = _widths(blocks)
+        if width is None or _MARK_WIDTH + sum(widths) + padding * len(widths) - padding <= width:
+            break
+    return blocks, padding
+
+
+def rich_table(comparison: Comparison, width: int | None = None) -> Table:
+    """Lay out a comparison as one rich table; see `Comparison.table`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    notes = _footnotes(comparison)
+    blocks, padding = _fit(comparison, notes, width)
+    widths = _widths(blocks)
+    page = Table.grid()
+    page.add_column()
+    for alarm in comparison.alarms:
+        page.add_row(Text(f"CONTRADICTION: {alarm}", style="bold red"))
+    if comparison.alarms:
+        page.add_row("")
+    summaries = [_summary_block(comparison.solvers)] if len(blocks) > 1 else []
+    for number, block in enumerate([*blocks, *summaries]):
+        if number:
+            page.add_row("")
+        detail = f"  {block.detail}" if block.detail else ""
+        page.add_row(Text.assemble((block.title, "bold cyan"), (detail, "dim")))
+        page.add_row(Text(block.line, style="dim"))
+        page.add_row(_rich_block(block, widths if number < len(blocks) else None, padding))
+    if blocks:
+        page.add_row("")
+        page.add_row(Text(_legend(comparison), style="dim"))
+    for reason, number in notes.items():
+        page.add_row(Text(f"[{number}] {_shortened(reason)}", style="yellow"))
+    return page
+
+
+def _rich_block(block: _Block, widths: list[int] | None, padding: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, padding, 0, 0), header_style="underline")
+    table.add_column("", width=1)
+    for c, column in enumerate(block.columns):
+        title = Text(column.title)
+        if widths is not None:
+            (title.pad_left if column.right else title.pad_right)(
+                max(0, widths[c] - len(column.title))
+            )
+        table.add_column(
+            title,
+            justify="right" if column.right else "left",
+            no_wrap=0 < c < len(block.columns) - 1,
+            min_width=_SOLVER_MIN_WIDTH if c == 0 else None,
+            max_width=_SOLVER_WIDTH if c == 0 else None,
+            overflow="fold",
+        )
+    for r, best in enumerate(block.best):
+        cells = [Text(column.cells[r]) for column in block.columns]
+        if best:
+            cells[1].stylize("bold green")
+        if block.columns[-1].title == "status" and "[" in cells[-1].plain:
+            cells[-1].stylize("yellow")
+        table.add_row("*" if best else "", *cells)
+    return table
+
+
+def plain_text(comparison: Comparison, width: int | None = None) -> str:
+    """Render `rich_table` without colours."""
+    from rich.console import Console
+
+    if width is None:
+        notes = _footnotes(comparison)
+        blocks, padding = _fit(comparison, notes, None)
+        widths = _widths(blocks)
+        width = max(120, _MARK_WIDTH + sum(widths) + padding * len(widths))
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, force_terminal=False)
+    console.print(rich_table(comparison, width))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+# ---------------------------------------------------------------------- Markdown and CSV
+
+
+def _escape(text: str) -> str:
+    """Make text stand for itself in Markdown, in a table cell too."""
+    text = " ".join(text.split())
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for character in "\\`*_[]|#~":
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def _markdown_block(block: _Block) -> list[str]:
+    lines = [f"### {_escape(block.title)}", ""]
+    lines += [_escape("; ".join(part for part in (block.detail, block.line) if part)), ""]
+    lines.append("| " + " | ".join(_escape(c.title) for c in block.columns) + " |")
+    lines.append("|" + "|".join("---:" if c.right else "---" for c in block.columns) + "|")
+    for r, best in enumerate(block.best):
+        cells = [_escape(column.cells[r]) for column in block.columns]
+        if best:
+            cells[1] = f"**{cells[1]}**"
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def markdown(comparison: Comparison) -> str:
+    """Render a comparison as Markdown; names and reasons are escaped."""
+    notes = _footnotes(comparison)
+    lines: list[str] = []
+    for alarm in comparison.alarms:
+        lines += [f"> **Contradiction:** {_escape(alarm)}", ""]
+    blocks = _problem_blocks(comparison, notes, _shown(comparison))
+    if len(blocks) > 1:
+        blocks.append(_summary_block(comparison.solvers))
+    for block in blocks:
+        lines += _markdown_block(block)
+    if blocks:
+        lines += [_escape(_legend(comparison).replace("* best", "bold: best", 1)), ""]
+    for reason, number in notes.items():
+        lines += [f"\\[{number}\\] {_escape(_shortened(reason))}", ""]
+    return "\n".join(lines)
+
+
+def csv_text(comparison: Comparison) -> str:
+    """Render the rows of a comparison as CSV."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    names = [f.name for f in fields(Row)]
+    writer.writerow(names)
+    for row in comparison.rows:
+        values = {name: jsonable(getattr(row, name)) for name in names}
+        values["messages"] = "; ".join(row.messages)
+        writer.writerow(["" if values[name] is None else values[name] for name in names])
+    return stream.getvalue()

@@ -1,0 +1,177 @@
+"""Processes that runs are handed to: one run at a time each, told apart when one dies."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+__all__ = ["Crash", "Worker", "finished", "one_thread", "traceback_tail"]
+
+#: What the usual numerical libraries read their number of threads from when they are loaded.
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+#: Seconds that a worker is given to leave by itself.
+_PATIENCE = 2.0
+
+
+class Crash(NamedTuple):
+    """What is known of a call that gave no result."""
+
+    message: str
+    traceback: str
+
+
+def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
+    """Return the last lines of an exception's traceback, at most `limit` characters."""
+    text = "".join(traceback.format_exception(problem)).rstrip()
+    return text if len(text) <= limit else "..." + text[-limit:]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep numerical libraries to one thread within this process, for comparable timings."""
+    try:
+        # Comes with scikit-learn; loaded by name, since it ships no types.
+        limits = importlib.import_module("threadpoolctl").threadpool_limits
+    except ImportError:
+        limits = nullcontext
+    with limits(1):
+        yield
+
+
+@contextmanager
+def _one_thread_for_children() -> Iterator[None]:
+    """Set the variables that a starting process reads, and put them back."""
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _mask_interrupts(blocked: bool) -> None:
+    """Hold Ctrl-C back, or let it through; a starting process inherits the state."""
+    if sys.platform != "win32":
+        how = signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK
+        signal.pthread_sigmask(how, {signal.SIGINT})
+
+
+def _serve(connection: Connection) -> None:
+    """Answer calls until the other side hangs up."""
+    # Ctrl-C reaches the whole process group; the harness decides what it means. A handler and
+    # not SIG_IGN, which programs started from here would inherit.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    _mask_interrupts(False)
+    connection.send_bytes(pickle.dumps(None))
+    while True:
+        try:
+            message = connection.recv_bytes()
+        except (EOFError, OSError):
+            return
+        answer: Any
+        try:
+            function, arguments = pickle.loads(message)
+            answer = pickle.dumps(function(*arguments))
+        except (Exception, SystemExit) as problem:
+            answer = pickle.dumps(
+                Crash(f"{type(problem).__name__}: {problem}", traceback_tail(problem))
+            )
+        try:
+            connection.send_bytes(answer)
+        except OSError:
+            return
+
+
+class Worker:
+    """A process that answers one call at a time; dies alone, and can be replaced.
+
+    The process is started afresh (not forked), with numerical libraries kept to one thread.
+
+    Raises
+    ------
+    RuntimeError
+        If the process does not come up.
+    """
+
+    def __init__(self) -> None:
+        self._start()
+        self.busy = False
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other,))
+        # Until it can handle Ctrl-C itself, the new process would answer with a traceback.
+        _mask_interrupts(True)
+        try:
+            with _one_thread_for_children():
+                self.process.start()
+        finally:
+            _mask_interrupts(False)
+        other.close()
+        try:
+            self.connection.recv_bytes()
+        except (EOFError, OSError):
+            self.process.join()
+            raise RuntimeError(
+                "a worker process could not start; in a script, put the call under "
+                "'if __name__ == \"__main__\":' (new processes import the script), or use jobs=1"
+            ) from None
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Send a call; its answer is waited for with `finished`, and taken with `result`."""
+        self.busy = True
+        # A worker that has died meanwhile is noticed where the answer is taken.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send_bytes(pickle.dumps((function, arguments)))
+
+    def result(self) -> Any:
+        """Return what the call returned, or a `Crash`; a worker that died is started again."""
+        self.busy = False
+        try:
+            return pickle.loads(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode or 0
+            self.connection.close()
+            self._start()
+        if code < 0:
+            with suppress(ValueError):
+                return Crash(f"the worker process was killed by {signal.Signals(-code).name}", "")
+        return Crash(f"the worker process ended with exit code {code}", "")
+
+    def stop(self) -> None:
+        """End the process: by hanging up if it is idle, by force if it is not."""
+        self.connection.close()
+        if not self.busy:
+            self.process.join(_PATIENCE)
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+
+
+def finished(workers: list[Worker]) -> list[Worker]:
+    """Wait until at least one of the busy workers has an answer, or is dead; return those."""
+    ready = wait([worker.connection for worker in workers if worker.busy])
+    return [worker for worker in workers if worker.connection in ready]

@@ -1,0 +1,192 @@
+"""E-step of constrained clustering on a real data set: distances plus pair penalties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from inference_lab.constraints import Constraints
+from inference_lab.datasets import load
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.initialisation import (
+    class_centroids,
+    constraint_centroids,
+    kmeans_centroids,
+    squared_distances,
+)
+from inference_lab.problem import Problem, ProblemFamily
+
+
+@dataclass(frozen=True)
+class EStep(ProblemFamily):
+    """The energy that one E-step of HMRF-KMeans minimises (Basu et al. 2004, eq. 9).
+
+    ``E(x) = sum_i ||f_i - mu_{x_i}||^2 + w sum_ML [x_i != x_j] + w sum_CL [x_i = x_j]``
+
+    with fixed centroids ``mu``, each unordered pair counted once and whole squared distances.
+    Constraints are random pairs of points, typed by the classes; the ground truth is the classes,
+    with clusters numbered like the classes they overlap most.
+
+    Parameters
+    ----------
+    data : str
+        iris, wine, breast-cancer, digits-389 (part of scikit-learn), letters-ijl, pendigits-389,
+        ecoli, glass, balance or ionosphere (from the data folder).
+    constraints : int
+        Number of distinct pairs drawn.
+    noise : float in [0, 1]
+        Share of the constraints whose type is flipped.
+    weight : float or "auto"
+        Penalty of a violated constraint, ``inf`` for hard ones; "auto" is the mean squared
+        distance of the points from their mean, which puts penalties on the scale of the distances.
+    closure : bool
+        Add all pairs that the constraints imply. Cannot-links that contradict must-links are
+        dropped; with noise, components grow together, and closing does harm.
+    centroids : {"constraints", "kmeans", "classes"}
+        From the neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), from k-means
+        without constraints, or the means of the classes.
+    standardise : bool
+        Scale each feature to unit variance first.
+    train : float in (0, 1]
+        Share of the points that constraints may touch, drawn at random.
+    score : {"all", "held-out"}
+        Points that count in scores. In a single E-step a point without constraints gets its
+        nearest centroid from every solver, so "held-out" says nothing about the solver.
+    seed : int
+        Seeds, independently of each other, the training points, the constraints, the flips and
+        the centroids.
+
+    References
+    ----------
+    S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering",
+    KDD 2004. M. Bilenko, S. Basu, "A comparison of inference techniques for semi-supervised
+    clustering with hidden Markov random fields", SRL workshop 2004.
+
+    Examples
+    --------
+    >>> problem = EStep(data="iris", constraints=50).build()
+    >>> problem.graph
+    FactorGraph(150 variables x 3 labels; terms: 50 Potts)
+    >>> problem.name
+    'estep(constraints=50)'
+    """
+
+    data: str = "iris"
+    constraints: int = 100
+    noise: float = 0.0
+    weight: float | Literal["auto"] = "auto"
+    closure: bool = False
+    centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
+    standardise: bool = False
+    train: float = 1.0
+    score: Literal["all", "held-out"] = "all"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings that do not depend on the data."""
+        if self.constraints < 0:
+            raise ValueError(f"constraints must not be negative, got {self.constraints}")
+        if not 0.0 <= self.noise <= 1.0:
+            raise ValueError(f"noise must be between 0 and 1, got {self.noise}")
+        if self.weight != "auto" and not self.weight >= 0.0:
+            raise ValueError(f"weight must be 'auto' or not negative, got {self.weight}")
+        if not 0.0 < self.train <= 1.0:
+            raise ValueError(f"train must be above 0 and at most 1, got {self.train}")
+        if self.score == "held-out" and self.train == 1.0:
+            raise ValueError("score=held-out needs train below 1: no point is held out")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+    def build(self, data_dir: Path | None = None) -> Problem:
+        """Load the data, draw the constraints, and set up the energy.
+
+        Raises
+        ------
+        DataNotFoundError
+            If the data set is not part of scikit-learn and no data folder holds it.
+        ValueError
+            If more constraints are asked for than there are pairs.
+        """
+        dataset = load(self.data, data_dir)
+        features, truth = dataset.features, dataset.labels
+        if self.standardise:
+            spread = features.std(axis=0)
+            features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        n, k = dataset.n_points, dataset.n_classes
+        # One stream each, so that changing one setting leaves the other draws alone.
+        split, draw, flip, start = (
+            np.random.default_rng(child) for child in np.random.SeedSequence(self.seed).spawn(4)
+        )
+        training = np.sort(split.permutation(n)[: max(2, round(self.train * n))])
+        weight = self._weight(features)
+        drawn = Constraints.sample(
+            truth, self.constraints, draw, among=training, ml_weight=weight, cl_weight=weight
+        )
+        drawn = drawn.flip(self.noise, flip)
+        contradictions = len(drawn.contradictions())
+        used = drawn.close("drop") if self.closure else drawn
+        centroids = self._centroids(features, truth, drawn, k, start)
+        unary = squared_distances(features, centroids)
+        order = _numbered_like_classes(unary.argmin(axis=1), truth, k)
+        unary = np.ascontiguousarray(unary[:, order])
+        graph = FactorGraph.from_terms(
+            unary,
+            [
+                DiagonalTerms(used.must_link, same=0.0, differ=used.ml_weights),
+                DiagonalTerms(used.cannot_link, same=used.cl_weights, differ=0.0),
+            ],
+        )
+        held_out = np.setdiff1d(np.arange(n), training)
+        info: dict[str, Any] = {
+            "points": n,
+            "features": dataset.n_features,
+            "clusters": k,
+            "must_links": len(used.must_link),
+            "cannot_links": len(used.cannot_link),
+            "weight": weight,
+            "contradictions": contradictions,
+            "source": dataset.source,
+        }
+        return Problem(
+            self.spec,
+            graph,
+            truth=truth,
+            scored=held_out if self.score == "held-out" else None,
+            info=info,
+        )
+
+    def _weight(self, features: FloatArray) -> float:
+        if self.weight == "auto":
+            return float(features.var(axis=0).sum())
+        return float(self.weight)
+
+    def _centroids(
+        self,
+        features: FloatArray,
+        truth: IntArray,
+        constraints: Constraints,
+        k: int,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        if self.centroids == "classes":
+            return class_centroids(features, truth)
+        if self.centroids == "kmeans":
+            return kmeans_centroids(features, k, rng)
+        # The multiplicative perturbation of the global mean does nothing where that is zero.
+        perturbation: Literal["additive", "multiplicative"] = (
+            "additive" if self.standardise else "multiplicative"
+        )
+        return constraint_centroids(features, constraints, k, rng, perturbation=perturbation)
+
+
+def _numbered_like_classes(nearest: IntArray, truth: IntArray, k: int) -> IntArray:
+    """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total."""
+    from scipy.optimize import linear_sum_assignment
+
+    overlap = np.zeros((k, k), dtype=np.int64)
+    np.add.at(overlap, (truth, nearest), 1)
+    _, cluster_of_class = linear_sum_assignment(overlap, maximize=True)
+    return np.asarray(cluster_of_class, dtype=np.int64)

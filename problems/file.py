@@ -1,0 +1,97 @@
+"""Model file: any energy in a readable format (UAI), with optional evidence."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_lab.datasets import DATA_VARIABLE
+from inference_lab.io import read
+from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.spec import nearest
+
+
+@dataclass(frozen=True)
+class File(ProblemFamily):
+    """The energy in a model file, see `inference_lab.io.read`.
+
+    Parameters
+    ----------
+    path : str
+        A path, absolute or relative to the working directory or else to the data folder.
+    evidence : str, optional
+        An evidence file, found in the same way.
+
+    Examples
+    --------
+    >>> File(path="map/small_merlin/cancer.uai", evidence="map/small_merlin/cancer.evid").spec
+    'file(path=map/small_merlin/cancer.uai, evidence=map/small_merlin/cancer.evid)'
+    """
+
+    path: str
+    evidence: str | None = None
+
+    def build(self, data_dir: Path | None = None) -> Problem:
+        """Read the file.
+
+        Parameters
+        ----------
+        data_dir : path, optional
+            Default: the environment variable ``INFERENCE_LAB_DATA``.
+
+        Returns
+        -------
+        Problem
+            ``info`` holds the sizes, and the SHA-256 of the files as they are stored, which tells
+            what a file is better than its name.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file; the message says where it was looked for and names the
+            nearest one there.
+        FormatError
+            If it cannot be read as a model, or the evidence not as evidence for it.
+        """
+        model = _find(self.path, data_dir)
+        evidence = None if self.evidence is None else _find(self.evidence, data_dir)
+        graph = read(model, evidence=evidence)
+        info: dict[str, int | str] = {
+            "variables": graph.n_variables,
+            "max_labels": int(graph.cardinalities.max(initial=0)),
+            "edges": graph.n_edges,
+            "higher_order": graph.n_factors,
+            "sha256": _sha256(model),
+        }
+        if evidence is not None:
+            info["evidence_sha256"] = _sha256(evidence)
+        return Problem(self.spec, graph, info=info)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _find(name: str, data_dir: Path | None) -> Path:
+    """Return the file of that name, from the working directory or else from the data folder."""
+    given = Path(name).expanduser()
+    places = [given]
+    root = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    if root and not given.is_absolute():
+        places.append(Path(root).expanduser() / given)
+    for place in places:
+        if place.is_file():
+            return place
+    said = []
+    for place in places:
+        if place.exists():
+            said.append(f"{place} is not a file")
+        elif not place.parent.is_dir():
+            said.append(f"{place.parent} is not a folder")
+        else:
+            there = (entry.name for entry in place.parent.iterdir() if entry.is_file())
+            said.append(f"{place} does not exist{nearest(place.name, there)}")
+    raise FileNotFoundError("; ".join(said))

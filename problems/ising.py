@@ -1,0 +1,88 @@
+"""Ising model: spins on a grid or a complete graph, from ferromagnet to spin glass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from inference_lab.factor_graph import FactorGraph
+from inference_lab.grids import grid_edges
+from inference_lab.problem import Problem, ProblemFamily
+
+
+@dataclass(frozen=True)
+class Ising(ProblemFamily):
+    """Energies ``E(s) = - sum_ij J_ij s_i s_j - sum_i h_i s_i`` with spins -1 (label 0) and +1.
+
+    Parameters
+    ----------
+    size : int
+        Side of the square grid, or number of spins of the complete graph.
+    graph : {"grid", "torus", "complete"}
+    couplings : {"gaussian", "uniform", "pm1"}
+        Distribution of ``|J|`` before scaling: half-normal, uniform on [0, 1], or constant 1.
+    coupling : float
+        Scale of ``J``; on the complete graph it is divided by ``sqrt(size)``
+        (Sherrington-Kirkpatrick).
+    frustration : float in [0, 1]
+        Probability that a coupling is antiferromagnetic (``J < 0``).
+    field : float
+        ``h`` is uniform on [-field, field].
+    seed : int
+
+    Examples
+    --------
+    >>> problem = Ising(size=2, couplings="pm1", frustration=0, field=0).build()
+    >>> problem.graph.energy([1, 1, 1, 1])
+    -4.0
+    """
+
+    size: int = 20
+    graph: Literal["grid", "torus", "complete"] = "grid"
+    couplings: Literal["gaussian", "uniform", "pm1"] = "gaussian"
+    coupling: float = 1.0
+    frustration: float = 0.5
+    field: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.size < 1:
+            raise ValueError(f"size must be at least 1, got {self.size}")
+        for name in ("coupling", "field"):
+            if not 0.0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0.0 <= self.frustration <= 1.0:
+            raise ValueError(f"frustration must be between 0 and 1, got {self.frustration}")
+
+    def build(self, data_dir: Path | None = None) -> Problem:
+        """Draw the model; the same settings give the same model."""
+        rng = np.random.default_rng(self.seed)
+        if self.graph == "complete":
+            n = self.size
+            edges = np.stack(np.triu_indices(n, k=1), axis=1)
+            scale = self.coupling / np.sqrt(n)
+        else:
+            n = self.size**2
+            edges = grid_edges(self.size, self.size, wrap=self.graph == "torus")
+            scale = self.coupling
+        m = len(edges)
+        if self.couplings == "gaussian":
+            strength = np.abs(rng.normal(size=m))
+        elif self.couplings == "uniform":
+            strength = rng.uniform(size=m)
+        else:
+            strength = np.ones(m)
+        coupling = scale * strength * np.where(rng.random(m) < self.frustration, -1.0, 1.0)
+        field = rng.uniform(-self.field, self.field, n)
+        # -J s s' is -J where the spins agree and +J where they do not.
+        graph = FactorGraph.potts(
+            np.stack([field, -field], axis=1),
+            edges,
+            2.0 * coupling,
+            constant=-float(coupling.sum()),
+        )
+        return Problem(self.spec, graph)

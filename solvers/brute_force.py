@@ -1,0 +1,327 @@
+"""Exact answers by enumerating every labelling: the referee for small graphs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel
+from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+
+#: Steps of the enumeration between two looks at the clock: some 10 ms.
+_CHUNK = 1 << 20
+
+
+class _Plan(NamedTuple):
+    """What is added to whose costs when a variable gets its label.
+
+    The variables are labelled in the order 0, 1, ... A pairwise or higher-order term becomes a row
+    of costs of its *target*, the last variable of its scope, at the moment when its *source*,
+    the last but one, gets a label; that moment is a *push*. The pushes at one target form
+    a chain sorted by source: each writes its own row, the previous row plus its term. So a
+    row is valid as long as the labels before it stand, and nothing ever has to be subtracted
+    (which would be wrong at ``inf`` and inexact elsewhere).
+    """
+
+    ptr: IntArray  # (n+1,) pushes of each source
+    term: IntArray  # (p,) edge, or number of edges + higher-order factor
+    target: IntArray  # (p,)
+    before: IntArray  # (p,) start of the previous row in the flat array of rows
+    after: IntArray  # (p,) start of the row to write
+    final: IntArray  # (n,) start of the complete row of each variable
+    strides: IntArray  # (s,) stride in its table of each position of the scopes
+    size: int  # length of the flat array of rows, which begins with the unaries
+
+
+class _State(NamedTuple):
+    """The odometer, between two chunks: everything that the enumeration needs to go on."""
+
+    labels: IntArray  # (n,) current labelling
+    following: IntArray  # (n,) next label to try
+    prefix: FloatArray  # (n,) energy of the terms within the variables before each level
+    rows: FloatArray  # flat rows of costs, see `_Plan`
+    depth: IntArray  # (1,) current level; -1 when everything has been enumerated
+    best_labels: IntArray  # (n,)
+    best: FloatArray  # (1,) least energy seen
+    sums: FloatArray  # (n,) weight of the labellings seen below the current prefix
+    marginals: FloatArray  # flat, like the unaries
+
+
+def _plan(graph: FactorGraph) -> _Plan:
+    n = graph.n_variables
+    target = [graph.edges.max(axis=1).astype(np.int64)]
+    source = [graph.edges.min(axis=1).astype(np.int64)]
+    strides = np.ones(graph.factor_scopes.size, dtype=np.int64)
+    if graph.n_factors:
+        starts = graph.factor_ptr[:-1]
+        scopes = graph.factor_scopes.astype(np.int64)
+        last = np.maximum.reduceat(scopes, starts)
+        others = np.where(scopes == np.repeat(last, np.diff(graph.factor_ptr)), -1, scopes)
+        target.append(last)
+        source.append(np.maximum.reduceat(others, starts))
+        sizes = graph.cardinalities[scopes]
+        # Right to left within each scope: the last variable varies fastest.
+        ends = set((graph.factor_ptr[1:] - 1).tolist())
+        for s in range(scopes.size - 2, -1, -1):
+            if s not in ends:
+                strides[s] = strides[s + 1] * sizes[s + 1]
+    targets, sources = np.concatenate(target), np.concatenate(source)
+    order = np.lexsort((sources, targets))
+    lengths = graph.cardinalities[targets[order]]
+    ends_at = graph.unary_values.size + np.cumsum(lengths)
+    after = np.empty(order.size, dtype=np.int64)
+    before = np.empty(order.size, dtype=np.int64)
+    after[order] = ends_at - lengths
+    first = np.ones(order.size, dtype=bool)
+    first[1:] = targets[order][1:] != targets[order][:-1]
+    before[order[first]] = graph.unary_ptr[targets[order[first]]]
+    before[order[~first]] = after[order[np.flatnonzero(~first) - 1]]
+    final = graph.unary_ptr[:-1].copy()
+    final[targets[order]] = after[order]  # the last of a chain is written last
+    by_source = np.lexsort((after, sources))
+    return _Plan(
+        ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(sources, minlength=n))]),
+        term=by_source.astype(np.int64),
+        target=targets[by_source],
+        before=before[by_source],
+        after=after[by_source],
+        final=final,
+        strides=strides,
+        size=int(graph.unary_values.size + lengths.sum()),
+    )
+
+
+def _start(graph: FactorGraph, plan: _Plan) -> _State:
+    n = graph.n_variables
+    rows = np.empty(plan.size)
+    rows[: graph.unary_values.size] = graph.unary_values
+    prefix = np.empty(n)
+    prefix[0] = graph.constant
+    return _State(
+        labels=np.zeros(n, dtype=np.int64),
+        following=np.zeros(n, dtype=np.int64),
+        prefix=prefix,
+        rows=rows,
+        depth=np.zeros(1, dtype=np.int64),
+        best_labels=np.zeros(n, dtype=np.int64),
+        best=np.full(1, np.inf),
+        sums=np.zeros(n),
+        marginals=np.zeros(graph.unary_values.size),
+    )
+
+
+@kernel
+def _enumerate(g: GraphArrays, plan: _Plan, state: _State, steps: int, temperature: float) -> None:
+    """Enumerate on for about `steps` nodes of the tree of prefixes.
+
+    With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
+    weights ``exp(-(E - best) / temperature)``.
+    """
+    labels, following, prefix, rows = state.labels, state.following, state.prefix, state.rows
+    sums, marginals = state.sums, state.marginals
+    cardinalities, unary_ptr, n_edges = g.cardinalities, g.unary_ptr, g.kinds.size
+    edges, kinds, weights = g.edges, g.kinds, g.weights
+    last = labels.size - 1
+    k_last = cardinalities[last]
+    row = plan.final[last]
+    weigh = temperature > 0.0
+    best = state.best[0]
+    d = state.depth[0]
+    while d >= 0 and steps > 0:
+        if d == last:
+            base = prefix[d]
+            steps -= k_last
+            if weigh:
+                total = 0.0
+                for b in range(k_last):
+                    # The same sum as in the first walk, so that no exponent is positive.
+                    weight = math.exp(-((base + rows[row + b]) - best) / temperature)
+                    marginals[unary_ptr[d] + b] += weight
+                    total += weight
+                sums[d] = total
+            else:
+                for b in range(k_last):
+                    energy = base + rows[row + b]
+                    if energy < best:
+                        best = energy
+                        labels[d] = b
+                        state.best_labels[:] = labels
+        else:
+            a = following[d]
+            if a < cardinalities[d]:
+                steps -= 1
+                following[d] = a + 1
+                energy = prefix[d] + rows[plan.final[d] + a]
+                # Nothing finite can come of an infinite prefix: its labellings are done with.
+                if energy < math.inf:
+                    labels[d] = a
+                    for p in range(plan.ptr[d], plan.ptr[d + 1]):
+                        width = cardinalities[plan.target[p]]
+                        before, after = plan.before[p], plan.after[p]
+                        e = plan.term[p]
+                        if e >= n_edges:
+                            f = e - n_edges
+                            start = g.table_ptr[f]
+                            step = np.int64(0)
+                            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                                if g.scopes[s] == plan.target[p]:
+                                    step = plan.strides[s]
+                                else:
+                                    start += plan.strides[s] * labels[g.scopes[s]]
+                            for b in range(width):
+                                rows[after + b] = rows[before + b] + g.tables[start + b * step]
+                        elif kinds[e] == TABLE:
+                            start, step = g.offsets[e] + a, cardinalities[d]
+                            if edges[e, 0] == d:
+                                start, step = g.offsets[e] + a * width, np.int64(1)
+                            for b in range(width):
+                                entry = g.pairwise[start + b * step]
+                                rows[after + b] = rows[before + b] + weights[e] * entry
+                        else:
+                            for b in range(width):
+                                rows[after + b] = rows[before + b] + weights[e]
+                            if a < width:
+                                same = g.pairwise[g.offsets[e] + a * kinds[e]]
+                                rows[after + a] = rows[before + a] + same
+                    d += 1
+                    prefix[d] = energy
+                    following[d] = 0
+                    sums[d] = 0.0
+                continue
+        # Everything below this prefix has been seen: back to the variable before.
+        d -= 1
+        if weigh and d >= 0:
+            marginals[unary_ptr[d] + labels[d]] += sums[d + 1]
+            sums[d] += sums[d + 1]
+    state.best[0] = best
+    state.depth[0] = d
+
+
+@dataclass(frozen=True)
+class BruteForce(Solver):
+    """Enumerate all labellings; minimum, marginals and log-partition are exact.
+
+    At ``T = 0``: ``argmin_x E(x)``, on ties the first in lexicographic order, with its energy as
+    lower bound. At ``T > 0``, with ``Z = sum_x exp(-E(x) / T)``: the marginals
+    ``p_i(a) = sum_{x: x_i = a} exp(-E(x) / T) / Z``, ``log Z``, and the best labelling.
+
+    The labellings are the leaves of the tree of prefixes ``x_0, ..., x_d``, walked like an
+    odometer. A term is added where the last but one variable of its scope gets a label, to
+    the row of costs of the last one, so that the many leaves only add two numbers. Weights
+    are relative to the minimum (a second walk, after the first has found it) and are summed
+    subtree by subtree. The only subtrees skipped are those whose prefix costs ``+inf``.
+
+    Parameters
+    ----------
+    max_states : int
+        Graphs with more labellings are not supported.
+
+    Guarantees
+    ----------
+    Exact up to the rounding of sums: status `optimal` at ``T = 0``, `log_partition_kind`
+    ``"exact"`` at ``T > 0``, `infeasible` if and only if every labelling costs ``+inf``. Under
+    a time limit the best labelling so far, without bound, marginals and log-partition.
+
+    Notes
+    -----
+    Complexity: O(states) amortised where every variable has two labels or more, whatever the number
+    of edges: the prefixes of length ``n - t`` are ``2^t`` times fewer than the labellings, and
+    at most ``t`` variables are left whose costs an assignment can change. Memory: one row of
+    costs a term. Measured on one core with 2^24 binary labellings: 0.15 s at ``T = 0`` and 0.4 s
+    at ``T > 0`` on a cycle, 0.2 s and 0.6 s on the complete graph.
+
+    An iteration is about a million steps of a walk.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "brute-force")
+    >>> s.energy, s.labels.tolist(), s.status.value
+    (0.5, [0, 1], 'optimal')
+    >>> il.solve(g, "brute-force", temperature=1.0).marginals.round(3)
+    array([[0.702, 0.298],
+           [0.408, 0.592]])
+    """
+
+    max_states: int = 2**24
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not 1 <= self.max_states <= 2**62:
+            raise ValueError(f"max_states must be between 1 and 2**62, got {self.max_states}")
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Cover every graph of at most `max_states` labellings."""
+        if graph.log2_states > 62:
+            found = f"about 2^{graph.log2_states:.0f}"
+        else:
+            states = math.prod(graph.cardinalities.tolist())
+            if states <= self.max_states:
+                return None
+            found = str(states)
+        return f"{found} labellings are too many to enumerate: max_states is {self.max_states}"
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Enumerate in chunks, offering each improvement."""
+        exact_at = run.temperature > 0
+        if graph.n_variables == 0:
+            run.offer(np.empty(0, dtype=np.int64))
+            run.bound(graph.constant)
+            return Outcome(
+                converged=True,
+                claimed_energy=graph.constant,
+                marginals=[] if exact_at else None,
+                log_partition=-graph.constant / run.temperature if exact_at else None,
+                log_partition_kind="exact" if exact_at else None,
+            )
+        plan = _plan(graph)
+        state = _start(graph, plan)
+        chunks = 0
+        offered = math.inf
+        while state.depth[0] >= 0 and not run.should_stop(chunks):
+            _enumerate(graph.arrays, plan, state, _CHUNK, 0.0)
+            chunks += 1
+            if state.best[0] < offered:
+                offered = float(state.best[0])
+                run.offer(state.best_labels)
+        if state.depth[0] >= 0:
+            claimed = offered if math.isfinite(offered) else None
+            return Outcome(iterations=chunks, claimed_energy=claimed)
+        if not math.isfinite(offered):
+            return Outcome(converged=True, infeasible=True, iterations=chunks)
+        # The evaluator's sum for the best labelling; the walk's own differs in the last bits.
+        run.bound(run.best_energy)
+        outcome = Outcome(converged=True, iterations=chunks, claimed_energy=offered)
+        if not exact_at:
+            return outcome
+
+        state = _start(graph, plan)
+        state.best[0] = offered
+        while state.depth[0] >= 0 and not run.should_stop(outcome.iterations):
+            _enumerate(graph.arrays, plan, state, _CHUNK, run.temperature)
+            outcome.iterations += 1
+        if state.depth[0] >= 0:
+            outcome.converged = False
+            return outcome
+        total = _total(graph, state)
+        outcome.marginals = _marginals(graph, state.marginals / total)
+        outcome.log_partition = math.log(total) - offered / run.temperature
+        outcome.log_partition_kind = "exact"
+        return outcome
+
+
+def _total(graph: FactorGraph, state: _State) -> float:
+    """Return the sum of all weights; it is at least 1, the weight of the best labelling."""
+    return float(state.marginals[: int(graph.cardinalities[0])].sum())
+
+
+def _marginals(graph: FactorGraph, flat: npt.NDArray[np.float64]) -> Marginals:
+    if graph.n_labels is not None:
+        return flat.reshape(graph.n_variables, graph.n_labels)
+    return [row.copy() for row in np.split(flat, graph.unary_ptr[1:-1])]

@@ -1,0 +1,183 @@
+"""Iterated conditional modes: change one label at a time while the energy falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels import local_costs
+
+#: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
+_RELATIVE_GAIN = 1e-13
+
+
+@lean_kernel
+def sweep(
+    g: GraphArrays,
+    x: IntArray,
+    order: IntArray,
+    dirty: npt.NDArray[np.bool_],
+    cost: FloatArray,
+    infinite: IntArray,
+) -> int:
+    """Visit the variables in `order` that are dirty and move each to its best label, in place.
+
+    A variable is dirty when it, or a variable it shares a term with, has changed since its last
+    visit; a clean one has nothing to gain. Violated hard terms count before finite costs, and a
+    tie keeps the label. `cost` and `infinite` are scratch of the length of the largest cardinality.
+    Returns the number of changes.
+    """
+    changes = 0
+    for i in order:
+        if not dirty[i]:
+            continue
+        dirty[i] = False
+        scale = local_costs(g, x, i, cost, infinite)
+        current = x[i]
+        best = current
+        threshold = cost[current] - _RELATIVE_GAIN * scale
+        for a in range(g.cardinalities[i]):
+            if infinite[a] < infinite[best] or (infinite[a] == infinite[best] and cost[a] < (
+                threshold if best == current else cost[best]
+            )):  # fmt: skip
+                best = a
+        if best == current:
+            continue
+        x[i] = best
+        changes += 1
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            dirty[g.adj_var[p]] = True
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                if g.scopes[s] != i:
+                    dirty[g.scopes[s]] = True
+    return changes
+
+
+@kernel
+def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
+    """Sweep in a fixed order until nothing changes, in place; return the number of sweeps."""
+    width = 0
+    for i in range(g.cardinalities.size):
+        width = max(width, g.cardinalities[i])
+    cost = np.empty(width)
+    infinite = np.empty(width, dtype=np.int64)
+    dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
+    for done in range(max_sweeps):
+        if sweep(g, x, order, dirty, cost, infinite) == 0:
+            return done + 1
+    return max_sweeps
+
+
+def unary_minimum(graph: FactorGraph) -> IntArray:
+    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
+    if graph.n_labels is not None:
+        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
+    return np.array([graph.unary_of(i).argmin() for i in range(graph.n_variables)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ICM(Solver):
+    """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
+
+    Each sweep visits the variables in a new random order and moves each to the label of least
+    cost given all others, until a sweep changes nothing. Ties keep the label. Costs are compared
+    first by the number of violated ``+inf`` terms, then by their finite part, so that the descent
+    finds its way to feasible labellings where single moves lead there.
+
+    Parameters
+    ----------
+    init : {"unary", "random"}
+        Start from the cheapest label of each variable on its own, or from random labels. A
+        labelling given to the run takes precedence.
+    restarts : int
+        Further descents, from random labellings; the best result is kept.
+    order : {"random", "sequential"}
+        Draw a new order for each sweep, or always go by variable number.
+    max_sweeps : int or None
+        Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
+
+    Guarantees
+    ----------
+    The energy never rises; at the end no single change lowers it (a local minimum). No bound.
+
+    Complexity
+    ----------
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table; variables whose
+    surroundings did not change are skipped. Memory: n labels and flags.
+
+    References
+    ----------
+    J. Besag, "On the statistical analysis of dirty pictures", JRSS B 48(3), 1986.
+    S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering",
+    KDD 2004, eq. (15).
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, "icm(restarts=2)").energy
+    0.5
+    """
+
+    init: Literal["unary", "random"] = "unary"
+    restarts: int = 0
+    order: Literal["random", "sequential"] = "random"
+    max_sweeps: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.restarts < 0:
+            raise ValueError(f"restarts must not be negative, got {self.restarts}")
+        if self.max_sweeps is not None and self.max_sweeps < 1:
+            raise ValueError(f"max_sweeps must be at least 1, got {self.max_sweeps}")
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Descend from the start, then from random restarts."""
+        sweeps = 0
+        converged = True
+        for attempt in range(self.restarts + 1):
+            if attempt and run.should_stop(sweeps):
+                converged = False
+                break
+            if attempt == 0 and run.initial is not None:
+                x = run.initial.copy()
+            elif attempt == 0 and self.init == "unary":
+                x = unary_minimum(graph)
+            else:
+                x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
+            done, stable = self._descend(graph, run, x, sweeps)
+            sweeps += done
+            converged = converged and stable
+        return Outcome(
+            converged=converged,
+            iterations=sweeps,
+            diagnostics={"descents": min(self.restarts, attempt) + 1},
+        )
+
+    def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
+        """Sweep until stable; return the sweeps made and whether the last changed nothing."""
+        n = graph.n_variables
+        dirty = np.ones(n, dtype=np.bool_)
+        width = int(graph.cardinalities.max(initial=1))
+        cost, infinite = np.empty(width), np.empty(width, dtype=np.int64)
+        run.offer(x)
+        done = 0
+        while True:
+            if run.should_stop(before + done) or done == self.max_sweeps:
+                return done, False
+            order = np.flatnonzero(dirty)
+            if self.order == "random":
+                order = run.rng.permutation(order)
+            changes = sweep(graph.arrays, x, order, dirty, cost, infinite)
+            done += 1
+            if changes == 0:
+                return done, True
+            run.offer(x)

@@ -1,0 +1,532 @@
+"""Mean field: the best fully factorised distribution, annealed for the best labelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from inference_lab._numba import inlined, kernel, lean_kernel
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels import cost_scale, unflatten
+
+#: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
+_CUTOFF = 50.0
+#: Spread of the random fields, in temperatures, that break symmetry at flat unaries.
+_NOISE = 0.1
+
+
+@inlined
+def _finite(value: float, cap: float) -> float:
+    """Replace an infinite cost by the cap."""
+    return min(value, cap)
+
+
+@inlined
+def expected_table(
+    g: GraphArrays, f: int, own: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
+) -> None:
+    """Add to `field` the expected cost of factor ``f`` for each label at one position."""
+    lo = g.factor_ptr[f]
+    arity = g.factor_ptr[f + 1] - lo
+    for s in range(arity):
+        digits[s] = 0
+    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+        weight = 1.0
+        for s in range(arity):
+            if s != own:
+                weight *= q[g.unary_ptr[g.scopes[lo + s]] + digits[s]]
+        if weight > 0.0:
+            field[digits[own]] += weight * _finite(g.tables[t], cap)
+        s = arity - 1
+        while s >= 0:
+            digits[s] += 1
+            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
+                break
+            digits[s] = 0
+            s -= 1
+
+
+@inlined
+def expected_costs(
+    g: GraphArrays, i: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
+) -> None:
+    """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q.
+
+    Complexity: O(k) a neighbour for diagonal terms, O(k_i k_j) for tables, O(table size * arity)
+    for higher-order factors.
+    """
+    k = g.cardinalities[i]
+    start = g.unary_ptr[i]
+    for a in range(k):
+        field[a] = _finite(g.unary[start + a], cap)
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        h = g.adj_half[p]
+        e = h >> 1
+        j = g.adj_var[p]
+        kj = g.cardinalities[j]
+        other = g.unary_ptr[j]
+        kind = g.kinds[e]
+        offset = g.offsets[e]
+        if kind != TABLE:
+            differ = _finite(g.weights[e], cap)
+            both = min(k, kj)
+            if kind == 0:
+                step = _finite(g.pairwise[offset], cap) - differ
+                for a in range(both):
+                    field[a] += differ + step * q[other + a]
+            else:
+                for a in range(both):
+                    same = _finite(g.pairwise[offset + a], cap)
+                    field[a] += differ + (same - differ) * q[other + a]
+            for a in range(both, k):
+                field[a] += differ
+            continue
+        stride_a = 1
+        stride_b = k
+        if h & 1 == 0:
+            stride_a = kj
+            stride_b = 1
+        for a in range(k):
+            total = 0.0
+            for b in range(kj):
+                cost = g.weights[e] * g.pairwise[offset + a * stride_a + b * stride_b]
+                total += q[other + b] * _finite(cost, cap)
+            field[a] += total
+    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        slot = g.inc_slot[p]
+        f = g.slot_factor[slot]
+        expected_table(g, f, slot - g.factor_ptr[f], q, cap, digits, field)
+
+
+@inlined
+def soften(k: int, temperature: float, field: FloatArray) -> None:
+    """Turn a field into the probabilities ``exp(-field / T)``, normalised, in place."""
+    least = np.inf
+    for a in range(k):
+        least = min(least, field[a])
+    total = 0.0
+    for a in range(k):
+        above = (field[a] - least) / temperature
+        field[a] = np.exp(-above) if above < _CUTOFF else 0.0
+        total += field[a]
+    for a in range(k):
+        field[a] /= total
+
+
+@inlined
+def _store(
+    g: GraphArrays, i: int, new: FloatArray, damping: float, q: FloatArray, priority: FloatArray
+) -> float:
+    """Move ``q_i`` to its new value and tell the neighbours; return the undamped change."""
+    start = g.unary_ptr[i]
+    change = 0.0
+    for a in range(g.cardinalities[i]):
+        change = max(change, abs(new[a] - q[start + a]))
+        q[start + a] = new[a] + damping * (q[start + a] - new[a])
+    if change > 0.0:
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            priority[g.adj_var[p]] += change
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                if g.scopes[s] != i:
+                    priority[g.scopes[s]] += change
+    return change
+
+
+@lean_kernel
+def sequential_sweep(
+    g: GraphArrays,
+    order: IntArray,
+    temperature: float,
+    damping: float,
+    cap: float,
+    tolerance: float,
+    q: FloatArray,
+    priority: FloatArray,
+    field: FloatArray,
+    digits: IntArray,
+) -> int:
+    """Update one variable after another, in place; return how many were updated.
+
+    Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
+    the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
+    """
+    updated = 0
+    for i in order:
+        if priority[i] <= tolerance:
+            continue
+        updated += 1
+        priority[i] = 0.0
+        expected_costs(g, i, q, cap, digits, field)
+        soften(g.cardinalities[i], temperature, field)
+        change = _store(g, i, field, damping, q, priority)
+        # A damped variable has not arrived yet.
+        priority[i] += damping * change
+    return updated
+
+
+@lean_kernel
+def parallel_sweep(
+    g: GraphArrays,
+    temperature: float,
+    damping: float,
+    cap: float,
+    q: FloatArray,
+    before: FloatArray,
+    priority: FloatArray,
+    field: FloatArray,
+    digits: IntArray,
+) -> float:
+    """Update all variables from the last sweep's q; return the largest undamped change.
+
+    `before` receives a copy of q; `priority` is not used.
+    """
+    for t in range(q.size):
+        before[t] = q[t]
+    largest = 0.0
+    for i in range(g.cardinalities.size):
+        expected_costs(g, i, before, cap, digits, field)
+        soften(g.cardinalities[i], temperature, field)
+        largest = max(largest, _store(g, i, field, damping, q, priority))
+    return largest
+
+
+@kernel
+def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -> float:
+    """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant.
+
+    With an infinite cap the result is infinite if q gives weight to a forbidden combination;
+    ``-F / T`` is then a lower bound on ``log Z`` for every q.
+    """
+    arity = 1
+    for f in range(g.factor_ptr.size - 1):
+        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
+    digits = np.empty(arity, dtype=np.int64)
+    width = 1
+    for i in range(g.cardinalities.size):
+        width = max(width, g.cardinalities[i])
+    field = np.empty(width)
+    total = 0.0
+    for t in range(q.size):
+        if q[t] > 0.0:
+            total += q[t] * (_finite(g.unary[t], cap) + temperature * np.log(q[t]))
+    for e in range(g.edges.shape[0]):
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        ki = g.cardinalities[i]
+        kj = g.cardinalities[j]
+        if g.kinds[e] != TABLE:
+            together = 0.0
+            for a in range(min(ki, kj)):
+                weight = q[g.unary_ptr[i] + a] * q[g.unary_ptr[j] + a]
+                if weight > 0.0:
+                    together += weight
+                    same = g.pairwise[g.offsets[e] + a * g.kinds[e]]
+                    total += weight * _finite(same, cap)
+            # 1 - together is only rounding where the two always agree.
+            apart = 1.0 - together
+            if apart > 1e-12:
+                total += apart * _finite(g.weights[e], cap)
+            continue
+        for a in range(ki):
+            for b in range(kj):
+                weight = q[g.unary_ptr[i] + a] * q[g.unary_ptr[j] + b]
+                if weight > 0.0:
+                    cost = g.weights[e] * g.pairwise[g.offsets[e] + a * kj + b]
+                    total += weight * _finite(cost, cap)
+    for f in range(g.factor_ptr.size - 1):
+        i = g.scopes[g.factor_ptr[f]]
+        field[: g.cardinalities[i]] = 0.0
+        expected_table(g, f, 0, q, cap, digits, field)
+        for a in range(g.cardinalities[i]):
+            if q[g.unary_ptr[i] + a] > 0.0:
+                total += q[g.unary_ptr[i] + a] * field[a]
+    return total
+
+
+@dataclass(frozen=True)
+class MeanField(Solver):
+    """Naive mean field by coordinate ascent (Lange et al. 2005, sec. 3.2; Wainwright, Jordan 2008).
+
+    Minimises the free energy ``F(q) = E_q[E] + T sum_i sum_a q_i(a) log q_i(a)`` over products
+    ``q(x) = prod_i q_i(x_i)`` by ``q_i(a) ~ exp(-field_i(a) / T)`` with ``field_i(a)`` the expected
+    cost of label ``a``. At T > 0 the q are the marginals; at T = 0 the temperature falls
+    geometrically from the scale of the costs and the most probable labels are offered at each
+    step (deterministic annealing).
+
+    Where unaries are flat the uniform q is stationary and, for repulsive terms, a saddle: such
+    variables start from slightly perturbed fields.
+
+    Infinite costs count as a finite cap far above all others while q is sought; the bound on the
+    log-partition is evaluated with the true, infinite costs.
+
+    Parameters
+    ----------
+    update : {"sequential", "parallel"}
+        One variable after another, skipping those whose neighbours did not change, or all at once
+        from the last sweep's q.
+    damping : float in [0, 1), or None
+        Share of the old q that is kept; None is 0 for sequential and 0.5 for parallel updates,
+        which oscillate without.
+    tolerance : float
+        Largest change of a probability at which q counts as settled.
+    max_sweeps : int
+        Limit on the sweeps at the temperature asked for, or the last one of annealing.
+    anneal_sweeps : int
+        Limit on the sweeps at each higher temperature of annealing, where q only has to follow:
+        near critical temperatures it would take thousands of sweeps to settle.
+    start_temperature : float or None
+        Where annealing starts; None takes four times the mean cost.
+    cooling : float in (0, 1)
+        Factor from one temperature to the next.
+    end_ratio : float in (0, 1]
+        Annealing ends at this share of the start temperature.
+
+    Guarantees
+    ----------
+    With sequential updates the free energy never rises (with or without damping, as F is convex
+    in each q_i). At T > 0 ``-F / T`` is a lower bound on the log-partition. No bound on the energy.
+
+    Complexity
+    ----------
+    A sweep costs O(k) a neighbour for diagonal terms, O(k^2) for tables, O(table size * arity) for
+    higher-order factors. Memory: one number a label, two for parallel updates.
+
+    References
+    ----------
+    T. Lange, M. H. C. Law, A. K. Jain, J. M. Buhmann, "Learning with constrained and unlabelled
+    data", CVPR 2005, eqs. (3.6)-(3.8).
+    M. J. Wainwright, M. I. Jordan, "Graphical models, exponential families, and variational
+    inference", 2008, sec. 5.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, "mean-field").energy
+    0.5
+    >>> s = il.solve(g, "mean-field", temperature=1.0)
+    >>> s.log_partition_kind, round(s.log_partition, 3)
+    ('lower', 0.567)
+    """
+
+    update: Literal["sequential", "parallel"] = "sequential"
+    damping: float | None = None
+    tolerance: float = 1e-6
+    max_sweeps: int = 10_000
+    anneal_sweeps: int = 5
+    start_temperature: float | None = None
+    cooling: float = 0.5
+    end_ratio: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.damping is not None and not 0.0 <= self.damping < 1.0:
+            raise ValueError(f"damping must be at least 0 and below 1, got {self.damping}")
+        if not self.tolerance >= 0.0:
+            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
+        for name in ("max_sweeps", "anneal_sweeps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start_temperature is not None and not 0.0 < self.start_temperature < np.inf:
+            raise ValueError(f"start_temperature must be positive, got {self.start_temperature}")
+        if not 0.0 < self.cooling < 1.0:
+            raise ValueError(f"cooling must be between 0 and 1, got {self.cooling}")
+        if not 0.0 < self.end_ratio <= 1.0:
+            raise ValueError(f"end_ratio must be above 0 and at most 1, got {self.end_ratio}")
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Every graph, every temperature."""
+        return None
+
+    def temperatures(self, scale: float) -> Iterator[float]:
+        """Yield the annealing schedule for costs of this scale."""
+        first = 4.0 * scale if self.start_temperature is None else self.start_temperature
+        current = first
+        while current > first * self.end_ratio:
+            yield current
+            current *= self.cooling
+        yield first * self.end_ratio
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Update until settled at each temperature; decode after each."""
+        state = _State(self, graph, run)
+        sweeps = 0
+        settled = False
+        history: list[float] = []
+        for stage, (temperature, cap) in enumerate(state.stages):
+            if run.should_stop(sweeps):
+                settled = False
+                break
+            state.enter(cap)
+            last = stage == len(state.stages) - 1
+            for done in range(self.max_sweeps if last else self.anneal_sweeps):
+                settled = state.sweep(temperature, reverse=done % 2 == 1)
+                sweeps += 1
+                if last and run.temperature > 0.0:
+                    with run.paused():
+                        history.append(
+                            free_energy(graph.arrays, temperature, state.cap, state.q)
+                            + graph.constant
+                        )
+                if settled or run.should_stop(sweeps):
+                    break
+            run.offer(state.decode())
+        if sweeps == 0:
+            run.offer(state.decode())
+        outcome = Outcome(converged=settled, iterations=sweeps)
+        if run.temperature > 0.0:
+            # Weight that is only rounding would make the bound of a graph with forbidden
+            # combinations infinite; any q gives a valid bound, so it may be trimmed.
+            state.trim()
+            total = free_energy(graph.arrays, run.temperature, np.inf, state.q) + graph.constant
+            outcome.marginals = unflatten(graph, state.q)
+            outcome.log_partition = -total / run.temperature
+            outcome.log_partition_kind = "lower"
+            outcome.diagnostics["free_energy"] = history
+        return outcome
+
+
+class _State:
+    """The distribution q of a run and what is needed to update it."""
+
+    def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.arrays = graph.arrays
+        self.parallel = settings.update == "parallel"
+        default = 0.5 if self.parallel else 0.0
+        self.damping = default if settings.damping is None else settings.damping
+        width = int(graph.cardinalities.max(initial=1))
+        self.field = np.empty(width)
+        self.digits = np.empty(int(np.diff(graph.factor_ptr).max(initial=1)), dtype=np.int64)
+        self.priority = np.empty(graph.n_variables)
+        self.order = np.arange(graph.n_variables, dtype=np.int64)
+        self.second = np.empty(graph.unary_values.size if self.parallel else 0)
+        self.cap = np.inf
+        self.stages = self._stages(run.temperature)
+        first, cap = self.stages[0]
+        self.enter(cap)
+        self.q = self._start(first, run)
+
+    def _stages(self, temperature: float) -> list[tuple[float, float]]:
+        """Return the temperatures to go through, each with the cap that stands for infinity.
+
+        The cap has to grow to where a forbidden label underflows, but not at once: hard terms that
+        bind from the start freeze the first labels that come along.
+        """
+        graph = self.graph
+        scale = cost_scale(graph)
+        finite = self._largest_field() if graph.has_infinite else np.inf
+        if temperature > 0.0:
+            steps = (10.0, 100.0, 1e4) if graph.has_infinite else (1.0,)
+            return [(temperature, 2.0 * finite + step * temperature) for step in steps]
+        temperatures = list(self.settings.temperatures(scale))
+        if not graph.has_infinite:
+            return [(t, np.inf) for t in temperatures]
+        last = 2.0 * finite + 4.0 * scale
+        stages = [(t, min(last, scale * 2.0**s)) for s, t in enumerate(temperatures)]
+        return [*stages, (temperatures[-1], last)]
+
+    def enter(self, cap: float) -> None:
+        """Make every variable due again, with this cap."""
+        self.priority[:] = np.inf
+        self.cap = cap
+
+    def _largest_field(self) -> float:
+        """Return an upper bound on the absolute finite cost that one variable can see."""
+        graph = self.graph
+
+        def size(values: FloatArray) -> FloatArray:
+            return np.where(np.isfinite(values), np.abs(values), 0.0)
+
+        per_edge = size(graph.edge_weights) * (graph.edge_kinds != TABLE)
+        if graph.n_edges:
+            pool = float(size(graph.pairwise_values).max(initial=0.0))
+            per_edge = np.maximum(
+                per_edge,
+                pool * np.where(graph.edge_kinds == TABLE, np.abs(graph.edge_weights), 1.0),
+            )
+        load = np.zeros(graph.n_variables)
+        np.add.at(load, graph.edges[:, 0], per_edge)
+        np.add.at(load, graph.edges[:, 1], per_edge)
+        for f in range(graph.n_factors):
+            scope, table = graph.higher_order(f)
+            load[list(scope)] += float(size(table).max())
+        return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
+
+    def _start(self, temperature: float, run: Run) -> FloatArray:
+        """Return the distribution of the unaries alone; where they are flat, slightly perturbed."""
+        graph = self.graph
+        n = graph.n_variables
+        field = np.minimum(graph.unary_values, self.cap)
+        if n == 0:
+            return field.copy()
+        if run.initial is not None and run.temperature > 0.0:
+            # Start next to the given labelling: one temperature better than by itself.
+            field = field.copy()
+            field[graph.unary_ptr[:-1] + run.initial] -= temperature
+        least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
+        most = np.maximum.reduceat(field, graph.unary_ptr[:-1])
+        flat = np.repeat((least == most) & (graph.degrees > 0), graph.cardinalities)
+        if flat.any():
+            noise = run.rng.normal(scale=_NOISE * temperature, size=int(flat.sum()))
+            field = field.copy()
+            field[flat] += noise
+            least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
+        q = np.exp(-(field - np.repeat(least, graph.cardinalities)) / temperature)
+        return np.asarray(
+            q / np.repeat(np.add.reduceat(q, graph.unary_ptr[:-1]), graph.cardinalities)
+        )
+
+    def sweep(self, temperature: float, reverse: bool) -> bool:
+        """Make one sweep; return whether the distribution has settled."""
+        if self.graph.n_variables == 0:
+            return True
+        tolerance = self.settings.tolerance
+        if self.parallel:
+            change = parallel_sweep(
+                self.arrays,
+                temperature,
+                self.damping,
+                self.cap,
+                self.q,
+                self.second,
+                self.priority,
+                self.field,
+                self.digits,
+            )
+            return bool(change <= tolerance)
+        sequential_sweep(
+            self.arrays,
+            self.order[::-1].copy() if reverse else self.order,
+            temperature,
+            self.damping,
+            self.cap,
+            tolerance,
+            self.q,
+            self.priority,
+            self.field,
+            self.digits,
+        )
+        return bool(self.priority.max() <= tolerance)
+
+    def decode(self) -> IntArray:
+        """Return the most probable label of each variable, shape (n,)."""
+        rows = unflatten(self.graph, self.q)
+        if isinstance(rows, np.ndarray):
+            return np.asarray(rows.argmax(axis=1), dtype=np.int64)
+        return np.array([row.argmax() for row in rows], dtype=np.int64)
+
+    def trim(self) -> None:
+        """Set probabilities below 1e-12 to zero and normalise again."""
+        if self.graph.n_variables == 0 or not self.graph.has_infinite:
+            return
+        self.q[self.q < 1e-12] = 0.0
+        sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
+        self.q /= np.repeat(sums, self.graph.cardinalities)
