@@ -47,7 +47,8 @@ def _compile(function: _F, **options: Any) -> _F:
     # Numba picks the folder when the dispatcher is made, from a global setting, which must not
     # change for anybody else's functions.
     before = config.CACHE_DIR
-    config.CACHE_DIR = _FOLDER
+    # Machine code names the module it came from, and a user's file may be imported under several.
+    config.CACHE_DIR = os.path.join(_FOLDER, function.__module__)
     try:
         return cast("_F", numba.njit(cache=True, nogil=True, **options)(function))
     finally:

@@ -115,6 +115,7 @@ class Run:
         self._on_offer = on_offer
         # Seconds that do not count as the solver's: looking at labellings, and compilation.
         self._paused = 0.0
+        self._stopped = False
         self._compiled = stopwatch
         self._start = time.perf_counter()
         if initial is not None:
@@ -142,11 +143,17 @@ class Run:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stop the solver's clock, for work that only looks at what it does."""
+        if self._stopped:
+            # Within another pause nothing is left to subtract.
+            yield
+            return
         compiled = self._compiled()
         begin = time.perf_counter()
+        self._stopped = True
         try:
             yield
         finally:
+            self._stopped = False
             # Compilation inside the block is subtracted elsewhere and must not count twice.
             self._paused += (time.perf_counter() - begin) - (self._compiled() - compiled)
 
@@ -345,7 +352,8 @@ class Solution:
         if self.energy == self.lower_bound:
             return 0.0
         gap = self.energy - self.lower_bound
-        return 0.0 if proves(self.energy, self.lower_bound) and gap < 0 else gap
+        # A bound clearly above the energy contradicts it and must show.
+        return 0.0 if gap < 0 and proves(self.lower_bound, self.energy) else gap
 
     @property
     def feasible(self) -> bool:

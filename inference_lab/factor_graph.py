@@ -38,6 +38,8 @@ TABLE = 2
 NO_FORM = 0
 #: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, cap)`` with slope and weight >= 0.
 TRUNCATED_LINEAR = 1
+#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
+TRUNCATED_QUADRATIC = 2
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
@@ -53,7 +55,8 @@ class GraphArrays(NamedTuple):
       float64 is ``differ`` for the diagonal kinds and the factor of the table otherwise;
       ``offsets`` (m,) int64 points into ``pairwise``: a diagonal entry ``a`` is
       ``pairwise[offset + a * kind]``, a table entry ``pairwise[offset + a * k_j + b]``;
-      ``forms`` (m,) uint8: `TRUNCATED_LINEAR` where a table's messages cost O(k);
+      ``forms`` (m,) uint8: `TRUNCATED_LINEAR` or `TRUNCATED_QUADRATIC` where a table has a form
+      whose messages cost O(k);
     * ``adj_ptr`` (n+1,) int64, ``adj_half`` (2m,) int32: the half-edges ``h = 2 e + s`` at each
       variable, ``edges[e, s]`` being that variable; ``adj_var`` (2m,) int32: its neighbour there;
       ``adj_reverse`` (2m,) int32: the position of the other half of the same edge;
@@ -255,34 +258,64 @@ def _pack_diagonal(term: DiagonalTerms, cardinalities: IntArray) -> _Edges:
     return _Edges(edges, kinds, differ, np.arange(m, dtype=np.int64), same)
 
 
-def _is_diagonal(tables: FloatArray) -> bool:
-    """Whether all off-diagonal entries of each ``tables[e]`` are equal."""
+def _classify(tables: FloatArray) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
+    """Return the kind of each ``tables[e]``, its diagonal, and its ``differ`` if it has one.
+
+    Shapes (m,), (m, min(k_i, k_j)) and (m,); a table of a single entry is a Potts term.
+    """
+    diagonal = np.diagonal(tables, axis1=1, axis2=2)
+    kinds = np.where((diagonal == diagonal[:, :1]).all(axis=1), POTTS, DIAGONAL).astype(np.uint8)
     off = ~np.eye(tables.shape[1], tables.shape[2], dtype=bool)
     if not off.any():
-        return True
+        return kinds, diagonal, np.zeros(len(tables))
     entries = tables[:, off]
-    return bool((entries == entries[:, :1]).all())
+    kinds[(entries != entries[:, :1]).any(axis=1)] = TABLE
+    return kinds, diagonal, entries[:, 0]
 
 
-def _split_diagonal(tables: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return ``(same, differ)`` of diagonal tables; ``same`` collapses where it is constant."""
-    diagonal = np.ascontiguousarray(np.diagonal(tables, axis1=1, axis2=2))
-    off = ~np.eye(tables.shape[1], tables.shape[2], dtype=bool)
-    differ = tables[:, off][:, 0] if off.any() else np.zeros(len(tables))
-    if (diagonal == diagonal[:, :1]).all():
-        diagonal = diagonal[:, 0]
-    return diagonal, differ
+def _pack_tables(
+    edges: Int32Array, groups: Iterable[tuple[IntArray, FloatArray]], m: int
+) -> _Edges:
+    """Pack own tables, given as (edges of one shape, their stacked tables), by their kinds."""
+    kinds = np.empty(m, dtype=np.uint8)
+    weights = np.ones(m)
+    offsets = np.empty(m, dtype=np.int64)
+    parts: list[FloatArray] = []
+    size = 0
+    for members, tables in groups:
+        kind, diagonal, differ = _classify(tables)
+        kinds[members] = kind
+        weights[members] = np.where(kind == TABLE, 1.0, differ)
+        for this, rows in (
+            (POTTS, diagonal[:, :1]),
+            (DIAGONAL, diagonal),
+            (TABLE, tables.reshape(len(tables), -1)),
+        ):
+            chosen = kind == this
+            part = np.ascontiguousarray(rows if chosen.all() else rows[chosen])
+            offsets[members[chosen]] = size + np.arange(len(part)) * part.shape[1]
+            parts.append(part.ravel())
+            size += part.size
+    return _Edges(edges, kinds, weights, offsets, np.concatenate(parts) if parts else np.empty(0))
 
 
 def _check_table_shape(
-    edges: Int32Array, cardinalities: IntArray, shape: tuple[int, ...], name: str
+    edges: Int32Array,
+    cardinalities: IntArray,
+    shape: tuple[int, ...],
+    name: str,
+    members: IntArray | None = None,
 ) -> None:
-    wrong = (cardinalities[edges] != np.array(shape)).any(axis=1)
+    """Refuse tables of this shape on edges (all, or some) whose variables do not fit."""
+    chosen = edges if members is None else edges[members]
+    wrong = (cardinalities[chosen] != np.array(shape)).any(axis=1)
     if wrong.any():
-        e = int(np.flatnonzero(wrong)[0])
+        at = int(np.flatnonzero(wrong)[0])
+        e = at if members is None else int(members[at])
         i, j = (int(v) for v in edges[e])
+        shown = name if members is None else f"{name}[{e}]"
         raise ValueError(
-            f"{name} has shape {shape}, but edge {e} = ({i}, {j}) joins variables with "
+            f"{shown} has shape {shape}, but edge {e} = ({i}, {j}) joins variables with "
             f"{cardinalities[i]} and {cardinalities[j]} labels"
         )
 
@@ -303,12 +336,12 @@ def _pack_shared(term: SharedTable, cardinalities: IntArray) -> _Edges:
         raise ValueError(
             f"weights[{e}] = {weights[e]}: a table with +inf entries needs positive weights"
         )
-    if _is_diagonal(table[None]):
-        same, differ = _split_diagonal(table[None])
+    kind, diagonal, differ = _classify(table[None])
+    if kind[0] != TABLE:
+        same = diagonal if kind[0] == DIAGONAL else diagonal[0, 0]
         if (weights == 1.0).all():
-            constant: npt.ArrayLike = same if same.ndim == 2 else float(same[0])
-            return _pack_diagonal(DiagonalTerms(edges, constant, float(differ[0])), cardinalities)
-        scaled = weights[:, None] * same if same.ndim == 2 else weights * same[0]
+            return _pack_diagonal(DiagonalTerms(edges, same, differ[0]), cardinalities)
+        scaled = weights[:, None] * same if kind[0] == DIAGONAL else weights * same
         return _pack_diagonal(DiagonalTerms(edges, scaled, weights * differ[0]), cardinalities)
     kinds = np.full(m, TABLE, dtype=np.uint8)
     return _Edges(edges, kinds, weights, np.zeros(m, dtype=np.int64), table.ravel())
@@ -325,42 +358,24 @@ def _pack_own(term: OwnTables, cardinalities: IntArray) -> _Edges:
         if stack.ndim != 3 or stack.shape[0] != m:
             raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
         _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
-        if _is_diagonal(stack):
-            same, differ = _split_diagonal(stack)
-            return _pack_diagonal(DiagonalTerms(edges, same, differ), cardinalities)
-        size = stack.shape[1] * stack.shape[2]
-        return _Edges(
-            edges,
-            np.full(m, TABLE, dtype=np.uint8),
-            np.ones(m),
-            np.arange(m, dtype=np.int64) * size,
-            stack.ravel(),
-        )
+        return _pack_tables(edges, [(np.arange(m), stack)], m)
     listed = list(tables)  # type: ignore[arg-type]
     if len(listed) != m:
         raise ValueError(f"{len(listed)} tables for {m} edges")
-    kinds = np.empty(m, dtype=np.uint8)
-    weights = np.ones(m)
-    offsets = np.empty(m, dtype=np.int64)
-    parts: list[FloatArray] = []
-    size = 0
+    tables_of: dict[tuple[int, ...], list[FloatArray]] = {}
+    members_of: dict[tuple[int, ...], list[int]] = {}
     for e, raw in enumerate(listed):
         table = _as_costs(raw, f"tables[{e}]")
         if table.ndim != 2:
             raise ValueError(f"tables[{e}] must have two axes, got shape {table.shape}")
-        _check_table_shape(edges[e : e + 1], cardinalities, table.shape, f"tables[{e}]")
-        if _is_diagonal(table[None]):
-            same, differ = _split_diagonal(table[None])
-            kinds[e] = POTTS if same.ndim == 1 else DIAGONAL
-            weights[e] = differ[0]
-            part = same.ravel()
-        else:
-            kinds[e] = TABLE
-            part = table.ravel()
-        offsets[e] = size
-        size += part.size
-        parts.append(part)
-    return _Edges(edges, kinds, weights, offsets, np.concatenate(parts) if parts else np.empty(0))
+        tables_of.setdefault(table.shape, []).append(table)
+        members_of.setdefault(table.shape, []).append(e)
+    groups = []
+    for shape, stacked in tables_of.items():
+        members = np.array(members_of[shape])
+        _check_table_shape(edges, cardinalities, shape, "tables", members)
+        groups.append((members, np.stack(stacked)))
+    return _pack_tables(edges, groups, m)
 
 
 def _pack(term: PairwiseTerms, cardinalities: IntArray) -> _Edges:
@@ -399,6 +414,24 @@ def _dense(block: _Edges, e: int, cardinalities: IntArray) -> FloatArray:
         block.values[offset : offset + k] if kind == DIAGONAL else block.values[offset]
     )
     return table
+
+
+def _dense_stack(
+    block: _Edges, members: IntArray, flipped: npt.NDArray[np.bool_], ki: int, kj: int
+) -> FloatArray:
+    """Many edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
+    a, b = np.indices((ki, kj))
+    table = (block.kinds[members] == TABLE)[:, None, None]
+    stride = block.kinds[members].astype(np.int64)[:, None, None]
+    index = np.where(
+        table,
+        np.where(flipped[:, None, None], b * ki + a, a * kj + b),
+        np.where(a == b, a * stride, 0),
+    )
+    values = block.values[block.offsets[members][:, None, None] + index]
+    weights = block.weights[members][:, None, None]
+    # For diagonal kinds the weight is a cost, and inf times zero must not be formed.
+    return np.where(table | (a == b), values * np.where(table, weights, 1.0), weights)
 
 
 def _fold_self_loops(block: _Edges, unaries: _Unaries) -> tuple[_Edges, _Unaries]:
@@ -452,25 +485,28 @@ def _merge_parallel(block: _Edges, cardinalities: IntArray) -> _Edges:
         offsets[summed] = size + np.arange(summed.size)
         extra.append(np.add.reduceat(potts_same[order], starts)[summed])
         size += summed.size
-    for g in np.flatnonzero(~all_potts & (sizes > 1)):
-        members = order[starts[g] : starts[g] + sizes[g]]
-        i = block.edges[members[0], 0]
-        table = np.zeros(tuple(int(v) for v in cardinalities[block.edges[members[0]]]))
-        for e in members:
-            part = _dense(block, int(e), cardinalities)
-            table = table + (part if block.edges[e, 0] == i else part.T)
-        if _is_diagonal(table[None]):
-            same, differ = _split_diagonal(table[None])
-            kinds[g] = POTTS if same.ndim == 1 else DIAGONAL
-            weights[g] = differ[0]
-            part = same.ravel()
-        else:
-            kinds[g] = TABLE
-            weights[g] = 1.0
-            part = table.ravel()
-        offsets[g] = size
-        size += part.size
-        extra.append(part)
+    dense = np.flatnonzero(~all_potts & (sizes > 1))
+    shapes = cardinalities[block.edges[first[dense]]]
+    for shape in np.unique(shapes, axis=0):
+        ki, kj = int(shape[0]), int(shape[1])
+        fitting = dense[(shapes == shape).all(axis=1)]
+        # In blocks, so that the dense tables of many duplicates need little memory.
+        blocks = 1 + int(sizes[fitting].sum()) * ki * kj // _ENERGY_BLOCK
+        for part in np.array_split(fitting, min(blocks, fitting.size)):
+            chosen = np.zeros(starts.size, dtype=bool)
+            chosen[part] = True
+            members = order[np.repeat(chosen, sizes)]
+            sender = np.repeat(block.edges[first[part], 0], sizes[part])
+            tables = _dense_stack(block, members, block.edges[members, 0] != sender, ki, kj)
+            ends = np.cumsum(sizes[part])
+            tables = np.add.reduceat(tables, ends - sizes[part], axis=0)
+            merged = _pack_tables(
+                block.edges[first[part]], [(np.arange(part.size), tables)], part.size
+            )
+            kinds[part], weights[part] = merged.kinds, merged.weights
+            offsets[part] = size + merged.offsets
+            extra.append(merged.values)
+            size += merged.values.size
     # Groups come out in key order; keep the order in which the user first named each pair.
     back = np.argsort(first, kind="stable")
     return _Edges(
@@ -878,7 +914,8 @@ class FactorGraph:
                 f"labels[{', '.join(map(str, place))}] = {array[place]}; variable {place[-1]} has "
                 f"labels 0 to {self.cardinalities[place[-1]] - 1}"
             )
-        return array.astype(np.int64)
+        # In C order whatever the caller's layout: energies are summed along rows.
+        return array.astype(np.int64, order="C")
 
     @cached_property
     def _edge_split(self) -> tuple[IntArray, IntArray]:
@@ -921,8 +958,9 @@ class FactorGraph:
         if diagonal.size:
             everything = table.size == 0
             pick: Any = slice(None) if everything else diagonal
-            a = x[:, self.edges[pick, 0]]
-            b = x[:, self.edges[pick, 1]]
+            # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
+            a = np.take(x, self.edges[pick, 0], axis=1)
+            b = np.take(x, self.edges[pick, 1], axis=1)
             same = self.pairwise_values[
                 self.edge_offsets[pick]
                 # The clip only keeps the look-up inside the pool; the value is used where a == b.
@@ -930,14 +968,14 @@ class FactorGraph:
             ]
             total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
         if table.size:
-            a = x[:, self.edges[table, 0]]
-            b = x[:, self.edges[table, 1]]
+            a = np.take(x, self.edges[table, 0], axis=1)
+            b = np.take(x, self.edges[table, 1], axis=1)
             stride = self.cardinalities[self.edges[table, 1]]
             entries = self.pairwise_values[self.edge_offsets[table] + a * stride + b]
             total = total + (self.edge_weights[table] * entries).sum(axis=1)
         if self.n_factors:
             strides = self._scope_strides
-            step = x[:, self.factor_scopes] * strides
+            step = np.take(x, self.factor_scopes, axis=1) * strides
             index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
             total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
         return np.asarray(total + self.constant)
@@ -993,7 +1031,7 @@ class FactorGraph:
         )
 
     def _forms(self) -> npt.NDArray[np.uint8]:
-        """Find the table edges whose table is truncated linear, each distinct table once."""
+        """Find the table edges of a form whose messages cost O(k), each distinct table once."""
         forms = np.zeros(self.n_edges, dtype=np.uint8)
         table = self._edge_split[1]
         shapes = self.cardinalities[self.edges[table]]
@@ -1003,22 +1041,24 @@ class FactorGraph:
             members = table[sizes == k]
             starts, which = np.unique(self.edge_offsets[members], return_inverse=True)
             distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
-            fits = np.zeros(starts.size, dtype=bool)
+            form_of = np.zeros(starts.size, dtype=np.uint8)
             step = max(1, _ENERGY_BLOCK // int(k * k))
             for lo in range(0, starts.size, step):
                 index = starts[lo : lo + step, None] + np.arange(k * k)
                 tables = self.pairwise_values[index].reshape(-1, k, k)
+                finite = np.isfinite(tables).all(axis=(1, 2))
                 with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
                     shifted = tables - tables[:, :1, :1]
                     slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
-                    model = np.minimum(slope[:, None, None] * distance, cap[:, None, None])
                     # A few units in the last place: the table was computed in floats, too.
-                    close = (
-                        np.abs(shifted - model)
-                        <= 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
-                    )
-                fits[lo : lo + step] = close.all(axis=(1, 2)) & (slope >= 0) & (cap >= 0)
-            forms[members[fits[which]]] = TRUNCATED_LINEAR
+                    tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
+                    for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
+                        rise = slope[:, None, None] * distance**power
+                        model = np.minimum(rise, cap[:, None, None])
+                        close = (np.abs(shifted - model) <= tolerance).all(axis=(1, 2))
+                        fits = finite & close & (slope >= 0) & (cap >= 0)
+                        form_of[lo : lo + step][fits] = form
+            forms[members] = form_of[which]
         return forms
 
     @cached_property
@@ -1111,18 +1151,32 @@ class FactorGraph:
         values : flat array of ``sum_i k_i`` costs, or (n, k) where cardinalities are equal
         """
         array = _as_costs(values, "unary")
-        if array.size != self.unary_values.size or (
-            array.ndim == 2 and array.shape != (self.n_variables, self.n_labels)
-        ):
+        fits = array.ndim == 1 or array.shape == (self.n_variables, self.n_labels)
+        if array.size != self.unary_values.size or not fits:
             raise ValueError(
                 f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
             )
         graph = replace(self, unary_values=_freeze(array.ravel()))
+        # The structure is the same, so what was derived from it need not be derived again.
+        for name in _STRUCTURE:
+            if name in self.__dict__:
+                graph.__dict__[name] = self.__dict__[name]
         if "arrays" in self.__dict__:
-            # The structure is the same, so the adjacency need not be sorted again.
             graph.__dict__["arrays"] = self.arrays._replace(unary=graph.unary_values)
         return graph
 
+
+#: Cached properties that do not depend on the unary costs.
+_STRUCTURE = (
+    "n_labels",
+    "log2_states",
+    "degrees",
+    "components",
+    "is_forest",
+    "breadth_first_order",
+    "_edge_split",
+    "_scope_strides",
+)
 
 _STORED = (
     "cardinalities",

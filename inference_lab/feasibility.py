@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_lab.factor_graph import TABLE, FactorGraph
+from inference_lab.factor_graph import DIAGONAL, POTTS, TABLE, FactorGraph, IntArray
+
+#: Tables are looked at in blocks of about this many entries.
+_BLOCK = 4_000_000
 
 
 def contradiction(graph: FactorGraph) -> str | None:
@@ -20,19 +24,42 @@ def contradiction(graph: FactorGraph) -> str | None:
     empty = np.flatnonzero(~np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]))
     if empty.size:
         return f"every label of variable {int(empty[0])} is forbidden"
-    for f in range(graph.n_factors):
-        scope, table = graph.higher_order(f)
-        if np.isinf(table).all():
+    if graph.n_factors:
+        forbidden = np.logical_and.reduceat(np.isinf(graph.table_values), graph.table_ptr[:-1])
+        if forbidden.any():
+            scope = graph.higher_order(int(np.flatnonzero(forbidden)[0]))[0]
             return f"every entry of the factor over {scope} is forbidden"
-    for e in np.flatnonzero(graph.edge_kinds == TABLE):
+    e = _impossible_table(graph, allowed)
+    if e is not None:
         i, j = (int(v) for v in graph.edges[e])
-        table = graph.edge_table(int(e))
-        if np.isinf(table + graph.unary_of(i)[:, None] + graph.unary_of(j)[None]).all():
-            return f"every pair of labels of variables {i} and {j} is forbidden"
-    return _equality_contradiction(graph)
+        return f"every pair of labels of variables {i} and {j} is forbidden"
+    return _equality_contradiction(graph, allowed)
 
 
-def _equality_contradiction(graph: FactorGraph) -> str | None:
+def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int | None:
+    """Return a table edge that leaves no pair of allowed labels, or None."""
+    table = np.flatnonzero(graph.edge_kinds == TABLE)
+    sizes = graph.cardinalities[graph.edges[table]]
+    # How many infinite entries lie before each place of the pool: most tables have none.
+    before = np.concatenate([[0], np.cumsum(np.isinf(graph.pairwise_values))])
+    start = graph.edge_offsets[table]
+    hard = before[start + sizes.prod(axis=1)] > before[start]
+    table, sizes = table[hard], sizes[hard]
+    for ki, kj in np.unique(sizes, axis=0).tolist():
+        members = table[(sizes == (ki, kj)).all(axis=1)]
+        for part in np.array_split(members, 1 + members.size * ki * kj // _BLOCK):
+            entries = graph.edge_offsets[part, None] + np.arange(ki * kj)
+            possible = np.isfinite(graph.pairwise_values[entries]).reshape(-1, ki, kj)
+            rows = graph.unary_ptr[graph.edges[part]]
+            possible &= allowed[rows[:, 0, None] + np.arange(ki)][:, :, None]
+            possible &= allowed[rows[:, 1, None] + np.arange(kj)][:, None]
+            lost = np.flatnonzero(~possible.any(axis=(1, 2)))
+            if lost.size:
+                return int(part[lost[0]])
+    return None
+
+
+def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> str | None:
     """Contract hard must-links and look for a group that is left without a label."""
     diagonal = graph.edge_kinds != TABLE
     equal = np.flatnonzero(diagonal & np.isinf(graph.edge_weights))
@@ -47,30 +74,37 @@ def _equality_contradiction(graph: FactorGraph) -> str | None:
         shape=(n, n),
     )
     n_groups, group = connected_components(links.tocsr(), directed=False)
-    width = int(graph.cardinalities.max())
     # Only groups that hold a must-link matter, so the table stays small.
     inside = np.unique(group[graph.edges[equal].ravel()])
-    row_of = np.full(n_groups, -1)
-    row_of[inside] = np.arange(inside.size)
-    possible = np.ones((inside.size, width), dtype=bool)
-    members = np.flatnonzero(row_of[group] >= 0)
-    for i in members:
-        k = int(graph.cardinalities[i])
-        possible[row_of[group[i]], :k] &= np.isfinite(graph.unary_of(int(i)))
-        possible[row_of[group[i]], k:] = False
-    within = np.flatnonzero(
-        diagonal
-        & (group[graph.edges[:, 0]] == group[graph.edges[:, 1]])
-        & (row_of[group[graph.edges[:, 0]]] >= 0)
-    )
-    for e in within:
-        k = int(graph.cardinalities[graph.edges[e]].min())
-        offset, kind = int(graph.edge_offsets[e]), int(graph.edge_kinds[e])
-        same = graph.pairwise_values[offset + np.arange(k) * kind]
-        possible[row_of[group[graph.edges[e, 0]]], :k] &= np.isfinite(same)
+    row_of_group = np.full(n_groups, -1)
+    row_of_group[inside] = np.arange(inside.size)
+    row: IntArray = row_of_group[group]
+    members = np.flatnonzero(row >= 0)
+    fewest = np.full(inside.size, np.iinfo(np.int64).max)
+    np.minimum.at(fewest, row[members], graph.cardinalities[members])
+    possible = np.arange(int(fewest.max())) < fewest[:, None]
+
+    def forbid(rows: IntArray, labels: IntArray) -> None:
+        shared = labels < fewest[rows]
+        possible[rows[shared], labels[shared]] = False
+
+    variable = np.repeat(np.arange(n), graph.cardinalities)
+    banned = np.flatnonzero(~allowed & (row[variable] >= 0))
+    forbid(row[variable[banned]], banned - graph.unary_ptr[variable[banned]])
+
+    first, second = graph.edges[:, 0], graph.edges[:, 1]
+    within = diagonal & (row[first] >= 0) & (row[first] == row[second])
+    potts = np.flatnonzero(within & (graph.edge_kinds == POTTS))
+    potts = potts[np.isinf(graph.pairwise_values[graph.edge_offsets[potts]])]
+    possible[row[first[potts]]] = False
+    each = np.flatnonzero(within & (graph.edge_kinds == DIAGONAL))
+    for label in range(possible.shape[1]):
+        having = each[label < graph.cardinalities[graph.edges[each]].min(axis=1)]
+        hard = having[np.isinf(graph.pairwise_values[graph.edge_offsets[having] + label])]
+        forbid(row[first[hard]], np.full(hard.size, label))
     lost = np.flatnonzero(~possible.any(axis=1))
     if lost.size == 0:
         return None
-    first = np.flatnonzero(group == inside[lost[0]])
-    shown = ", ".join(str(int(v)) for v in first[:5]) + (", ..." if first.size > 5 else "")
+    found = np.flatnonzero(row == lost[0])
+    shown = ", ".join(str(int(v)) for v in found[:5]) + (", ..." if found.size > 5 else "")
     return f"hard constraints make variables {shown} equal and leave them no label"

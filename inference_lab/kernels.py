@@ -14,8 +14,10 @@ import numpy as np
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.contract import Marginals
 from inference_lab.factor_graph import (
+    POTTS,
     TABLE,
     TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
     FactorGraph,
     FloatArray,
     GraphArrays,
@@ -36,14 +38,26 @@ def slot_ptr(graph: FactorGraph) -> IntArray:
 
 
 def cost_scale(graph: FactorGraph) -> float:
-    """Return the mean absolute finite cost of unaries and pairwise values, at least tiny.
+    """Return the largest mean absolute finite cost of a kind of term, at least tiny.
 
-    Changes of messages are judged against it, so that the unit of the costs does not matter.
+    The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
+    messages are judged against it, so that the unit of the costs does not matter: the scale of
+    ``c`` times the energy is ``c`` times the scale.
     """
-    parts = [graph.unary_values, graph.pairwise_values, graph.edge_weights, graph.table_values]
-    if graph.n_labels is not None:
+    parts = [graph.table_values]
+    if graph.n_variables:
         # Only differences within a row act; a constant offset must not loosen the tolerance.
-        parts[0] = (graph.unary - graph.unary.min(axis=1, keepdims=True)).ravel()
+        least = np.minimum.reduceat(graph.unary_values, graph.unary_ptr[:-1])
+        least[np.isinf(least)] = 0.0
+        parts.append(graph.unary_values - np.repeat(least, graph.cardinalities))
+    table = graph.edge_kinds == TABLE
+    sizes = graph.cardinalities[graph.edges]
+    length = np.where(table, sizes.prod(axis=1), sizes.min(axis=1))
+    length[graph.edge_kinds == POTTS] = 1
+    pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
+    before = np.concatenate([[0.0], np.cumsum(pool)])
+    mean = (before[graph.edge_offsets + length] - before[graph.edge_offsets]) / length
+    parts += [mean[~table], graph.edge_weights[~table], mean[table] * graph.edge_weights[table]]
     means = [
         float(np.abs(part[np.isfinite(part)]).mean()) for part in parts if np.isfinite(part).any()
     ]
@@ -160,6 +174,71 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
     return scale
 
 
+#: Labels further apart than this are compared by the envelope of their parabolas.
+_REACH = 64
+
+
+@inlined_minimum
+def quadratic_message(
+    k: int, curve: float, cap: float, cavity: FloatArray, out: FloatArray
+) -> None:
+    """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0.
+
+    Where the cap is reached within a few labels, only those are compared, in vector instructions;
+    else the lower envelope of the parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
+
+    Complexity: O(k).
+    """
+    limit = np.inf
+    for a in range(k):
+        limit = min(limit, cavity[a])
+    limit += cap
+    reach = int(min(float(k - 1), np.sqrt(cap / curve)))
+    if reach <= _REACH:
+        for b in range(k):
+            out[b] = min(cavity[b], limit)
+        for d in range(1, reach + 1):
+            rise = curve * float(d * d)
+            for b in range(k - d):
+                out[b] = min(out[b], cavity[b + d] + rise)
+            for b in range(k - d):
+                out[b + d] = min(out[b + d], cavity[b] + rise)
+        return
+    # `out` is the stack of the envelope first: the label of each parabola and, in the bits above,
+    # the first label at which it is the lowest. Each is the lowest somewhere, so it stands at or
+    # before that label, and the evaluation from the right overwrites what it has read.
+    last = -1
+    for a in range(k):
+        value = cavity[a]
+        if not value < limit:
+            continue
+        start = 0
+        while last >= 0:
+            packed = int(out[last])
+            p = packed & 0xFFFFFF
+            cross = (value - cavity[p]) / (2.0 * curve * (a - p)) + 0.5 * (a + p)
+            start = int(np.floor(min(max(cross, -1.0), float(k)))) + 1
+            if start > packed >> 24:
+                break
+            last -= 1
+            start = 0
+        if start < k:
+            last += 1
+            out[last] = float((start << 24) + a)
+    b = k - 1
+    while last >= 0:
+        packed = int(out[last])
+        p = packed & 0xFFFFFF
+        value = cavity[p]
+        while b >= packed >> 24:
+            out[b] = min(limit, value + curve * float((b - p) * (b - p)))
+            b -= 1
+        last -= 1
+    while b >= 0:
+        out[b] = limit
+        b -= 1
+
+
 @inlined_minimum
 def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray) -> float:
     """Write the min-sum message of half-edge ``h`` and return its smallest entry.
@@ -167,7 +246,8 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
     ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
     `cavity` is scratch: it is restored, but changes on the way.
 
-    Complexity: O(k) for diagonal and truncated linear terms, O(k_i k_j) for tables.
+    Complexity: O(k) for diagonal, truncated linear and truncated quadratic terms, O(k_i k_j) for
+    other tables.
     """
     e = h >> 1
     side = h & 1
@@ -217,6 +297,17 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
         for b in range(kb - 1, -1, -1):
             value = min(out[b], value + slope)
             out[b] = min(value, cap) + shift
+    elif (
+        g.forms[e] == TRUNCATED_QUADRATIC
+        # A curve that vanishes by underflow or a zero weight has no parabolas.
+        and weight * (g.pairwise[offset + 1] - g.pairwise[offset]) > 0.0
+    ):
+        shift = weight * g.pairwise[offset]
+        curve = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
+        cap = weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        quadratic_message(kb, curve, cap, cavity, out)
+        for b in range(kb):
+            out[b] += shift
     elif side == 1:
         for b in range(kb):
             out[b] = np.inf

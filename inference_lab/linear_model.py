@@ -551,7 +551,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
         ends = ptr[graph.edges[edges]]
         must = np.isinf(differ)
         if must.any():
-            _add_equality(equal, node_cost, graph, edges[must], same[must], ends[must])
+            _add_equality(equal, node_cost, same[must], ends[must])
             same, differ, ends = same[~must], differ[~must], ends[~must]
         constants.append(differ)
         start += _add_diagonal(below, same - differ[:, None], ends, start, costs, groups)
@@ -599,24 +599,16 @@ def _add_joint(
     return count * size
 
 
-def _add_equality(
-    equal: _Rows,
-    node_cost: FloatArray,
-    graph: FactorGraph,
-    edges: IntArray,
-    same: FloatArray,
-    ends: IntArray,
-) -> None:
-    """Make the ends of `edges` equal and charge `same` to their first end."""
+def _add_equality(equal: _Rows, node_cost: FloatArray, same: FloatArray, ends: IntArray) -> None:
+    """Make both ends equal on the k labels they share, and charge `same` (m, k) to the first.
+
+    Labels that only one end has need no row: the k labels of the other sum to 1 already.
+    """
     k = same.shape[1]
     first = ends[:, :1] + np.arange(k)
-    equal.add(
-        np.stack([first, ends[:, 1:] + np.arange(k)], axis=2).reshape(-1, 2), [1.0, -1.0], 0.0
-    )
+    second = ends[:, 1:] + np.arange(k)
+    equal.add(np.stack([first, second], axis=2).reshape(-1, 2), [1.0, -1.0], 0.0)
     np.add.at(node_cost, first.ravel(), same.ravel())
-    sizes = graph.cardinalities[graph.edges[edges]]
-    for e, s in np.argwhere(sizes > k):
-        node_cost[ends[e, s] + k : ends[e, s] + sizes[e, s]] = np.inf
 
 
 def _add_diagonal(

@@ -407,8 +407,11 @@ class RecordStore:
                 while written < len(line):
                     written += os.write(handle, line[written:])
                 os.fsync(handle)
-            except BaseException:
-                os.ftruncate(handle, size)
+            except BaseException as problem:
+                # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
+                whole = os.fstat(handle).st_size == size + len(line)
+                if not whole or isinstance(problem, OSError):
+                    os.ftruncate(handle, size)
                 raise
 
     def read(self) -> list[Record]:

@@ -8,9 +8,11 @@ read the first line of a file's docstring.
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -40,7 +42,9 @@ def load_file(path: Path) -> ModuleType:
         If the file does not exist or fails to import.
     """
     path = path.resolve()
-    name = f"inference_lab_user_{path.stem}_{abs(hash(str(path))):x}"
+    # The same in every process: pickles and the machine code of kernels name their module.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    name = f"inference_lab_user_{path.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -99,8 +103,8 @@ class Registry(Generic[_T]):
             if name not in lines:
                 try:
                     lines[name] = (inspect.getdoc(self.load(name)) or "").split("\n")[0].rstrip(".")
-                except Exception as problem:  # somebody else's package must not break the listing
-                    lines[name] = f"cannot be loaded: {type(problem).__name__}: {problem}"
+                except SpecError as problem:  # somebody else's package must not break the listing
+                    lines[name] = str(problem)
         return dict(sorted(lines.items()))
 
     def classes_in(self, module: ModuleType) -> dict[str, type[_T]]:
@@ -113,6 +117,7 @@ class Registry(Generic[_T]):
             and value.__module__ == module.__name__
             and not inspect.isabstract(value)
             and not name.startswith("_")
+            and name == value.__name__  # a second name for a class does not make a second class
         }
 
     def load(self, name: str) -> type[_T]:
@@ -128,13 +133,19 @@ class Registry(Generic[_T]):
             (found,) = self.classes_in(module).values()
             return found
         if name in self._entry_points():
-            loaded: Any = self._entry_points()[name].load()
+            try:
+                loaded: Any = self._entry_points()[name].load()
+            except Exception as problem:
+                raise SpecError(
+                    f"{self.kind} {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
+                ) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
                 raise SpecError(f"entry point {name!r} is not a {self.base.__name__}: {loaded!r}")
             return loaded
-        path, _, wanted = name.partition(".py")
-        if _ or Path(name).is_file():
-            return self._from_file(Path(path + ".py"), wanted.removeprefix(":"))
+        # The last ".py" counts: folders such as ".pyenv" have one in their names, too.
+        place = re.fullmatch(r"(.*\.py)(?::(.*))?", name)
+        if place:
+            return self._from_file(Path(place[1]), place[2] or "")
         raise unknown(self.kind, name, self.names())
 
     def _from_file(self, path: Path, wanted: str) -> type[_T]:

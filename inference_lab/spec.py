@@ -211,7 +211,9 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        # `float` first: the repr of a numpy number carries its type.
+        number = float(value)
+        return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
     text = str(value)
     if _PLAIN.fullmatch(text) and text.lower() != "none":
         return text
@@ -220,12 +222,16 @@ def format_value(value: Any) -> str:
 
 
 def format_spec(name: str, settings: Any) -> str:
-    """Write the spec string of a settings dataclass: its name and what is not default."""
+    """Write the spec string of a settings dataclass: its name and what is not default.
+
+    Fields with ``metadata={"always": True}`` are written even then, where a name should speak for
+    itself.
+    """
     parts = []
     for f in fields(settings):
-        if not f.init or f.metadata.get("hidden"):
+        if not f.init:
             continue
         value = getattr(settings, f.name)
-        if f.default is MISSING or value != f.default:
+        if f.default is MISSING or value != f.default or f.metadata.get("always"):
             parts.append(f"{f.name}={format_value(value)}")
     return f"{name}({', '.join(parts)})" if parts else name

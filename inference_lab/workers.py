@@ -122,18 +122,24 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other,))
-        # Until it can handle Ctrl-C itself, the new process would answer with a traceback.
-        _mask_interrupts(True)
         try:
-            with _one_thread_for_children():
-                self.process.start()
-        finally:
-            _mask_interrupts(False)
-        other.close()
-        try:
+            # Until it can handle Ctrl-C itself, the new process would answer with a traceback.
+            _mask_interrupts(True)
+            try:
+                with _one_thread_for_children():
+                    self.process.start()
+            finally:
+                _mask_interrupts(False)
+            other.close()
             self.connection.recv_bytes()
-        except (EOFError, OSError):
-            self.process.join()
+        except BaseException as problem:
+            # Whatever came in between: a process left behind would keep this one from ending.
+            self.connection.close()
+            if self.process.pid is not None:
+                self.process.kill()
+                self.process.join()
+            if not isinstance(problem, EOFError | OSError):
+                raise
             raise RuntimeError(
                 "a worker process could not start; in a script, put the call under "
                 "'if __name__ == \"__main__\":' (new processes import the script), or use jobs=1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,11 +71,11 @@ class EStep(ProblemFamily):
     >>> problem.graph
     FactorGraph(150 variables x 3 labels; terms: 50 Potts)
     >>> problem.name
-    'estep(constraints=50)'
+    'estep(data=iris, constraints=50)'
     """
 
-    data: str = "iris"
-    constraints: int = 100
+    data: str = field(default="iris", metadata={"always": True})
+    constraints: int = field(default=100, metadata={"always": True})
     noise: float = 0.0
     weight: float | Literal["auto"] = "auto"
     closure: bool = False

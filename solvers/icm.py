@@ -80,7 +80,10 @@ def unary_minimum(graph: FactorGraph) -> IntArray:
     """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
     if graph.n_labels is not None:
         return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
-    return np.array([graph.unary_of(i).argmin() for i in range(graph.n_variables)], dtype=np.int64)
+    start = graph.unary_ptr[:-1]
+    least = np.minimum.reduceat(graph.unary_values, start)
+    cheapest = np.flatnonzero(graph.unary_values == np.repeat(least, graph.cardinalities))
+    return cheapest[np.searchsorted(cheapest, start)] - start
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class ICM(Solver):
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Descend from the start, then from random restarts."""
         sweeps = 0
+        descents = 0
         converged = True
         for attempt in range(self.restarts + 1):
             if attempt and run.should_stop(sweeps):
@@ -155,11 +159,12 @@ class ICM(Solver):
                 x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
             done, stable = self._descend(graph, run, x, sweeps)
             sweeps += done
+            descents += 1
             converged = converged and stable
         return Outcome(
             converged=converged,
             iterations=sweeps,
-            diagnostics={"descents": min(self.restarts, attempt) + 1},
+            diagnostics={"descents": descents},
         )
 
     def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:

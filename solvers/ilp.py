@@ -150,14 +150,15 @@ class ILP(Solver):
         diagnostics["nodes"] = result.nodes
         if result.infeasible and run.best_energy == math.inf:
             return Outcome(infeasible=True, iterations=1, diagnostics=diagnostics)
-        if result.x is not None:
-            run.offer(model.labels(result.x))
+        claimed = None
+        if result.x is not None and run.offer(model.labels(result.x)) <= run.best_energy:
+            claimed = result.value
         if not math.isnan(result.bound):
             # Labels were left out for being no better than the best labelling.
             run.bound(min(result.bound, run.best_energy) - result.tolerance)
         return Outcome(
             converged=result.optimal,
             iterations=1,
-            claimed_energy=None if result.x is None else result.value,
+            claimed_energy=claimed,
             diagnostics=diagnostics,
         )

@@ -323,7 +323,7 @@ def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_step
     ----------
     For graphs without higher-order factors the energy (infinite costs counted as `big`) is at
     most `expected_energy`; for ML-only Potts terms and unary costs >= 0 that is at most
-    twice the value of the LP (Kleinberg and Tardos 2002, Theorem 2.2).
+    twice the value of the LP (Kleinberg and Tardos 2002).
 
     Complexity
     ----------

@@ -15,7 +15,7 @@ from inference_lab.kernels import cost_scale, unflatten
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
 _CUTOFF = 50.0
-#: Spread of the random fields, in temperatures, that break symmetry at flat unaries.
+#: Spread of the random fields, in temperatures, that break symmetry between tied labels.
 _NOISE = 0.1
 
 
@@ -221,16 +221,24 @@ def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -
         ki = g.cardinalities[i]
         kj = g.cardinalities[j]
         if g.kinds[e] != TABLE:
-            together = 0.0
-            for a in range(min(ki, kj)):
-                weight = q[g.unary_ptr[i] + a] * q[g.unary_ptr[j] + a]
-                if weight > 0.0:
-                    together += weight
-                    same = g.pairwise[g.offsets[e] + a * g.kinds[e]]
-                    total += weight * _finite(same, cap)
-            # 1 - together is only rounding where the two always agree.
-            apart = 1.0 - together
-            if apart > 1e-12:
+            apart = 0.0
+            for a in range(ki):
+                own = q[g.unary_ptr[i] + a]
+                other = 1.0
+                if a < kj:
+                    equal = q[g.unary_ptr[j] + a]
+                    if own * equal > 0.0:
+                        same = g.pairwise[g.offsets[e] + a * g.kinds[e]]
+                        total += own * equal * _finite(same, cap)
+                    other -= equal
+                    if equal > 0.5:
+                        # The difference would be rounding where the two nearly always agree.
+                        other = 0.0
+                        for b in range(kj):
+                            if b != a:
+                                other += q[g.unary_ptr[j] + b]
+                apart += own * other
+            if apart > 0.0:
                 total += apart * _finite(g.weights[e], cap)
             continue
         for a in range(ki):
@@ -259,8 +267,8 @@ class MeanField(Solver):
     geometrically from the scale of the costs and the most probable labels are offered at each
     step (deterministic annealing).
 
-    Where unaries are flat the uniform q is stationary and, for repulsive terms, a saddle: such
-    variables start from slightly perturbed fields.
+    Where several labels of a variable have the least unary, a q that treats them alike can be
+    stationary and, for repulsive terms, a saddle: they start from slightly perturbed fields.
 
     Infinite costs count as a finite cap far above all others while q is sought; the bound on the
     log-partition is evaluated with the true, infinite costs.
@@ -461,7 +469,7 @@ class _State:
         return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
 
     def _start(self, temperature: float, run: Run) -> FloatArray:
-        """Return the distribution of the unaries alone; where they are flat, slightly perturbed."""
+        """Return the distribution of the unaries alone; where labels tie, slightly perturbed."""
         graph = self.graph
         n = graph.n_variables
         field = np.minimum(graph.unary_values, self.cap)
@@ -472,12 +480,13 @@ class _State:
             field = field.copy()
             field[graph.unary_ptr[:-1] + run.initial] -= temperature
         least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
-        most = np.maximum.reduceat(field, graph.unary_ptr[:-1])
-        flat = np.repeat((least == most) & (graph.degrees > 0), graph.cardinalities)
-        if flat.any():
-            noise = run.rng.normal(scale=_NOISE * temperature, size=int(flat.sum()))
+        tied = field == np.repeat(least, graph.cardinalities)
+        several = np.add.reduceat(tied.astype(np.int64), graph.unary_ptr[:-1]) > 1
+        tied &= np.repeat(several & (graph.degrees > 0), graph.cardinalities)
+        if tied.any():
+            noise = run.rng.normal(scale=_NOISE * temperature, size=int(tied.sum()))
             field = field.copy()
-            field[flat] += noise
+            field[tied] += noise
             least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
         q = np.exp(-(field - np.repeat(least, graph.cardinalities)) / temperature)
         return np.asarray(

@@ -60,19 +60,27 @@ class Zero(Solver):
     bound: float | None = None
     lie: bool = False
     fail: bool = False
-    sleep: float = 0.0
 
     def run(self, graph, run):
         print("a solver prints")
         os.write(1, b"a library prints\\n")
         os.system("echo a child prints")
-        time.sleep(self.sleep)
         if self.fail:
             raise ZeroDivisionError("some\\nreason")
         run.offer(np.zeros(graph.n_variables, dtype=np.int64))
         if self.bound is not None:
             run.bound(self.bound)
         return Outcome(claimed_energy=-1e3 if self.lie else None)
+
+
+@dataclass(frozen=True)
+class Sleepy(Solver):
+    """Sleeps, and leaves a file to say so."""
+
+    def run(self, graph, run):
+        open("asleep", "w").close()
+        time.sleep(60)
+        return Outcome()
 
 
 @dataclass(frozen=True)
@@ -291,7 +299,7 @@ def test_names_with_markup_are_shown_as_they_are(work):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
-    arguments = ["compare", "model.uai", "--solver", "icm", "--solver", "mine.py:Zero(sleep=30)"]
+    arguments = ["compare", "model.uai", "--solver", "icm", "--solver", "mine.py:Sleepy"]
     process = subprocess.Popen(
         [COMMAND, *arguments, "--jobs", str(jobs)],
         stdout=subprocess.PIPE,
@@ -301,7 +309,9 @@ def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
     )
     store = work / "runs/compare/runs.jsonl"
     deadline = time.monotonic() + 60
-    while not (store.exists() and store.stat().st_size) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        if (work / "asleep").exists() and store.exists() and store.stat().st_size:
+            break
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=20)
@@ -328,8 +338,9 @@ def test_a_closed_pipe_is_no_error_message(work):
 
 
 def test_the_default_comparison_is_made_of_what_there_is():
-    specs = [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]
-    assert [problem_registry.make(spec).spec for spec in specs] == specs
+    for spec in [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]:
+        family = problem_registry.make(spec)
+        assert f"data={family.data}, constraints={family.constraints}" in spec
     for name in DEFAULT_SOLVERS:
         assert solver_registry.make(name).spec == name
 
@@ -474,6 +485,23 @@ def test_list_names_everything_with_its_settings(kind, registry):
         for setting in settings:
             line = f"    {setting['name']}: {setting['type']}"
             assert line in verbose.stdout and line in one.stdout
+
+
+def test_list_goes_on_past_what_cannot_be_loaded(monkeypatch):
+    real = type(solver_registry).load
+
+    def load(self, name):
+        if name == "icm":
+            raise ImportError("it needs\nmore")
+        return real(self, name)
+
+    monkeypatch.setattr(type(solver_registry), "load", load)
+    result = call("list", "solvers", "--verbose")
+    assert result.exit_code == 0
+    assert "    cannot be loaded: ImportError: it needs more\n" in result.stdout
+    assert "brute-force" in result.stdout and "    max_states: integer" in result.stdout
+    document = json.loads(call("list", "solvers", "--verbose", "--json").stdout)
+    assert document["solvers"]["icm"]["reason"] == "ImportError: it needs more"
 
 
 def test_list_shows_settings_as_they_are_written():

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -417,6 +418,30 @@ def test_a_process_that_dies_costs_only_its_run():
             assert record.problem_hash and record.settings == {"how": "kill"}
         else:
             assert math.isfinite(record.energy)
+
+
+SCRIPT = """
+import inference_lab as il
+
+{guard}
+    il.compare(il.FactorGraph.from_terms([[1.0, 2.0]]), "icm", jobs=2)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("guard", ['if __name__ == "__main__":', "if True:"])
+def test_a_script_needs_a_guard_and_is_told_so(tmp_path, guard):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(guard=guard))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120
+    )
+    if guard == "if True:":
+        assert done.returncode == 1 and done.stdout == ""
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("RuntimeError: a worker process could not start")
+    else:
+        assert done.returncode == 0 and done.stdout == "done\n"
 
 
 def test_what_cannot_be_sent_to_a_process_is_refused():

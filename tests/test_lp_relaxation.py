@@ -269,6 +269,65 @@ def test_derandomised_is_no_worse_than_the_mean(family, seed):
     assert graph.energy(labels) <= expected + 1e-9 * max(1.0, abs(expected))
 
 
+def derandomised_by_definition(graph, u):
+    """Round component by component, evaluating the expectation anew for every phase."""
+    u = u.copy()
+    rows = np.split(u, graph.unary_ptr[1:-1])
+    labels = np.full(graph.n_variables, -1)
+    components = graph.components
+    for c in dict.fromkeys(components.tolist()):
+        while (left := np.flatnonzero((components == c) & (labels < 0))).size:
+            best = (math.inf, -1, None)
+            for h in range(int(graph.cardinalities[left].max())):
+                for alpha in sorted({rows[i][h] for i in left if h < rows[i].size}, reverse=True):
+                    taken = [i for i in left if h < rows[i].size and rows[i][h] >= alpha]
+                    trial = [row.copy() for row in rows]
+                    for i in taken:
+                        trial[i] = np.eye(rows[i].size)[h]
+                    value = expected_energy(graph.arrays, np.concatenate(trial), math.inf)
+                    best = min(best, (value, h, taken), key=lambda entry: entry[0])
+            for i in best[2]:
+                labels[i] = best[1]
+                rows[i] = np.eye(rows[i].size)[best[1]]
+    return labels
+
+
+def test_derandomised_takes_the_best_phase_with_many_factors():
+    """Chains of overlapping factors, so that one phase changes what the next one counts from."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        factors = [((i, i + 1, i + 2), rng.normal(size=(3, 3, 3)) * 3) for i in (0, 2, 4)]
+        graph = il.FactorGraph.from_factors(np.full(7, 3), factors)
+        u = rng.dirichlet(np.full(3, 0.6), size=7).ravel()
+        labels = np.full(7, -1)
+        derandomise(graph.arrays, u, labels, math.inf, math.inf)
+        assert labels.tolist() == derandomised_by_definition(graph, u).tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("family", [*PAIRWISE, "higher-order", "forest"])
+def test_derandomised_takes_the_best_phase_every_time(family, seed):
+    """Its bookkeeping against the definition, on the way to the labels and at the end."""
+    graph = random_graph(family, seed)
+    rng = np.random.default_rng(seed)
+    # All values differ and none is 1, except where there is one label only.
+    u = np.concatenate([rng.dirichlet(np.ones(k)) for k in graph.cardinalities.tolist()])
+    labels = np.full(graph.n_variables, -1)
+    derandomise(graph.arrays, u, labels, math.inf, math.inf)
+    by_definition = derandomised_by_definition(graph, u)
+    if not (labels == by_definition).all():
+        # Only a tie may be broken differently.
+        assert graph.energy(labels) == pytest.approx(graph.energy(by_definition))
+
+
+def test_derandomised_cannot_separate_equal_vectors():
+    """No threshold tells them apart, so the cannot-link is violated, as in every draw."""
+    graph = il.FactorGraph.from_terms(np.zeros((2, 3)), [il.DiagonalTerms([(0, 1)], 1.0, 0.0)])
+    labels = np.full(2, -1)
+    derandomise(graph.arrays, np.tile([0.2, 0.3, 0.5], 2), labels, math.inf, math.inf)
+    assert labels[0] == labels[1]
+
+
 def test_derandomised_beats_argmax_where_argmax_is_worse_than_the_mean():
     """A test of the guarantee in a case in which a method without it fails."""
     edges = list(itertools.combinations(range(4), 2))

@@ -279,6 +279,31 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
+def test_ctrl_c_while_waiting_for_the_disk_keeps_the_record(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+
+    def fsync(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    record = make()
+    with pytest.raises(KeyboardInterrupt):
+        RecordStore(path).append(record)
+    assert RecordStore(path).read() == [record]
+
+
+def test_a_disk_that_fails_to_sync_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+
+    def fsync(handle):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        RecordStore(path).append(make())
+    assert path.read_bytes() == b""
+
+
 def test_several_writers_do_not_mix_their_lines(tmp_path, monkeypatch):
     path = tmp_path / "runs.jsonl"
     real = os.write

@@ -84,7 +84,9 @@ def estep(
         begins = np.concatenate([[0], ends[:-1]])
         linked = rng.random(constraints) < must_link
         blob = truth[first]
-        partner = order[(begins[blob] + rng.random(constraints) * (ends - begins)[blob]).astype(int)]
+        partner = order[
+            (begins[blob] + rng.random(constraints) * (ends - begins)[blob]).astype(int)
+        ]
         second = np.where(linked, partner, second)
     # A point is not constrained with itself; its successor takes its place.
     second = np.where(first == second, (second + 1) % points, second)

@@ -1,0 +1,60 @@
+# Needs Python 3.11 or newer, make and git; everything else is set up in .venv inside this folder.
+# Another Python: make PYTHON=python3.12 demo
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+
+# One thread a process: timings can be compared, and small problems do not pay for a thread pool.
+one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test bench format clean
+
+help:  ## show these lines
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
+
+demo: $(VENV)/.package  ## compare the solvers on E-steps of real data: about a minute
+	$(BIN)/inference-lab compare --out runs/demo
+
+test: $(VENV)/.dev  ## run the linter, the type checker and the tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(one-thread) $(BIN)/python -m pytest
+
+bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
+	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
+	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
+
+format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove .venv, caches and build products; results in runs/ stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are made when everything worked, so that a set-up that was cut short is done again.
+
+$(VENV)/.package: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed, and '$(PYTHON)' is not that;" \
+	       "name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "'$(PYTHON)' comes without the modules that set up a virtual environment;" \
+	       "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Setting up $(VENV): a minute or two, once"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@# Dependency groups need pip 25.1.
+	@$(PIP) install --upgrade pip
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.package
+	@echo "Adding the tools for development"
+	@$(PIP) install --group dev
+	@touch $@

@@ -1,0 +1,213 @@
+"""Hypothesis strategies for graphs, kept together with the raw inputs they were built from.
+
+Structure (sizes, scopes, families) is drawn by Hypothesis and shrinks; the costs come from a seeded
+generator, which keeps an example cheap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from inference_lab.factor_graph import (
+    DiagonalTerms,
+    FactorGraph,
+    OwnTables,
+    PairwiseTerms,
+    SharedTable,
+)
+
+#: Families of pairwise terms.
+PAIRWISE = ("potts", "diagonal", "shared-diagonal", "shared", "truncated", "own")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The raw inputs of a graph, and its energy straight from them."""
+
+    unary: list[np.ndarray]
+    terms: list[PairwiseTerms]
+    factors: list[tuple[tuple[int, ...], np.ndarray]]
+    constant: float
+
+    @property
+    def cardinalities(self) -> list[int]:
+        """Number of labels of each variable."""
+        return [len(row) for row in self.unary]
+
+    def build(self) -> FactorGraph:
+        """Build the graph, from a matrix of unaries where that is possible."""
+        counts = set(self.cardinalities)
+        unary: Any = np.array(self.unary) if len(counts) == 1 else self.unary
+        return FactorGraph.from_terms(unary, self.terms, self.factors, self.constant)
+
+    def labellings(self) -> list[tuple[int, ...]]:
+        """All labellings, in lexicographic order."""
+        return list(itertools.product(*(range(k) for k in self.cardinalities)))
+
+    def costs(self, x: tuple[int, ...]) -> list[float]:
+        """Look every cost up that a labelling pays, in plain Python."""
+        paid = [self.constant]
+        paid += [float(row[a]) for row, a in zip(self.unary, x, strict=True)]
+        for term in self.terms:
+            for e, (i, j) in enumerate(np.asarray(term.edges).tolist()):
+                paid.append(_pair_cost(term, e, x[i], x[j]))
+        paid += [float(table[tuple(x[v] for v in scope)]) for scope, table in self.factors]
+        return paid
+
+    def energy(self, x: tuple[int, ...]) -> float:
+        """Add the costs up without rounding."""
+        return math.fsum(self.costs(x))
+
+    def energies(self) -> np.ndarray:
+        """Energies of all `labellings`."""
+        return np.array([self.energy(x) for x in self.labellings()])
+
+    def scale(self) -> float:
+        """Return the largest sum of absolute finite costs of a labelling, at least 1."""
+        sums = [
+            math.fsum(abs(c) for c in self.costs(x) if math.isfinite(c)) for x in self.labellings()
+        ]
+        return max(1.0, *sums)
+
+
+def _pair_cost(term: PairwiseTerms, e: int, a: int, b: int) -> float:
+    """Cost of edge ``e`` of a block at labels ``a`` and ``b``, by the definition of its family."""
+    if isinstance(term, DiagonalTerms):
+        if a != b:
+            differ = np.asarray(term.differ)
+            return float(differ if differ.ndim == 0 else differ[e])
+        same = np.asarray(term.same)
+        if same.ndim == 2:
+            return float(same[e if len(same) > 1 else 0, a])
+        return float(same if same.ndim == 0 else same[e])
+    if isinstance(term, SharedTable):
+        weights = np.asarray(term.weights)
+        weight = float(weights if weights.ndim == 0 else weights[e])
+        return weight * float(np.asarray(term.table)[a, b])
+    return float(np.asarray(term.tables[e])[a, b])
+
+
+def truncated_linear(k: int, slope: float, cap: float, shift: float = 0.0) -> np.ndarray:
+    """``shift + min(slope |a - b|, cap)``."""
+    a = np.arange(k)
+    return shift + np.minimum(slope * np.abs(a[:, None] - a[None]), cap)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Draws costs of one style, a share of them infinite."""
+
+    rng: np.random.Generator
+    style: str
+    infinite: float
+
+    def __call__(self, *shape: int) -> np.ndarray:
+        if self.style == "integers":
+            values = self.rng.integers(-2, 3, size=shape).astype(np.float64)
+        elif self.style == "large":
+            values = 1e6 * self.rng.normal(size=shape)
+        else:
+            values = 2.0 * self.rng.normal(size=shape)
+        return np.where(self.rng.random(shape) < self.infinite, np.inf, values)
+
+
+@st.composite
+def recipes(
+    draw: st.DrawFn,
+    *,
+    hard: bool | None = None,
+    forest: bool = False,
+    max_states: int = 300,
+    min_variables: int = 0,
+    families: tuple[str, ...] = PAIRWISE,
+    higher_order: bool = True,
+) -> Recipe:
+    """Draw the inputs of a small graph.
+
+    Unless `forest`, edges come parallel and reversed, with both ends at one variable, and scopes
+    name variables twice. `hard` says whether there are infinite costs; None draws it.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    style = draw(st.sampled_from(["normal", "integers", "large"]))
+    forbid = draw(st.booleans()) if hard is None else hard
+    infinite = draw(st.sampled_from([0.05, 0.2, 0.5])) if forbid else 0.0
+    costs = _Costs(rng, style, infinite)
+    n = draw(st.integers(min_variables, 6))
+    if draw(st.booleans()):
+        counts = [draw(st.integers(1, 4))] * n
+    else:
+        counts = draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    while math.prod(counts) > max_states:
+        most = max(counts)
+        counts = [min(k, most - 1) for k in counts]
+    unary = [costs(k) for k in counts]
+    constant = float(rng.normal()) if draw(st.booleans()) else 0.0
+
+    root = list(range(n))
+
+    def find(v: int) -> int:
+        while root[v] != v:
+            v = root[v]
+        return v
+
+    def scope(arity: int) -> tuple[int, ...] | None:
+        """Draw a scope; None where it would close a cycle of a forest."""
+        variables = tuple(draw(st.integers(0, n - 1)) for _ in range(arity))
+        if forest:
+            roots = {find(v) for v in variables}
+            if len(roots) < arity:
+                return None
+            for v in roots:
+                root[v] = min(roots)
+        return variables
+
+    terms: list[PairwiseTerms] = []
+    factors: list[tuple[tuple[int, ...], np.ndarray]] = []
+    for _ in range(draw(st.integers(0, 6)) if n else 0):
+        edges = [e for e in (scope(2) for _ in range(draw(st.integers(1, 3)))) if e is not None]
+        if edges:
+            terms += _block(draw(st.sampled_from(families)), edges, counts, costs)
+    for _ in range(draw(st.integers(0, 2)) if higher_order and n else 0):
+        found = scope(draw(st.integers(1 if forest else 0, 4)))
+        if found is not None:
+            factors.append((found, costs(*(counts[v] for v in found))))
+    # A factor of no variables joins the constant, which must be finite.
+    factors = [(s, t) for s, t in factors if s or np.isfinite(t)]
+    return Recipe(unary, terms, factors, constant)
+
+
+def _block(
+    family: str, edges: list[tuple[int, int]], counts: list[int], costs: _Costs
+) -> list[PairwiseTerms]:
+    """Make terms of one family on the given edges; tables that do not fit all edges come apart."""
+    m, widest = len(edges), max(counts)
+    if family == "potts":
+        return [DiagonalTerms(edges, costs(m), costs(m))]
+    if family == "diagonal":
+        return [DiagonalTerms(edges, costs(m, widest), costs(m))]
+    if family == "shared-diagonal":
+        return [DiagonalTerms(edges, costs(1, widest), float(costs(1)[0]))]
+    if family == "own":
+        return [OwnTables(edges, [costs(counts[i], counts[j]) for i, j in edges])]
+    blocks: list[PairwiseTerms] = []
+    by_shape: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for i, j in edges:
+        by_shape.setdefault((counts[i], counts[j]), []).append((i, j))
+    for (ki, kj), group in by_shape.items():
+        weights = np.abs(costs(len(group)))
+        weights = np.where(np.isinf(weights), 0.5, weights + 0.25)
+        if family == "truncated" and ki == kj:
+            slope, cap, shift = np.where(np.isinf(drawn := costs(3)), 1.0, np.abs(drawn))
+            blocks.append(SharedTable(group, truncated_linear(ki, slope, cap, shift), weights))
+            continue
+        table = costs(ki, kj)
+        if np.isfinite(table).all():
+            weights = np.where(costs.rng.random(len(group)) < 0.5, weights, -weights)
+        blocks.append(SharedTable(group, table, weights))
+    return blocks

@@ -1,0 +1,137 @@
+"""The code in README.md and CONTRIBUTING.md runs as it stands.
+
+Fences marked ``python`` are scripts, run one after the other in one empty folder. A first line
+``# name.py`` saves the script there under that name, for the fences that follow. Lines of
+``console`` fences that begin with ``inference-lab`` are run as commands in the same folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from inference_lab.cli import main
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ["CONTRIBUTING.md", "README.md"]
+
+#: Seconds a run may take here; the documents show commands with the limits that users want.
+TIME_LIMIT = "0.5"
+
+
+class Fence(NamedTuple):
+    """A fenced block: its language, the line on which its content begins, and the content."""
+
+    language: str
+    line: int
+    text: str
+
+
+def fences(text: str) -> list[Fence]:
+    """Return the fenced blocks of a Markdown document."""
+    found = []
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        line = text.count("\n", 0, match.start(2)) + 1
+        found.append(Fence(match[1], line, match[2]))
+    return found
+
+
+def commands(fence: Fence) -> list[list[str]]:
+    """Return the arguments of the commands in a console block."""
+    lines = (line.removeprefix("$ ") for line in fence.text.splitlines())
+    return [
+        shlex.split(line, comments=True)[1:] for line in lines if line.startswith("inference-lab ")
+    ]
+
+
+def run(command: list[str], folder: Path, where: str) -> str:
+    """Run a command of this environment in a folder and return what it prints."""
+    program = Path(sys.executable).with_name(command[0])
+    done = subprocess.run(
+        [str(program), *command[1:]],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{where} fails:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def saved_name(fence: Fence) -> str | None:
+    """Return the file name that a block's first line gives."""
+    match = re.match(r"# (\w+\.py)\n", fence.text)
+    return match[1] if match else None
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_code_runs(name: str, tmp_path: Path) -> None:
+    """Every script and command of the document ends with exit code 0."""
+    done = 0
+    for fence in fences((ROOT / name).read_text(encoding="utf-8")):
+        where = f"{name}:{fence.line}"
+        if fence.language == "python":
+            script = saved_name(fence) or f"line_{fence.line}.py"
+            (tmp_path / script).write_text(fence.text, encoding="utf-8")
+            run(["pytest" if script.startswith("test_") else "python", script], tmp_path, where)
+            done += 1
+        elif fence.language == "console":
+            for arguments in commands(fence):
+                if arguments[0] == "compare":
+                    with main.commands["compare"].make_context("compare", [*arguments[1:]]) as ctx:
+                        # Naming nothing compares on the problems of `make demo`, for a minute.
+                        if not ctx.params["problems"]:
+                            continue
+                    arguments = [*arguments, "--time-limit", TIME_LIMIT, "--quiet"]
+                run(["inference-lab", *arguments], tmp_path, f"{where}: {arguments}")
+                done += 1
+    assert done
+
+
+def test_example_solver(tmp_path: Path) -> None:
+    """The example keeps to the rules of its page, and in ``solvers/`` it has a name."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    saved = {saved_name(fence): fence for fence in fences(text) if saved_name(fence)}
+    assert list(saved) == ["kicked_descent.py", "noisy_chain.py"]
+    for name, fence in saved.items():
+        path = tmp_path / str(name)
+        # What stands in a repository does not begin with its own name.
+        path.write_text(fence.text.split("\n", 1)[1], encoding="utf-8")
+        configuration = ["--config", str(ROOT / "pyproject.toml")]
+        run(["ruff", "check", *configuration, path.name], tmp_path, path.name)
+        run(["ruff", "format", "--check", *configuration, path.name], tmp_path, path.name)
+    run(
+        ["python", "-m", "doctest", "kicked_descent.py"],
+        tmp_path,
+        "the example of kicked_descent.py",
+    )
+    script = (
+        "import inference_lab as il, inference_lab.solvers as home\n"
+        "home.__path__.append('.')\n"
+        "print(il.available_solvers()['kicked-descent'])\n"
+        "g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])\n"
+        "print(il.solve(g, 'kicked-descent(kicks=1)').solver)\n"
+    )
+    assert run(["python", "-c", script], tmp_path, "the registry").splitlines() == [
+        "Descend, change some labels at random, descend again, and keep the better labelling",
+        "kicked-descent(kicks=1)",
+    ]
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "CHANGELOG.md", "tests/benchmarks/README.md"])
+def test_paths_exist(name: str) -> None:
+    """Files and folders that a document names are there, and its links lead somewhere."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"`([\w.]+/[\w./]*|[A-Z]+\.md)`", prose))
+    named |= {target for target in re.findall(r"\]\(([^)#:]+)\)", prose)}
+    missing = [path for path in sorted(named) if not (ROOT / path).exists()]
+    assert missing == []

@@ -1,0 +1,245 @@
+"""What is installed, under which names, and what importing it loads."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+import inference_lab
+
+ROOT = Path(__file__).parent.parent
+
+#: Where the folders of the repository are installed.
+INSTALLED = {
+    "inference_lab": "inference_lab",
+    "solvers": "inference_lab/solvers",
+    "problems": "inference_lab/problems",
+}
+
+#: Packages that are loaded where they are used, and not before.
+HEAVY = (
+    *("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pgmpy", "pulp", "scipy", "sklearn"),
+    *("rich", "torch"),
+)
+
+
+def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
+    """Run a command and return what it prints; `path` goes before the installed packages."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{command} fails:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def python(code: str, cwd: Path, path: Path | None = None) -> str:
+    """Run Python code in a process of its own and return what it prints."""
+    return run(sys.executable, "-c", code, cwd=cwd, path=path)
+
+
+@pytest.fixture(scope="module")
+def tracked() -> list[str]:
+    """List the files of the repository, those included that are about to be added."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git repository: nothing says which files belong to the project")
+    listed = run("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=ROOT)
+    return sorted(name for name in listed.split("\0") if name and (ROOT / name).exists())
+
+
+@pytest.fixture(scope="module")
+def wheel(tracked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel from nothing but the files of the repository."""
+    source = tmp_path_factory.mktemp("source")
+    for name in tracked:
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target, follow_symlinks=False)
+    built = tmp_path_factory.mktemp("wheel")
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", built, "."),
+        cwd=source,
+    )
+    (path,) = built.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a folder."""
+    target = tmp_path_factory.mktemp("installed")
+    run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+        *("--no-deps", "--no-index", "--target", target, wheel),
+        cwd=target,
+    )
+    return target
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """Make the working directory of somebody who has folders of the same names."""
+    for name in ("solvers", "problems"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("MINE = True\n")
+        (tmp_path / name / "icm.py").write_text("MINE = True\n")
+    return tmp_path
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str]) -> None:
+    """Every file of the three folders is in the wheel under its installed name, and no other."""
+    information = f"inference_lab-{inference_lab.__version__}.dist-info"
+    expected = {
+        f"{information}/{name}"
+        for name in (
+            *("METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"),
+            "licenses/LICENSE",
+        )
+    }
+    for name in tracked:
+        folder, _, rest = name.partition("/")
+        if folder in INSTALLED:
+            expected.add(f"{INSTALLED[folder]}/{rest}")
+    with zipfile.ZipFile(wheel) as archive:
+        assert set(archive.namelist()) == expected
+        metadata = archive.read(f"{information}/METADATA").decode()
+        assert archive.read(f"{information}/top_level.txt").decode().split() == ["inference_lab"]
+    assert "inference_lab/py.typed" in expected
+    assert re.search(r"^License-Expression: BSD-3-Clause$", metadata, flags=re.MULTILINE)
+    assert f"\nVersion: {inference_lab.__version__}\n" in metadata
+    assert "\nDescription-Content-Type: text/markdown\n" in metadata  # the README was found
+
+
+def test_wheel_works_beside_folders_of_the_same_names(installed: Path, elsewhere: Path) -> None:
+    """A user's own ``solvers`` and ``problems`` neither break the library nor are broken by it."""
+    code = (
+        "import solvers, problems, solvers.icm\n"
+        "assert solvers.MINE and problems.MINE and solvers.icm.MINE\n"
+        "import inference_lab as il, inference_lab.solvers.icm as icm\n"
+        "g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])\n"
+        "print(il.__file__, icm.__file__, il.solve(g, 'icm').energy, sep='\\n')\n"
+        "print(*il.available_solvers(), *il.available_problems())\n"
+    )
+    package, module, energy, names = python(code, elsewhere, installed).splitlines()
+    assert Path(package).parent == installed / "inference_lab"
+    assert Path(module) == installed / "inference_lab" / "solvers" / "icm.py"
+    assert float(energy) == 0.5
+    for folder in ("solvers", "problems"):
+        for path in (ROOT / folder).glob("[!_]*.py"):
+            assert path.stem.replace("_", "-") in names.split()
+
+
+def test_command_of_the_wheel(installed: Path, elsewhere: Path) -> None:
+    """The command is installed, and tells the version of the package."""
+    command = installed / "bin" / "inference-lab"
+    assert run(command, "--version", cwd=elsewhere, path=installed).split() == [
+        *("inference-lab,", "version", inference_lab.__version__),
+    ]
+    (point,) = entry_points(group="console_scripts", name="inference-lab")
+    assert point.value == "inference_lab.cli:main"
+
+
+def test_versions_agree() -> None:
+    """Package, its metadata and the changelog speak of the same version."""
+    assert version("inference-lab") == inference_lab.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert inference_lab.__version__ in changelog
+
+
+@pytest.mark.parametrize("name", ["solvers", "problems"])
+def test_generic_names_are_refused(name: str) -> None:
+    """In the repository, ``import solvers`` says under which name the package is installed."""
+    code = f"try:\n    import {name}\nexcept ImportError as problem:\n    print(problem)"
+    assert f"'inference_lab.{name}', not '{name}'" in python(code, ROOT)
+
+
+@pytest.mark.parametrize("name", ["solvers", "problems"])
+def test_links_for_type_checkers(name: str) -> None:
+    """Type checkers find the installed layout: links that lead to the folders."""
+    link = ROOT / "typings" / "inference_lab" / name
+    assert link.is_symlink()
+    assert link.readlink() == Path("..", "..", name)
+    assert link.resolve() == ROOT / name
+
+
+def test_all_packages_are_declared() -> None:
+    """Every folder with an ``__init__.py`` is named in the project's file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found = {
+        ".".join([*INSTALLED[folder].split("/"), *path.parent.relative_to(ROOT / folder).parts])
+        for folder in INSTALLED
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(found)
+
+
+def _modules() -> list[str]:
+    names = []
+    for package in ("inference_lab", "inference_lab.solvers", "inference_lab.problems"):
+        path = importlib.import_module(package).__path__
+        names += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_module_imports_by_itself(name: str) -> None:
+    """No module needs another one to be imported before it."""
+    # In a process of its own numba alone takes half a second; here, only what the package itself
+    # has loaded is forgotten.
+    kept = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "inference_lab"}
+    for loaded in kept:
+        del sys.modules[loaded]
+    try:
+        assert importlib.import_module(name).__name__ == name
+    finally:
+        for loaded in [n for n in sys.modules if n.split(".")[0] == "inference_lab"]:
+            del sys.modules[loaded]
+        sys.modules.update(kept)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import inference_lab",
+        "import inference_lab as il; il.FactorGraph.potts([[0.0, 1.0]] * 2, [(0, 1)], 0.5)",
+        "import inference_lab as il; il.available_solvers(), il.available_problems()",
+        "from inference_lab.cli import main; main(['--help'], standalone_mode=False)",
+        "from inference_lab.cli import main; main(['compare', '--help'], standalone_mode=False)",
+        "from inference_lab.cli import main; main(['list', 'solvers'], standalone_mode=False)",
+    ],
+    ids=["import", "graph", "listing", "help", "compare-help", "list-solvers"],
+)
+def test_nothing_heavy_is_loaded(code: str, tmp_path: Path) -> None:
+    """Looking at what there is does not wait for libraries that it does not use."""
+    tail = "; import sys; print(); print('loaded:', *{m.split('.')[0] for m in sys.modules})"
+    loaded = python(code + tail, tmp_path).splitlines()[-1].split()[1:]
+    assert "inference_lab" in loaded
+    assert sorted(set(loaded) & set(HEAVY)) == []
+
+
+def test_public_names() -> None:
+    """Every public name can be loaded and is listed; others raise as attributes do."""
+    for name in inference_lab.__all__:
+        assert getattr(inference_lab, name) is not None
+        assert name in dir(inference_lab)
+    with pytest.raises(AttributeError, match="no attribute 'slove'"):
+        _ = inference_lab.slove
