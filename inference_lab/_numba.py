@@ -25,7 +25,7 @@ from numba.core import config, event
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: Files whose kernels are compiled into the kernels of other files.
-_SHARED = ("_numba.py", "factor_graph.py", "kernels.py")
+_SHARED = ("_numba.py", "factor_graph.py", "kernels.py", "terms.py")
 
 
 def _cache_folder() -> str:

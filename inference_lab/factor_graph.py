@@ -18,28 +18,55 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
-IntArray: TypeAlias = npt.NDArray[np.int64]
-Int32Array: TypeAlias = npt.NDArray[np.int32]
+from inference_lab.terms import (
+    DIAGONAL,
+    NO_FORM,
+    POTTS,
+    TABLE,
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
+    DiagonalTerms,
+    EdgeBlock,
+    FloatArray,
+    Int32Array,
+    IntArray,
+    OwnTables,
+    PairwiseTerms,
+    SharedTable,
+    as_costs,
+    concatenate,
+    dense,
+    fold_self_loops,
+    freeze,
+    merge_parallel,
+    pack,
+    pack_own,
+    parse_unary,
+    reduce_scope,
+)
 
-#: ``edge_kinds`` value of a diagonal term whose diagonal is one number (Potts).
-POTTS = 0
-#: ``edge_kinds`` value of a diagonal term with one diagonal value a label.
-DIAGONAL = 1
-#: ``edge_kinds`` value of a term given by a dense (possibly shared) table.
-TABLE = 2
-
-#: ``forms`` value of a term without a known closed form.
-NO_FORM = 0
-#: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, cap)`` with slope and weight >= 0.
-TRUNCATED_LINEAR = 1
-#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
-TRUNCATED_QUADRATIC = 2
+__all__ = [
+    "DIAGONAL",
+    "NO_FORM",
+    "POTTS",
+    "TABLE",
+    "TRUNCATED_LINEAR",
+    "TRUNCATED_QUADRATIC",
+    "DiagonalTerms",
+    "FactorGraph",
+    "FloatArray",
+    "GraphArrays",
+    "Int32Array",
+    "IntArray",
+    "OwnTables",
+    "PairwiseTerms",
+    "SharedTable",
+]
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
@@ -86,450 +113,6 @@ class GraphArrays(NamedTuple):
     inc_ptr: IntArray
     inc_slot: IntArray
     slot_factor: Int32Array
-
-
-@dataclass(frozen=True)
-class DiagonalTerms:
-    """Pairwise terms ``theta(a, b) = same[a] if a == b else differ``.
-
-    Parameters
-    ----------
-    edges : (m, 2) array of int
-    same : float, (m,) array, or (m, k) array
-        Cost when both ends carry the same label; with two axes, per edge and label.
-        ``(1, k)`` is one diagonal shared by all edges.
-    differ : float or (m,) array
-        Cost when the labels differ.
-    """
-
-    edges: npt.ArrayLike
-    same: npt.ArrayLike = 0.0
-    differ: npt.ArrayLike = 0.0
-
-
-@dataclass(frozen=True)
-class SharedTable:
-    """Pairwise terms ``theta(a, b) = weights[e] * table[a, b]`` with one table for all edges.
-
-    Parameters
-    ----------
-    edges : (m, 2) array of int
-    table : (k_i, k_j) array
-    weights : float or (m,) array
-    """
-
-    edges: npt.ArrayLike
-    table: npt.ArrayLike
-    weights: npt.ArrayLike = 1.0
-
-
-@dataclass(frozen=True)
-class OwnTables:
-    """Pairwise terms with a dense table each.
-
-    Parameters
-    ----------
-    edges : (m, 2) array of int
-    tables : (m, k_i, k_j) array or sequence of m 2-D arrays
-    """
-
-    edges: npt.ArrayLike
-    tables: npt.ArrayLike | Sequence[npt.ArrayLike]
-
-
-PairwiseTerms: TypeAlias = DiagonalTerms | SharedTable | OwnTables
-
-
-def _freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array = np.ascontiguousarray(array)
-    if array.flags.writeable:
-        array.flags.writeable = False
-    return array
-
-
-def _check_costs(array: FloatArray, name: str) -> FloatArray:
-    """Refuse NaN and -inf, naming the first offending place."""
-    bad = np.isnan(array) | np.isneginf(array)
-    if bad.any():
-        place = tuple(int(p) for p in np.argwhere(bad)[0])
-        where = f"{name}[{', '.join(map(str, place))}]" if place else name
-        raise ValueError(
-            f"{where} is {array[place]}; costs must be finite, or +inf for a forbidden label"
-        )
-    return array
-
-
-def _as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
-    try:
-        array = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as problem:
-        raise ValueError(f"{name} must be an array of numbers: {problem}") from None
-    return _check_costs(array, name)
-
-
-def _as_edges(edges: npt.ArrayLike, n: int, name: str = "edges") -> Int32Array:
-    array = np.asarray(edges)
-    if array.size == 0:
-        return np.empty((0, 2), dtype=np.int32)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (m, 2), got {array.shape}")
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got dtype {array.dtype}")
-    if array.min() < 0 or array.max() >= n:
-        row = int(np.argwhere((array < 0) | (array >= n))[0, 0])
-        raise ValueError(
-            f"{name}[{row}] = {tuple(int(v) for v in array[row])} names a missing variable; "
-            f"the graph has variables 0 to {n - 1}"
-        )
-    return array.astype(np.int32)
-
-
-class _Unaries(NamedTuple):
-    cardinalities: IntArray
-    ptr: IntArray
-    values: FloatArray
-
-
-def _parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike]) -> _Unaries:
-    if isinstance(unary, np.ndarray) and unary.dtype != object:
-        matrix = _as_costs(unary, "unary")
-        if matrix.ndim == 1 and matrix.size == 0:
-            matrix = matrix.reshape(0, 1)
-        if matrix.ndim != 2:
-            raise ValueError(
-                f"unary must have shape (n, k) or be a list of 1-D arrays, got shape {matrix.shape}"
-            )
-        n, k = matrix.shape
-        if n and k == 0:
-            raise ValueError("unary has no labels: every variable needs at least one")
-        return _Unaries(
-            np.full(n, k, dtype=np.int64), np.arange(n + 1, dtype=np.int64) * k, matrix.ravel()
-        )
-    rows = [_as_costs(row, f"unary[{i}]") for i, row in enumerate(unary)]  # type: ignore[arg-type]
-    for i, row in enumerate(rows):
-        if row.ndim != 1 or row.size == 0:
-            raise ValueError(
-                f"unary[{i}] must be a 1-D array with at least one label, got shape {row.shape}"
-            )
-    cardinalities = np.array([row.size for row in rows], dtype=np.int64)
-    ptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(cardinalities)])
-    values = np.concatenate(rows) if rows else np.empty(0)
-    return _Unaries(cardinalities, ptr, values)
-
-
-class _Edges(NamedTuple):
-    """A block of edges in the storage form of `GraphArrays`."""
-
-    edges: Int32Array
-    kinds: npt.NDArray[np.uint8]
-    weights: FloatArray
-    offsets: IntArray
-    values: FloatArray
-
-
-def _per_edge(values: npt.ArrayLike, m: int, name: str) -> FloatArray:
-    array = _as_costs(values, name)
-    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != m):
-        raise ValueError(f"{name} must be a number or have shape ({m},), got {array.shape}")
-    return np.ascontiguousarray(np.broadcast_to(array, (m,)))
-
-
-def _pack_diagonal(term: DiagonalTerms, cardinalities: IntArray) -> _Edges:
-    edges = _as_edges(term.edges, cardinalities.size)
-    m = edges.shape[0]
-    same = _as_costs(term.same, "same")
-    differ = _per_edge(term.differ, m, "differ")
-    if same.ndim == 2:
-        width = int(cardinalities[edges].min(axis=1).max()) if m else same.shape[1]
-        if same.shape[0] not in (1, m) or same.shape[1] < width:
-            raise ValueError(
-                f"same must have shape ({m}, {width}) or (1, {width}) to give a cost to every "
-                f"label both ends have, got {same.shape}"
-            )
-        offsets = np.arange(m, dtype=np.int64) * same.shape[1]
-        if same.shape[0] == 1:
-            offsets[:] = 0
-        kinds = np.full(m, DIAGONAL, dtype=np.uint8)
-        return _Edges(edges, kinds, differ, offsets, same.ravel())
-    kinds = np.full(m, POTTS, dtype=np.uint8)
-    if same.ndim == 0:
-        return _Edges(edges, kinds, differ, np.zeros(m, dtype=np.int64), same.reshape(1))
-    same = _per_edge(same, m, "same")
-    return _Edges(edges, kinds, differ, np.arange(m, dtype=np.int64), same)
-
-
-def _classify(tables: FloatArray) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
-    """Return the kind of each ``tables[e]``, its diagonal, and its ``differ`` if it has one.
-
-    Shapes (m,), (m, min(k_i, k_j)) and (m,); a table of a single entry is a Potts term.
-    """
-    diagonal = np.diagonal(tables, axis1=1, axis2=2)
-    kinds = np.where((diagonal == diagonal[:, :1]).all(axis=1), POTTS, DIAGONAL).astype(np.uint8)
-    off = ~np.eye(tables.shape[1], tables.shape[2], dtype=bool)
-    if not off.any():
-        return kinds, diagonal, np.zeros(len(tables))
-    entries = tables[:, off]
-    kinds[(entries != entries[:, :1]).any(axis=1)] = TABLE
-    return kinds, diagonal, entries[:, 0]
-
-
-def _pack_tables(
-    edges: Int32Array, groups: Iterable[tuple[IntArray, FloatArray]], m: int
-) -> _Edges:
-    """Pack own tables, given as (edges of one shape, their stacked tables), by their kinds."""
-    kinds = np.empty(m, dtype=np.uint8)
-    weights = np.ones(m)
-    offsets = np.empty(m, dtype=np.int64)
-    parts: list[FloatArray] = []
-    size = 0
-    for members, tables in groups:
-        kind, diagonal, differ = _classify(tables)
-        kinds[members] = kind
-        weights[members] = np.where(kind == TABLE, 1.0, differ)
-        for this, rows in (
-            (POTTS, diagonal[:, :1]),
-            (DIAGONAL, diagonal),
-            (TABLE, tables.reshape(len(tables), -1)),
-        ):
-            chosen = kind == this
-            part = np.ascontiguousarray(rows if chosen.all() else rows[chosen])
-            offsets[members[chosen]] = size + np.arange(len(part)) * part.shape[1]
-            parts.append(part.ravel())
-            size += part.size
-    return _Edges(edges, kinds, weights, offsets, np.concatenate(parts) if parts else np.empty(0))
-
-
-def _check_table_shape(
-    edges: Int32Array,
-    cardinalities: IntArray,
-    shape: tuple[int, ...],
-    name: str,
-    members: IntArray | None = None,
-) -> None:
-    """Refuse tables of this shape on edges (all, or some) whose variables do not fit."""
-    chosen = edges if members is None else edges[members]
-    wrong = (cardinalities[chosen] != np.array(shape)).any(axis=1)
-    if wrong.any():
-        at = int(np.flatnonzero(wrong)[0])
-        e = at if members is None else int(members[at])
-        i, j = (int(v) for v in edges[e])
-        shown = name if members is None else f"{name}[{e}]"
-        raise ValueError(
-            f"{shown} has shape {shape}, but edge {e} = ({i}, {j}) joins variables with "
-            f"{cardinalities[i]} and {cardinalities[j]} labels"
-        )
-
-
-def _pack_shared(term: SharedTable, cardinalities: IntArray) -> _Edges:
-    edges = _as_edges(term.edges, cardinalities.size)
-    m = edges.shape[0]
-    table = _as_costs(term.table, "table")
-    if table.ndim != 2:
-        raise ValueError(f"table must have two axes, got shape {table.shape}")
-    _check_table_shape(edges, cardinalities, table.shape, "table")
-    weights = _per_edge(term.weights, m, "weights")
-    if np.isinf(weights).any():
-        e = int(np.flatnonzero(np.isinf(weights))[0])
-        raise ValueError(f"weights[{e}] is inf; put +inf into the table instead")
-    if np.isinf(table).any() and (weights <= 0).any():
-        e = int(np.flatnonzero(weights <= 0)[0])
-        raise ValueError(
-            f"weights[{e}] = {weights[e]}: a table with +inf entries needs positive weights"
-        )
-    kind, diagonal, differ = _classify(table[None])
-    if kind[0] != TABLE:
-        same = diagonal if kind[0] == DIAGONAL else diagonal[0, 0]
-        if (weights == 1.0).all():
-            return _pack_diagonal(DiagonalTerms(edges, same, differ[0]), cardinalities)
-        scaled = weights[:, None] * same if kind[0] == DIAGONAL else weights * same
-        return _pack_diagonal(DiagonalTerms(edges, scaled, weights * differ[0]), cardinalities)
-    kinds = np.full(m, TABLE, dtype=np.uint8)
-    return _Edges(edges, kinds, weights, np.zeros(m, dtype=np.int64), table.ravel())
-
-
-def _pack_own(term: OwnTables, cardinalities: IntArray) -> _Edges:
-    edges = _as_edges(term.edges, cardinalities.size)
-    m = edges.shape[0]
-    tables = term.tables
-    if isinstance(tables, np.ndarray) and tables.dtype != object:
-        stack = _as_costs(tables, "tables")
-        if m == 0 and stack.size == 0:
-            return _pack_diagonal(DiagonalTerms(edges), cardinalities)
-        if stack.ndim != 3 or stack.shape[0] != m:
-            raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
-        _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
-        return _pack_tables(edges, [(np.arange(m), stack)], m)
-    listed = list(tables)  # type: ignore[arg-type]
-    if len(listed) != m:
-        raise ValueError(f"{len(listed)} tables for {m} edges")
-    tables_of: dict[tuple[int, ...], list[FloatArray]] = {}
-    members_of: dict[tuple[int, ...], list[int]] = {}
-    for e, raw in enumerate(listed):
-        table = _as_costs(raw, f"tables[{e}]")
-        if table.ndim != 2:
-            raise ValueError(f"tables[{e}] must have two axes, got shape {table.shape}")
-        tables_of.setdefault(table.shape, []).append(table)
-        members_of.setdefault(table.shape, []).append(e)
-    groups = []
-    for shape, stacked in tables_of.items():
-        members = np.array(members_of[shape])
-        _check_table_shape(edges, cardinalities, shape, "tables", members)
-        groups.append((members, np.stack(stacked)))
-    return _pack_tables(edges, groups, m)
-
-
-def _pack(term: PairwiseTerms, cardinalities: IntArray) -> _Edges:
-    if isinstance(term, DiagonalTerms):
-        return _pack_diagonal(term, cardinalities)
-    if isinstance(term, SharedTable):
-        return _pack_shared(term, cardinalities)
-    return _pack_own(term, cardinalities)
-
-
-def _concatenate(blocks: list[_Edges]) -> _Edges:
-    if len(blocks) == 1:
-        return blocks[0]
-    starts = np.cumsum([0] + [b.values.size for b in blocks[:-1]])
-    return _Edges(
-        np.concatenate([b.edges for b in blocks]) if blocks else np.empty((0, 2), np.int32),
-        np.concatenate([b.kinds for b in blocks]) if blocks else np.empty(0, np.uint8),
-        np.concatenate([b.weights for b in blocks]) if blocks else np.empty(0),
-        np.concatenate([b.offsets + s for b, s in zip(blocks, starts, strict=True)])
-        if blocks
-        else np.empty(0, np.int64),
-        np.concatenate([b.values for b in blocks]) if blocks else np.empty(0),
-    )
-
-
-def _dense(block: _Edges, e: int, cardinalities: IntArray) -> FloatArray:
-    """Edge ``e`` as a ``(k_i, k_j)`` table."""
-    ki, kj = (int(v) for v in cardinalities[block.edges[e]])
-    offset, kind = int(block.offsets[e]), int(block.kinds[e])
-    if kind == TABLE:
-        entries = block.values[offset : offset + ki * kj].reshape(ki, kj)
-        return entries if block.weights[e] == 1.0 else entries * block.weights[e]
-    table = np.full((ki, kj), block.weights[e])
-    k = min(ki, kj)
-    table[np.arange(k), np.arange(k)] = (
-        block.values[offset : offset + k] if kind == DIAGONAL else block.values[offset]
-    )
-    return table
-
-
-def _dense_stack(
-    block: _Edges, members: IntArray, flipped: npt.NDArray[np.bool_], ki: int, kj: int
-) -> FloatArray:
-    """Many edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
-    a, b = np.indices((ki, kj))
-    table = (block.kinds[members] == TABLE)[:, None, None]
-    stride = block.kinds[members].astype(np.int64)[:, None, None]
-    index = np.where(
-        table,
-        np.where(flipped[:, None, None], b * ki + a, a * kj + b),
-        np.where(a == b, a * stride, 0),
-    )
-    values = block.values[block.offsets[members][:, None, None] + index]
-    weights = block.weights[members][:, None, None]
-    # For diagonal kinds the weight is a cost, and inf times zero must not be formed.
-    return np.where(table | (a == b), values * np.where(table, weights, 1.0), weights)
-
-
-def _fold_self_loops(block: _Edges, unaries: _Unaries) -> tuple[_Edges, _Unaries]:
-    loops = np.flatnonzero(block.edges[:, 0] == block.edges[:, 1])
-    if loops.size == 0:
-        return block, unaries
-    values = unaries.values.copy()
-    for e in loops:
-        i = int(block.edges[e, 0])
-        values[unaries.ptr[i] : unaries.ptr[i + 1]] += np.diagonal(
-            _dense(block, int(e), unaries.cardinalities)
-        )
-    keep = np.ones(len(block.edges), dtype=bool)
-    keep[loops] = False
-    block = _Edges(
-        block.edges[keep], block.kinds[keep], block.weights[keep], block.offsets[keep], block.values
-    )
-    return block, unaries._replace(values=values)
-
-
-def _merge_parallel(block: _Edges, cardinalities: IntArray) -> _Edges:
-    """Add up terms on the same pair of variables; most graphs have none and return at once."""
-    m = len(block.edges)
-    if m < 2:
-        return block
-    low = block.edges.min(axis=1).astype(np.int64)
-    high = block.edges.max(axis=1).astype(np.int64)
-    key = low * cardinalities.size + high
-    order = np.argsort(key, kind="stable")
-    repeats = key[order[1:]] == key[order[:-1]]
-    if not repeats.any():
-        return block
-    group_start = np.concatenate([[True], ~repeats])
-    starts = np.flatnonzero(group_start)
-    sizes = np.diff(np.append(starts, m))
-    first = order[starts]
-    kinds = block.kinds[first].copy()
-    weights = block.weights[first].copy()
-    offsets = block.offsets[first].copy()
-    extra: list[FloatArray] = []
-    size = block.values.size
-
-    # Potts on Potts, the common case (a constraint given twice), is two segmented sums.
-    all_potts = np.maximum.reduceat(block.kinds[order], starts) == POTTS
-    summed = np.flatnonzero(all_potts & (sizes > 1))
-    if summed.size:
-        potts_same = np.zeros(m)
-        is_potts = block.kinds == POTTS
-        potts_same[is_potts] = block.values[block.offsets[is_potts]]
-        weights[summed] = np.add.reduceat(block.weights[order], starts)[summed]
-        offsets[summed] = size + np.arange(summed.size)
-        extra.append(np.add.reduceat(potts_same[order], starts)[summed])
-        size += summed.size
-    dense = np.flatnonzero(~all_potts & (sizes > 1))
-    shapes = cardinalities[block.edges[first[dense]]]
-    for shape in np.unique(shapes, axis=0):
-        ki, kj = int(shape[0]), int(shape[1])
-        fitting = dense[(shapes == shape).all(axis=1)]
-        # In blocks, so that the dense tables of many duplicates need little memory.
-        blocks = 1 + int(sizes[fitting].sum()) * ki * kj // _ENERGY_BLOCK
-        for part in np.array_split(fitting, min(blocks, fitting.size)):
-            chosen = np.zeros(starts.size, dtype=bool)
-            chosen[part] = True
-            members = order[np.repeat(chosen, sizes)]
-            sender = np.repeat(block.edges[first[part], 0], sizes[part])
-            tables = _dense_stack(block, members, block.edges[members, 0] != sender, ki, kj)
-            ends = np.cumsum(sizes[part])
-            tables = np.add.reduceat(tables, ends - sizes[part], axis=0)
-            merged = _pack_tables(
-                block.edges[first[part]], [(np.arange(part.size), tables)], part.size
-            )
-            kinds[part], weights[part] = merged.kinds, merged.weights
-            offsets[part] = size + merged.offsets
-            extra.append(merged.values)
-            size += merged.values.size
-    # Groups come out in key order; keep the order in which the user first named each pair.
-    back = np.argsort(first, kind="stable")
-    return _Edges(
-        block.edges[first[back]],
-        kinds[back],
-        weights[back],
-        offsets[back],
-        np.concatenate([block.values, *extra]),
-    )
-
-
-def _reduce_scope(scope: tuple[int, ...], table: FloatArray) -> tuple[tuple[int, ...], FloatArray]:
-    """Take the diagonal over variables that a scope names more than once."""
-    while len(set(scope)) < len(scope):
-        seen: dict[int, int] = {}
-        for axis, variable in enumerate(scope):
-            if variable in seen:
-                first = seen[variable]
-                table = np.moveaxis(np.diagonal(table, axis1=first, axis2=axis), -1, first)
-                scope = scope[:axis] + scope[axis + 1 :]
-                break
-            seen[variable] = axis
-    return scope, table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -595,9 +178,9 @@ class FactorGraph:
         ValueError
             If a cost is NaN or ``-inf``, a shape does not fit, or a term names a missing variable.
         """
-        unaries = _parse_unary(unary)
-        blocks = [_pack(term, unaries.cardinalities) for term in terms]
-        constant = float(_as_costs(constant, "constant"))
+        unaries = parse_unary(unary)
+        blocks = [pack(term, unaries.cardinalities) for term in terms]
+        constant = float(as_costs(constant, "constant"))
         n = unaries.cardinalities.size
         small_edges: list[tuple[int, int]] = []
         small_tables: list[FloatArray] = []
@@ -606,7 +189,7 @@ class FactorGraph:
         values = unaries.values
         for f, (raw_scope, raw_table) in enumerate(factors):
             scope = tuple(int(v) for v in raw_scope)
-            table = _as_costs(raw_table, f"factor {f}")
+            table = as_costs(raw_table, f"factor {f}")
             for v in scope:
                 if not 0 <= v < n:
                     raise ValueError(
@@ -619,7 +202,7 @@ class FactorGraph:
                     f"factor {f} over {scope} has a table of shape {table.shape}, "
                     f"but its variables have {expected} labels"
                 )
-            scope, table = _reduce_scope(scope, table)
+            scope, table = reduce_scope(scope, table)
             if len(scope) == 0:
                 constant += float(table)
             elif len(scope) == 1:
@@ -637,24 +220,24 @@ class FactorGraph:
         unaries = unaries._replace(values=values)
         if small_edges:
             own = OwnTables(np.array(small_edges), small_tables)
-            blocks.append(_pack_own(own, unaries.cardinalities))
-        block, unaries = _fold_self_loops(_concatenate(blocks), unaries)
-        block = _merge_parallel(block, unaries.cardinalities)
+            blocks.append(pack_own(own, unaries.cardinalities))
+        block, unaries = fold_self_loops(concatenate(blocks), unaries)
+        block = merge_parallel(block, unaries.cardinalities)
         arities = np.array([len(s) for s in scopes], dtype=np.int64)
         sizes = np.array([t.size for t in tables], dtype=np.int64)
         return cls(
-            cardinalities=_freeze(unaries.cardinalities),
-            unary_ptr=_freeze(unaries.ptr),
-            unary_values=_freeze(unaries.values),
-            edges=_freeze(block.edges),
-            edge_kinds=_freeze(block.kinds),
-            edge_weights=_freeze(block.weights),
-            edge_offsets=_freeze(block.offsets),
-            pairwise_values=_freeze(block.values),
-            factor_ptr=_freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(arities)])),
-            factor_scopes=_freeze(np.array([v for s in scopes for v in s], dtype=np.int32)),
-            table_ptr=_freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])),
-            table_values=_freeze(
+            cardinalities=freeze(unaries.cardinalities),
+            unary_ptr=freeze(unaries.ptr),
+            unary_values=freeze(unaries.values),
+            edges=freeze(block.edges),
+            edge_kinds=freeze(block.kinds),
+            edge_weights=freeze(block.weights),
+            edge_offsets=freeze(block.offsets),
+            pairwise_values=freeze(block.values),
+            factor_ptr=freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(arities)])),
+            factor_scopes=freeze(np.array([v for s in scopes for v in s], dtype=np.int32)),
+            table_ptr=freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])),
+            table_values=freeze(
                 np.concatenate([t.ravel() for t in tables]) if tables else np.empty(0)
             ),
             constant=constant,
@@ -687,7 +270,7 @@ class FactorGraph:
             As in `from_terms`.
         """
         return cls.from_terms(
-            unary, [DiagonalTerms(edges, 0.0, _as_costs(weights, "weights"))], constant=constant
+            unary, [DiagonalTerms(edges, 0.0, as_costs(weights, "weights"))], constant=constant
         )
 
     @classmethod
@@ -827,10 +410,10 @@ class FactorGraph:
 
     def edge_table(self, e: int) -> FloatArray:
         """Return pairwise term ``e`` as a dense ``(k_i, k_j)`` table."""
-        block = _Edges(
+        block = EdgeBlock(
             self.edges, self.edge_kinds, self.edge_weights, self.edge_offsets, self.pairwise_values
         )
-        return _dense(block, e, self.cardinalities)
+        return dense(block, e, self.cardinalities)
 
     def higher_order(self, f: int) -> tuple[tuple[int, ...], FloatArray]:
         """Return scope and table of higher-order factor ``f``."""
@@ -886,7 +469,7 @@ class FactorGraph:
         for name in _STORED:
             value = state[name]
             object.__setattr__(
-                self, name, _freeze(value) if isinstance(value, np.ndarray) else value
+                self, name, freeze(value) if isinstance(value, np.ndarray) else value
             )
 
     # ------------------------------------------------------------------ the evaluator
@@ -1014,18 +597,18 @@ class FactorGraph:
             weights=self.edge_weights,
             offsets=self.edge_offsets,
             pairwise=self.pairwise_values,
-            forms=_freeze(self._forms()),
-            adj_ptr=_freeze(adj_ptr.astype(np.int64)),
-            adj_half=_freeze(half),
-            adj_var=_freeze(ends[half ^ 1] if m else np.empty(0, np.int32)),
-            adj_reverse=_freeze(position[half ^ 1]),
+            forms=freeze(self._forms()),
+            adj_ptr=freeze(adj_ptr.astype(np.int64)),
+            adj_half=freeze(half),
+            adj_var=freeze(ends[half ^ 1] if m else np.empty(0, np.int32)),
+            adj_reverse=freeze(position[half ^ 1]),
             factor_ptr=self.factor_ptr,
             scopes=self.factor_scopes,
             table_ptr=self.table_ptr,
             tables=self.table_values,
-            inc_ptr=_freeze(inc_ptr.astype(np.int64)),
-            inc_slot=_freeze(slots),
-            slot_factor=_freeze(
+            inc_ptr=freeze(inc_ptr.astype(np.int64)),
+            inc_slot=freeze(slots),
+            slot_factor=freeze(
                 np.repeat(np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr))
             ),
         )
@@ -1068,7 +651,7 @@ class FactorGraph:
         counts = np.bincount(self.edges.ravel(), minlength=n) + np.bincount(
             self.factor_scopes, minlength=n
         )
-        return np.asarray(_freeze(counts.astype(np.int64)))
+        return np.asarray(freeze(counts.astype(np.int64)))
 
     @cached_property
     def components(self) -> IntArray:
@@ -1087,7 +670,7 @@ class FactorGraph:
         _, first, inverse = np.unique(labels[:n], return_index=True, return_inverse=True)
         rank = np.empty(first.size, dtype=np.int64)
         rank[np.argsort(first)] = np.arange(first.size)
-        return np.asarray(_freeze(rank[inverse]))
+        return np.asarray(freeze(rank[inverse]))
 
     @cached_property
     def is_forest(self) -> bool:
@@ -1101,7 +684,7 @@ class FactorGraph:
         """The variables, component by component, each in breadth-first order, shape (n,)."""
         from inference_lab.traversal import breadth_first
 
-        return np.asarray(_freeze(breadth_first(self.arrays)))
+        return np.asarray(freeze(breadth_first(self.arrays)))
 
     @cached_property
     def content_hash(self) -> str:
@@ -1150,13 +733,13 @@ class FactorGraph:
         ----------
         values : flat array of ``sum_i k_i`` costs, or (n, k) where cardinalities are equal
         """
-        array = _as_costs(values, "unary")
+        array = as_costs(values, "unary")
         fits = array.ndim == 1 or array.shape == (self.n_variables, self.n_labels)
         if array.size != self.unary_values.size or not fits:
             raise ValueError(
                 f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
             )
-        graph = replace(self, unary_values=_freeze(array.ravel()))
+        graph = replace(self, unary_values=freeze(array.ravel()))
         # The structure is the same, so what was derived from it need not be derived again.
         for name in _STRUCTURE:
             if name in self.__dict__:

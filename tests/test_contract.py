@@ -1,0 +1,614 @@
+"""Run, Solution and solve: best-so-far is never lost, the clock is fair, and proofs are proofs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import Recipe, recipes
+
+import inference_lab as il
+from inference_lab.contract import (
+    OPTIMALITY_TOLERANCE,
+    Outcome,
+    Run,
+    Solution,
+    Solver,
+    Status,
+    proves,
+)
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, OwnTables
+from inference_lab.feasibility import contradiction
+
+INF = math.inf
+
+
+@dataclass(frozen=True)
+class Script(Solver):
+    """Does what it is told."""
+
+    what: Callable[[FactorGraph, Run], Outcome | None]
+    every_temperature: bool = False
+
+    def supports(self, graph, temperature):
+        return None if self.every_temperature else super().supports(graph, temperature)
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        return self.what(graph, run) or Outcome()
+
+
+@pytest.fixture
+def graph() -> FactorGraph:
+    """Four labellings of energies 0, 1, 2, 3."""
+    return FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
+
+
+def scripted(graph: FactorGraph, what: Callable[[FactorGraph, Run], Any], **how: Any) -> Solution:
+    return il.solve(graph, Script(what), **how)
+
+
+# ---------------------------------------------------------------------- the incumbent
+
+
+def test_the_best_labelling_is_kept(graph):
+    def what(graph, run):
+        assert run.best_labels is None and run.best_energy == INF
+        energies = [run.offer(x) for x in ([1, 1], [0, 1], [1, 0], [0, 1], [1, 1])]
+        assert energies == [3.0, 1.0, 2.0, 1.0, 3.0]
+        assert run.best_energy == 1.0
+
+    solution = scripted(graph, what)
+    assert solution.labels.tolist() == [0, 1] and solution.energy == 1.0
+    assert [p.energy for p in solution.trace] == [3.0, 1.0, 2.0, 1.0, 3.0]
+    assert [p.best_energy for p in solution.trace] == [3.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_of_equally_good_labellings_the_first_is_kept():
+    graph = FactorGraph.from_factors([3], [])
+    solution = scripted(graph, lambda g, run: [run.offer([a]) for a in (2, 0, 1)] and None)
+    assert solution.labels.tolist() == [2]
+
+
+def test_an_offer_is_a_copy(graph):
+    def what(graph, run):
+        x = np.zeros(2, dtype=np.int64)
+        run.offer(x)
+        x[:] = 1
+
+    assert scripted(graph, what).labels.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [0], [0.0, 1.0], [[0, 1, 0]]])
+def test_an_offer_that_does_not_fit_is_refused(graph, labels):
+    with pytest.raises(ValueError, match="labels"):
+        scripted(graph, lambda g, run: run.offer(labels))
+
+
+def test_an_infeasible_labelling_is_better_than_none():
+    graph = FactorGraph.potts([[0.0, INF], [0.0, 1.0]], [], [])
+
+    def what(graph, run):
+        assert run.offer([1, 0]) == INF
+        assert run.best_labels.tolist() == [1, 0]
+        run.offer([0, 1])
+        run.offer([1, 1])
+
+    assert scripted(graph, what).labels.tolist() == [0, 1]
+    solution = scripted(graph, lambda g, run: run.offer([1, 0]) and None)
+    assert solution.labels.tolist() == [1, 0] and solution.energy == INF
+    assert not solution.feasible and solution.message == "no labelling of finite energy was found"
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(0, 3) | st.floats(-5, 5), max_size=20))
+def test_the_trace_is_monotone(steps):
+    """Time does not go back, the best energy does not rise, the bound does not fall."""
+    graph = FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
+
+    def what(graph, run):
+        for step in steps:
+            if isinstance(step, int):
+                run.offer([step // 2, step % 2])
+            else:
+                run.bound(step)
+
+    trace = scripted(graph, what).trace
+    for before, after in itertools.pairwise(trace):
+        assert before.seconds <= after.seconds
+        assert before.best_energy >= after.best_energy
+        assert before.lower_bound <= after.lower_bound
+    bounds = [s for s in steps if isinstance(s, float)]
+    offers = [float(s) for s in steps if isinstance(s, int)]
+    if trace:
+        assert trace[-1].best_energy == min(offers, default=INF)
+        assert trace[-1].lower_bound == max(bounds, default=-INF)
+    rises = sum(b > max(bounds[:i], default=-INF) for i, b in enumerate(bounds))
+    assert len(trace) == len(offers) + rises
+
+
+def test_bounds(graph):
+    def what(graph, run):
+        for value in (-3.0, -1.0, -2.0, -INF):
+            run.bound(value)
+        with pytest.raises(ValueError, match="NaN"):
+            run.bound(math.nan)
+        assert run.lower_bound == -1.0 and not run.proved
+        run.offer([0, 0])
+        assert not run.proved
+        run.bound(-1e-12)
+        assert run.proved
+
+    solution = scripted(graph, what)
+    assert solution.status == Status.OPTIMAL and solution.lower_bound == -1e-12
+
+
+def test_progress_is_reported_as_it_happens(graph):
+    seen = []
+
+    def what(graph, run):
+        run.offer([1, 1])
+        assert len(seen) == 2
+        run.bound(-1.0)
+        assert len(seen) == 3
+
+    solution = scripted(graph, what, initial=[1, 0], on_offer=seen.append)
+    assert seen == solution.trace and [p.energy for p in seen] == [2.0, 3.0, 2.0]
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+@pytest.fixture
+def slow_energy(monkeypatch):
+    """Make every evaluation take 50 ms."""
+    evaluate = FactorGraph.energy
+
+    def slowly(self, labels):
+        time.sleep(0.05)
+        return evaluate(self, labels)
+
+    monkeypatch.setattr(FactorGraph, "energy", slowly)
+
+
+def test_evaluation_does_not_count_as_the_solvers_time(graph, slow_energy):
+    def what(graph, run):
+        for _ in range(4):
+            run.offer([0, 0])
+
+    solution = scripted(graph, what, on_offer=lambda point: time.sleep(0.05))
+    assert 0.0 <= solution.seconds < 0.05
+    assert all(p.seconds < 0.05 for p in solution.trace)
+
+
+def test_the_solvers_own_work_counts(graph):
+    def what(graph, run):
+        time.sleep(0.06)
+        run.offer([0, 0])
+        time.sleep(0.06)
+
+    solution = scripted(graph, what)
+    assert 0.12 <= solution.seconds < 0.5
+    assert 0.06 <= solution.trace[0].seconds < solution.seconds
+
+
+def test_pauses_within_pauses_count_once(graph, slow_energy):
+    def what(graph, run):
+        time.sleep(0.05)
+        with run.paused():
+            run.offer([0, 0])
+            with run.paused():
+                time.sleep(0.05)
+        run.offer([0, 0])
+
+    assert 0.05 <= scripted(graph, what).seconds < 0.1
+
+
+def test_the_clock_goes_on_after_a_failure_within_a_pause(graph):
+    def what(graph, run):
+        with pytest.raises(ValueError, match="labels"):
+            run.offer([7, 7])
+        time.sleep(0.05)
+
+    assert scripted(graph, what).seconds >= 0.05
+
+
+def compile_something() -> None:
+    from numba import njit
+
+    @njit
+    def sums(x):
+        total = 0.0
+        for value in x:
+            total += value * value
+        return total
+
+    sums(np.ones(3))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_compilation_is_counted_apart(graph, paused):
+    def what(graph, run):
+        before = time.perf_counter()
+        if paused:
+            with run.paused():
+                compile_something()
+        else:
+            compile_something()
+        elapsed.append(time.perf_counter() - before)
+        assert run.remaining > 8.0
+
+    compile_something()  # what numba does once in a process is not the kernel's
+    elapsed: list[float] = []
+    solution = scripted(graph, what, time_limit=10.0)
+    assert solution.compile_seconds > 0.5 * elapsed[0]
+    assert -1e-3 <= solution.seconds < 0.5 * elapsed[0] + 1e-3
+
+
+def test_budget_of_time(graph):
+    def what(graph, run):
+        rounds = 0
+        assert run.time_limit == 0.1 and run.max_iterations is None
+        while not run.should_stop(rounds):
+            assert 0 < run.remaining <= 0.1
+            time.sleep(0.01)
+            rounds += 1
+        assert run.remaining == 0.0
+        return Outcome(iterations=rounds)
+
+    solution = scripted(graph, what, time_limit=0.1)
+    assert solution.status == Status.LIMIT
+    assert 0.1 <= solution.seconds < 0.4 and 2 <= solution.iterations <= 10
+
+
+def test_evaluation_uses_up_the_budget(graph, slow_energy):
+    """The limit is on wall time: a run with a slow energy ends in time, too."""
+    begin = time.perf_counter()
+    solution = scripted(
+        graph, lambda g, run: [run.offer([0, 0]) for _ in iter(run.should_stop, True)] and None,
+        time_limit=0.2,
+    )  # fmt: skip
+    assert time.perf_counter() - begin < 1.0 and 2 <= len(solution.trace) <= 4
+
+
+def test_budget_of_iterations(graph):
+    def what(graph, run):
+        assert run.remaining == INF and not run.should_stop()
+        assert [run.should_stop(n) for n in (0, 1, 2, 3)] == [False, False, True, True]
+
+    scripted(graph, what, max_iterations=2)
+    scripted(graph, lambda g, run: run.should_stop(10**9) and pytest.fail("no budget was given"))
+
+
+# ---------------------------------------------------------------------- solve
+
+
+def test_the_initial_labelling_is_offered(graph):
+    def what(graph, run):
+        assert run.initial.tolist() == [0, 1] and run.best_energy == 1.0
+        run.offer([1, 1])
+
+    solution = scripted(graph, what, initial=[0, 1])
+    assert solution.labels.tolist() == [0, 1] and solution.energy == 1.0
+    assert scripted(graph, lambda g, run: None).labels is None
+
+
+def test_the_callers_initial_labelling_is_not_touched(graph):
+    initial = np.array([0, 1])
+    scripted(graph, lambda g, run: run.initial.fill(1), initial=initial)
+    assert initial.tolist() == [0, 1]
+
+
+def test_seeds(graph):
+    def draws(**how):
+        return scripted(graph, lambda g, r: Outcome(diagnostics={"x": r.rng.random()}), **how)
+
+    assert draws(seed=3).diagnostics == draws(seed=3).diagnostics
+    assert draws(seed=3).diagnostics != draws(seed=4).diagnostics
+    assert draws().diagnostics == draws(seed=0).diagnostics
+    assert draws(seed=None).diagnostics != draws(seed=None).diagnostics
+    assert draws(seed=None).seed is None and draws(seed=3).seed == 3
+
+
+def test_everything_is_handed_over(graph):
+    marginals = np.array([[0.5, 0.5], [0.25, 0.75]])
+
+    def what(graph, run):
+        assert run.temperature == 2.0 and run.graph is graph
+        run.offer([0, 1])
+        return Outcome(
+            converged=True,
+            iterations=7,
+            claimed_energy=1.5,
+            marginals=marginals,
+            log_partition=0.25,
+            log_partition_kind="lower",
+            diagnostics={"a": 1},
+        )
+
+    solver = Script(what, every_temperature=True)
+    s = il.solve(graph, solver, temperature=2.0)
+    assert s.marginals is marginals and s.log_partition == 0.25 and s.log_partition_kind == "lower"
+    assert s.iterations == 7 and s.claimed_energy == 1.5 and s.diagnostics == {"a": 1}
+    assert s.temperature == 2.0 and s.status == Status.CONVERGED and s.solver == solver.spec
+    assert s.energy == 1.0, "the claim is not believed"
+
+
+def test_the_energy_is_evaluated_anew(graph):
+    def what(graph, run):
+        run.offer([0, 1])
+        run.best_energy = -100.0
+
+    solution = scripted(graph, what)
+    assert solution.energy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("bound", "temperature", "status"),
+    [
+        (1.0, 0.0, Status.OPTIMAL),
+        (1.0 - 1e-9, 0.0, Status.OPTIMAL),
+        (1.0 - 1e-6, 0.0, Status.CONVERGED),
+        (-INF, 0.0, Status.CONVERGED),
+        (1.0, 0.5, Status.CONVERGED),
+    ],
+)
+def test_optimal_means_that_the_bound_meets_the_energy(graph, bound, temperature, status):
+    def what(graph, run):
+        run.offer([0, 1])
+        run.bound(bound)
+        return Outcome(converged=True)
+
+    solution = il.solve(graph, Script(what, every_temperature=True), temperature=temperature)
+    assert solution.status == status and solution.lower_bound == bound
+
+
+def test_what_is_not_supported_is_not_run(graph):
+    s = scripted(graph, lambda g, r: pytest.fail("was run"), temperature=1.0, seed=5)
+    assert s.status == Status.UNSUPPORTED and s.message == "Script finds labellings, not marginals"
+    assert s.labels is None and s.energy == INF and s.lower_bound == -INF and s.gap == INF
+    assert (s.seed, s.temperature) == (5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"temperature": -1.0}, "temperature must be finite and not negative, got -1.0"),
+        ({"temperature": math.nan}, "temperature must be finite and not negative, got nan"),
+        ({"temperature": INF}, "temperature must be finite and not negative, got inf"),
+        ({"time_limit": 0.0}, "time_limit must be positive seconds, got 0.0"),
+        ({"time_limit": -1.0}, "time_limit must be positive seconds, got -1.0"),
+        ({"time_limit": math.nan}, "time_limit must be positive seconds, got nan"),
+        ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
+        ({"initial": [0, 5]}, "labels[1] = 5; variable 1 has labels 0 to 1"),
+        ({"initial": [0, 1, 0]}, "labels must have shape (2,)"),
+        ({"initial": [[0, 1]]}, "initial must have shape (2,), got (1, 2)"),
+    ],
+)
+def test_arguments_out_of_range(graph, how, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        il.solve(graph, "icm", **how)
+
+
+def test_what_is_not_a_graph():
+    with pytest.raises(TypeError, match="graph must be a FactorGraph, got list"):
+        il.solve([[0.0, 1.0]], "icm")
+    with pytest.raises(il.SpecError, match="unknown solver 'icmm'; did you mean 'icm'"):
+        il.solve(FactorGraph.from_factors([2], []), "icmm")
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_carries_its_sentence(status):
+    assert isinstance(status, str) and status == status.value == str(status)
+    assert len(status.sentence.split()) >= 3
+    assert Status(status.value) is status and pickle.loads(pickle.dumps(status)) is status
+
+
+def test_names_and_specs():
+    assert Script(None).name() == "Script"
+    from inference_lab.solvers.loopy_bp import LoopyBP
+
+    assert LoopyBP(damping=0.5, schedule="residual").spec == (
+        "loopy-bp(schedule=residual, damping=0.5)"
+    )
+    assert LoopyBP(damping=np.float64(0.25)).spec == "loopy-bp(damping=0.25)"
+    assert list(LoopyBP().settings()) == ["schedule", "damping", "tolerance", "max_sweeps"]
+
+
+def test_a_solution_can_be_sent_elsewhere():
+    s = il.solve(FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5]), "loopy-bp")
+    again = pickle.loads(pickle.dumps(s))
+    assert again.labels.tolist() == s.labels.tolist()
+    assert (again.status, again.trace, again.gap) == (s.status, s.trace, s.gap)
+
+
+# ---------------------------------------------------------------------- gap and proof
+
+
+def solution(energy: float, bound: float) -> Solution:
+    return Solution(None, energy, bound, Status.CONVERGED)
+
+
+@pytest.mark.parametrize(
+    ("energy", "bound", "gap"),
+    [
+        (3.0, 1.0, 2.0),
+        (3.0, 3.0, 0.0),
+        (3.0, 3.0 + 1e-12, 0.0),
+        (3e9, 3e9 + 1.0, 0.0),
+        (3.0, 3.0 - 1e-12, 3.0 - (3.0 - 1e-12)),
+        (3.0, -INF, INF),
+        (INF, -INF, INF),
+        (INF, 5.0, INF),
+        (INF, INF, 0.0),
+        # A bound above the energy is wrong, and must show.
+        (3.0, 4.0, -1.0),
+        (-3.0, INF, -INF),
+    ],
+)
+def test_gap(energy, bound, gap):
+    assert solution(energy, bound).gap == gap
+
+
+@pytest.mark.parametrize("energy", [0.0, 0.5, -7.0, 1e6, -1e12])
+def test_proof_is_relative_to_the_energy_but_never_finer_than_one(energy):
+    slack = OPTIMALITY_TOLERANCE * max(1.0, abs(energy))
+    assert proves(energy, energy) and proves(energy, energy - 0.9 * slack)
+    assert not proves(energy, energy - 1.1 * slack - 1e-15 * abs(energy))
+    assert not proves(energy, -INF) and not proves(INF, INF) and not proves(INF, 0.0)
+
+
+# ---------------------------------------------------------------------- contradictions
+
+
+def chain(n: int) -> list[tuple[int, int]]:
+    return [(i, i + 1) for i in range(n - 1)]
+
+
+MUST = {"same": 0.0, "differ": INF}
+CANNOT = {"same": INF, "differ": 0.0}
+
+CONTRADICTIONS = {
+    "row": (
+        lambda: FactorGraph.potts([[0.0, 1.0], [INF, INF]], [], []),
+        "every label of variable 1 is forbidden",
+    ),
+    "ragged row": (
+        lambda: FactorGraph.potts([[0.0, 1.0], [INF], [0.0, INF, 1.0]], [], []),
+        "every label of variable 1 is forbidden",
+    ),
+    "table": (
+        lambda: FactorGraph.from_factors([2, 2, 3], [((1, 2), np.full((2, 3), INF))]),
+        "hard constraints make variables 1, 2 equal and leave them no label",
+    ),
+    "table and rows": (
+        lambda: FactorGraph.pairwise(
+            [[0.0, INF], [0.0, 1.0, INF]], [(0, 1)], [[[INF, INF, 0.0], [0.0, 1.0, 2.0]]]
+        ),
+        "every pair of labels of variables 0 and 1 is forbidden",
+    ),
+    "higher-order table": (
+        lambda: FactorGraph.from_factors([2, 2, 2], [((2, 0, 1), np.full((2, 2, 2), INF))]),
+        "every entry of the factor over (2, 0, 1) is forbidden",
+    ),
+    "chain and cannot-link": (
+        lambda: FactorGraph.from_terms(
+            np.zeros((6, 3)), [DiagonalTerms(chain(5), **MUST), DiagonalTerms([(4, 0)], **CANNOT)]
+        ),
+        "hard constraints make variables 0, 1, 2, 3, 4 equal and leave them no label",
+    ),
+    "long chain": (
+        lambda: FactorGraph.from_terms(
+            np.zeros((9, 3)), [DiagonalTerms(chain(9), **MUST), DiagonalTerms([(8, 0)], **CANNOT)]
+        ),
+        "hard constraints make variables 0, 1, 2, 3, 4, ... equal and leave them no label",
+    ),
+    "both on one edge": (
+        lambda: FactorGraph.from_terms(np.zeros((3, 3)), [DiagonalTerms([(1, 2)], INF, INF)]),
+        "hard constraints make variables 1, 2 equal and leave them no label",
+    ),
+    "chain and labels": (
+        lambda: FactorGraph.potts([[0, INF, INF], [0, 0, 0], [INF, 0, 0]], chain(3), INF),
+        "hard constraints make variables 0, 1, 2 equal and leave them no label",
+    ),
+    "chain and diagonals": (
+        lambda: FactorGraph.from_terms(
+            np.zeros((3, 2)),
+            [
+                DiagonalTerms([(0, 1), (1, 2)], [[0.0, INF], [0.0, 0.0]], INF),
+                DiagonalTerms([(0, 2)], [[INF, 0.0]], 1.0),
+            ],
+        ),
+        "hard constraints make variables 0, 1, 2 equal and leave them no label",
+    ),
+    "no label in common": (
+        lambda: FactorGraph.potts([[INF, 1.0], [1.0]], [(0, 1)], INF),
+        "hard constraints make variables 0, 1 equal and leave them no label",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_contradictions_are_found_before_any_solver_runs(name):
+    make, message = CONTRADICTIONS[name]
+    graph = make()
+    s = scripted(graph, lambda g, run: pytest.fail("was run"))
+    assert s.status == Status.INFEASIBLE and s.message == message
+    assert s.lower_bound == INF and s.energy == INF and s.labels is None
+    assert scripted(graph, None, initial=[0] * graph.n_variables).gap == 0.0
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        FactorGraph.potts([[INF, 0.0], [0.0, INF]], [(0, 1)], 1.0),
+        FactorGraph.potts([[INF, 0.0, 0.0], [0.0, 0.0, INF]], [(0, 1)], INF),
+        FactorGraph.from_terms(np.zeros((4, 2)), [DiagonalTerms(chain(4), **CANNOT)]),
+        FactorGraph.from_terms(
+            np.zeros((4, 2)),
+            [DiagonalTerms([(0, 1), (2, 3)], **MUST), DiagonalTerms([(1, 2)], **CANNOT)],
+        ),
+        FactorGraph.from_terms(np.zeros((2, 2)), [DiagonalTerms([(0, 1)], [[INF, 0.0]], INF)]),
+        FactorGraph.from_terms(
+            np.zeros((2, 3)), [OwnTables([(0, 1)], [np.where(np.eye(3, k=1) > 0, 0.0, INF)])]
+        ),
+    ],
+)
+def test_no_contradiction_where_there_is_a_labelling(graph):
+    assert contradiction(graph) is None
+    assert scripted(graph, lambda g, run: None).status == Status.LIMIT
+
+
+@settings(max_examples=300)
+@given(recipes(hard=True, min_variables=1, max_states=200))
+def test_a_contradiction_is_a_proof(recipe: Recipe):
+    graph = recipe.build()
+    reason = contradiction(graph)
+    assume(reason is not None)
+    assert np.isinf(recipe.energies()).all(), reason
+
+
+@settings(max_examples=200)
+@given(recipes(hard=True, min_variables=1, higher_order=False, families=("potts", "diagonal")))
+def test_hard_must_links_are_followed_to_the_end(recipe: Recipe):
+    """If the only pairwise terms are equalities, the proof is complete."""
+    terms = [DiagonalTerms(t.edges, t.same, INF) for t in recipe.terms]
+    graph = FactorGraph.from_terms(recipe.unary, terms)
+    infeasible = np.isinf(graph.energy(recipe.labellings())).all()
+    assert (contradiction(graph) is not None) == infeasible
+
+
+def test_a_large_hard_graph_is_searched_without_a_python_loop():
+    """100,000 variables and 200,000 hard links; one call a variable would take a second."""
+    rng = np.random.default_rng(0)
+    n, m, k = 100_000, 200_000, 3
+    truth = rng.integers(0, k, size=n)
+    edges = rng.integers(0, n, size=(m, 2))
+    equal = truth[edges[:, 0]] == truth[edges[:, 1]]
+    graph = FactorGraph.from_terms(
+        np.zeros((n, k)),
+        [DiagonalTerms(edges[equal], **MUST), DiagonalTerms(edges[~equal], **CANNOT)],
+    )
+    assert contradiction(FactorGraph.potts([[INF]], [], [])), "imports are done"
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        reason = contradiction(graph)
+    finally:
+        sys.setprofile(None)
+    assert reason is None and calls < 3000
