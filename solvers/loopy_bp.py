@@ -603,8 +603,8 @@ class LoopyBP(Solver):
     >>> s.energy, s.status
     (0.5, <Status.OPTIMAL: 'optimal'>)
     >>> il.solve(g, "loopy-bp", temperature=1.0).marginals.round(3)
-    array([[0.646, 0.354],
-           [0.44 , 0.56 ]])
+    array([[0.702, 0.298],
+           [0.408, 0.592]])
     """
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"

@@ -391,7 +391,7 @@ class MeanField(Solver):
         if run.temperature > 0.0:
             # Weight that is only rounding would make the bound of a graph with forbidden
             # combinations infinite; any q gives a valid bound, so it may be trimmed.
-            state.trim()
+            state.trim(run.temperature)
             total = free_energy(graph.arrays, run.temperature, np.inf, state.q) + graph.constant
             outcome.marginals = unflatten(graph, state.q)
             outcome.log_partition = -total / run.temperature
@@ -532,10 +532,29 @@ class _State:
             return np.asarray(rows.argmax(axis=1), dtype=np.int64)
         return np.array([row.argmax() for row in rows], dtype=np.int64)
 
-    def trim(self) -> None:
-        """Set probabilities below 1e-12 to zero and normalise again."""
+    def trim(self, temperature: float) -> None:
+        """Clear forbidden combinations of what weight is only rounding or damping.
+
+        Sets probabilities below 1e-12 to zero and normalises again; graphs without infinite costs
+        are left alone.
+        """
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
+        if self.damping > 0.0:
+            # A damped q only approaches zero; one full step reaches it.
+            self.priority[:] = np.inf
+            sequential_sweep(
+                self.arrays,
+                self.order,
+                temperature,
+                0.0,
+                self.cap,
+                self.settings.tolerance,
+                self.q,
+                self.priority,
+                self.field,
+                self.digits,
+            )
         self.q[self.q < 1e-12] = 0.0
         sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
         self.q /= np.repeat(sums, self.graph.cardinalities)

@@ -2,7 +2,8 @@
 
 Fences marked ``python`` are scripts, run one after the other in one empty folder. A first line
 ``# name.py`` saves the script there under that name, for the fences that follow. Lines of
-``console`` fences that begin with ``inference-lab`` are run as commands in the same folder.
+``console`` fences that begin with ``inference-lab`` are run as commands in the same folder, and at
+the end those that stand in the text.
 """
 
 from __future__ import annotations
@@ -43,14 +44,6 @@ def fences(text: str) -> list[Fence]:
     return found
 
 
-def commands(fence: Fence) -> list[list[str]]:
-    """Return the arguments of the commands in a console block."""
-    lines = (line.removeprefix("$ ") for line in fence.text.splitlines())
-    return [
-        shlex.split(line, comments=True)[1:] for line in lines if line.startswith("inference-lab ")
-    ]
-
-
 def run(command: list[str], folder: Path, where: str) -> str:
     """Run a command of this environment in a folder and return what it prints."""
     program = Path(sys.executable).with_name(command[0])
@@ -66,34 +59,48 @@ def run(command: list[str], folder: Path, where: str) -> str:
     return done.stdout
 
 
+def run_line(line: str, folder: Path, where: str) -> None:
+    """Run a line of a console, with a limit on time where it compares."""
+    command = shlex.split(line.removeprefix("$ "), comments=True)
+    if command[:1] != ["inference-lab"]:
+        return
+    if command[1] == "compare":
+        with main.commands["compare"].make_context("compare", command[2:]) as context:
+            # Naming no problem compares on those of `make demo`, for a minute.
+            if not context.params["problems"]:
+                return
+        command += ["--time-limit", TIME_LIMIT, "--quiet"]
+    run(command, folder, f"{where}: {line}")
+
+
 def saved_name(fence: Fence) -> str | None:
     """Return the file name that a block's first line gives."""
     match = re.match(r"# (\w+\.py)\n", fence.text)
     return match[1] if match else None
 
 
+def prose(text: str) -> str:
+    """Return a document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_code_runs(name: str, tmp_path: Path) -> None:
     """Every script and command of the document ends with exit code 0."""
-    done = 0
-    for fence in fences((ROOT / name).read_text(encoding="utf-8")):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = fences(text)
+    assert {"python", "console"} <= {fence.language for fence in found}
+    for fence in found:
         where = f"{name}:{fence.line}"
         if fence.language == "python":
             script = saved_name(fence) or f"line_{fence.line}.py"
             (tmp_path / script).write_text(fence.text, encoding="utf-8")
             run(["pytest" if script.startswith("test_") else "python", script], tmp_path, where)
-            done += 1
         elif fence.language == "console":
-            for arguments in commands(fence):
-                if arguments[0] == "compare":
-                    with main.commands["compare"].make_context("compare", [*arguments[1:]]) as ctx:
-                        # Naming nothing compares on the problems of `make demo`, for a minute.
-                        if not ctx.params["problems"]:
-                            continue
-                    arguments = [*arguments, "--time-limit", TIME_LIMIT, "--quiet"]
-                run(["inference-lab", *arguments], tmp_path, f"{where}: {arguments}")
-                done += 1
-    assert done
+            for line in fence.text.splitlines():
+                run_line(line, tmp_path, where)
+    for line in re.findall(r"`(inference-lab [^`]+)`", prose(text)):
+        run_line(line, tmp_path, name)
 
 
 def test_example_solver(tmp_path: Path) -> None:
@@ -128,10 +135,10 @@ def test_example_solver(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, "CHANGELOG.md", "tests/benchmarks/README.md"])
 def test_paths_exist(name: str) -> None:
-    """Files and folders that a document names are there, and its links lead somewhere."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    named = set(re.findall(r"`([\w.]+/[\w./]*|[A-Z]+\.md)`", prose))
-    named |= {target for target in re.findall(r"\]\(([^)#:]+)\)", prose)}
-    missing = [path for path in sorted(named) if not (ROOT / path).exists()]
-    assert missing == []
+    """Files and folders of the repository that a document names are there; its links lead there."""
+    text = prose((ROOT / name).read_text(encoding="utf-8"))
+    folders = "|".join(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir())
+    named = {ROOT / path for path in re.findall(rf"`((?:{folders})/[\w./]*|[A-Z]+\.md)`", text)}
+    named |= {(ROOT / name).parent / path for path in re.findall(r"\]\(([^)#:]+)\)", text)}
+    named = {path for path in named if path.parts[len(ROOT.parts)] != "runs"}  # made by commands
+    assert [path for path in sorted(named) if not path.exists()] == []

@@ -20,6 +20,7 @@ from strategies import Recipe, recipes, truncated_linear
 
 import inference_lab as il
 from inference_lab import factor_graph
+from inference_lab import terms as terms_module
 from inference_lab.factor_graph import (
     DIAGONAL,
     NO_FORM,
@@ -209,7 +210,7 @@ def test_many_parallel_edges_are_merged_in_blocks(monkeypatch):
         OwnTables(edges[::-1], rng.normal(size=(60, 3, 3))),
     ]
     g = FactorGraph.from_terms(np.zeros((6, 3)), terms)
-    monkeypatch.setattr(factor_graph, "_ENERGY_BLOCK", 50)
+    monkeypatch.setattr(terms_module, "_TABLE_BLOCK", 50)
     blockwise = FactorGraph.from_terms(np.zeros((6, 3)), terms)
     assert g.n_edges <= 15 and g.content_hash == blockwise.content_hash
 

@@ -278,6 +278,23 @@ def test_restarts_are_never_worse_and_sometimes_better():
     assert better >= 5
 
 
+def test_restarts_are_from_random_labellings():
+    """Only the first descent is from the labelling that is given."""
+    graph = frustrated()
+    start = il.solve(graph, "icm").labels
+    s = il.solve(graph, "icm(restarts=3)", initial=start)
+    starts = [graph.energy(start)] * 2  # offered by the run, then by the descent
+    assert [p.energy for p in s.trace[:2]] == starts
+    assert len({p.energy for p in s.trace}) > 3
+
+
+def test_every_descent_has_to_settle(monkeypatch):
+    ends = iter([(3, False), (2, True)])
+    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, x, before: next(ends))
+    s = il.solve(frustrated(), "icm(restarts=1)")
+    assert s.status == "limit" and s.iterations == 5
+
+
 def test_the_order_is_drawn_anew_or_fixed():
     graph = frustrated()
     fixed = [il.solve(graph, "icm(order=sequential)", seed=s).labels.tolist() for s in range(5)]

@@ -234,7 +234,7 @@ def check_factor_messages(graph: FactorGraph, rng: np.random.Generator) -> int:
 
 def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
     width = int(graph.cardinalities.max(initial=1))
-    cost, infinite = np.empty(width), np.empty(width, dtype=np.int64)
+    cost, infinite = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
     dense = list(graph.factors())
     for i in range(graph.n_variables):
         k = int(graph.cardinalities[i])
@@ -247,7 +247,9 @@ def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
             forbidden[a] = sum(c == INF for c in entries)
             largest = max(largest, math.fsum(abs(c) for c in entries if c < INF))
         before = x.copy()
+        cost[:], infinite[:] = np.nan, -99
         scale = local_costs(graph.arrays, x, i, cost, infinite)
+        assert np.isnan(cost[k:]).all() and (infinite[k:] == -99).all(), "wrote beyond the labels"
         assert (infinite[:k] == forbidden).all()
         assert np.abs(cost[:k] - finite).max() <= 1e-14 * max(1.0, scale)
         assert scale >= largest * (1 - 1e-12), "the scale is an upper bound on what was added up"

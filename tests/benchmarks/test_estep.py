@@ -15,7 +15,7 @@ import inference_lab as il
 @pytest.fixture(scope="module")
 def large() -> EStep:
     """Draw 100,000 points, 20 clusters and 200,000 constraints, half within a cluster."""
-    return estep(100_000, 20, 200_000, must_link=0.5)
+    return estep(100_000, 20, 200_000)
 
 
 @pytest.fixture(scope="module")

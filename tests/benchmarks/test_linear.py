@@ -15,7 +15,7 @@ from inference_lab.linear_model import LinearModel, build_linear_model, solve_re
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_lp(measure: Callable[..., Any], noise: float) -> None:
     """3,000 points, 10 clusters, 6,000 constraints: the model, HiGHS, and the whole solver."""
-    graph = estep(3_000, 10, 6_000, must_link=0.5, noise=noise).build()
+    graph = estep(3_000, 10, 6_000, noise=noise).build()
     setting = f"3,000 points, 10 clusters, 6,000 constraints, noise {noise:g}"
 
     def size(model: LinearModel) -> str:

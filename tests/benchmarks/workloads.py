@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ def estep(
     clusters: int,
     constraints: int,
     *,
-    must_link: float | None = None,
+    partners: Literal["any", "balanced", "nearby"] = "balanced",
     noise: float = 0.1,
     weight: float = 10.0,
     dimensions: int = 8,
@@ -53,9 +53,10 @@ def estep(
     Parameters
     ----------
     points, clusters, constraints : int
-    must_link : float or None
-        Share of the pairs whose points come from the same blob; None draws the pairs uniformly,
-        which makes it about ``1 / clusters``.
+    partners : {"any", "balanced", "nearby"}
+        A constraint joins any two points, of which about ``1 / clusters`` are from one blob; or in
+        every other case two points of one blob; or two points whose numbers are at most 50 apart,
+        so that what a solver reads together lies together in memory.
     noise : float
         Share of the constraints that say the opposite of the labels.
     weight : float
@@ -75,19 +76,18 @@ def estep(
             (x**2).sum(axis=1)[:, None] - 2 * x @ centroids.T + (centroids**2).sum(axis=1)
         )
     first = rng.integers(0, points, constraints)
-    second = rng.integers(0, points, constraints)
-    if must_link is not None:
-        # Partners from the same blob: a random member of the stretch that the blob takes in the
-        # order of labels.
+    if partners == "nearby":
+        first.sort()
+        second = (first + rng.integers(1, 51, constraints)) % points
+    else:
+        second = rng.integers(0, points, constraints)
+    if partners == "balanced":
+        # Ordered by label, each blob is one stretch; the partner is anywhere in it.
         order = np.argsort(truth, kind="stable")
-        ends = np.cumsum(np.bincount(truth, minlength=clusters))
-        begins = np.concatenate([[0], ends[:-1]])
-        linked = rng.random(constraints) < must_link
-        blob = truth[first]
-        partner = order[
-            (begins[blob] + rng.random(constraints) * (ends - begins)[blob]).astype(int)
-        ]
-        second = np.where(linked, partner, second)
+        sizes = np.bincount(truth, minlength=clusters)
+        blob = truth[first[::2]]
+        place = np.cumsum(sizes)[blob] - 1 - rng.integers(0, sizes[blob])
+        second[::2] = order[place]
     # A point is not constrained with itself; its successor takes its place.
     second = np.where(first == second, (second + 1) % points, second)
     agrees = (truth[first] == truth[second]) ^ (rng.random(constraints) < noise)
