@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -19,25 +20,29 @@ from inference_lab.factor_graph import (
     FactorGraph,
     FloatArray,
     GraphArrays,
+    Int32Array,
     IntArray,
 )
 from inference_lab.kernels import cost_scale, edge_cost, min_sum_message, slot_ptr
+from inference_lab.solvers.icm import descend
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2
-#: Elementary operations between two looks at the clock, about a tenth of a second.
-_STRETCH = 50_000_000
+#: How the message of an edge is computed.
+_GENERAL, _ATTRACTIVE, _REPULSIVE, _LINEAR = 0, 1, 2, 3
+#: Elementary operations between two looks at the clock: a tenth of a second or less.
+_STRETCH = 200_000_000
+#: Sweeps of the polish; ICM needs about ten.
+_POLISH_SWEEPS = 100
 
 
 class Plan(NamedTuple):
     """The order of visits, and where messages lie; `t` is a rank in the order.
 
     * ``order`` (n,): the variable of each rank;
-    * an edge has one message, the one sent last: it lies at ``row_ptr`` (m + 1,) of the edge's row;
-      rows are sorted by the rank of the earlier end, those of rank ``t`` being
-      ``ahead_ptr[t] : ahead_ptr[t + 1]``; ``behind_row`` at ``behind_ptr[t] : behind_ptr[t + 1]``
-      lists the rows of edges whose later end is ``t``; ``half`` (m,) is the half-edge at the later
-      end;
+    * ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
+      to later ranks first, those to earlier ones from ``middle[t]``; ``at`` (2m,) int64: where the
+      message of a link's edge starts; ``half`` (2m,) int32: the half-edge at the other end;
     * ``role`` (slots,): whether the variable at a position of a factor's scope is the first or the
       last of its factor in the order; ``slot_ptr`` (slots + 1,) where its message lies;
     * ``share`` (2, n): the part of its costs that a variable gives to each term that goes on,
@@ -45,11 +50,10 @@ class Plan(NamedTuple):
     """
 
     order: IntArray
-    ahead_ptr: IntArray
-    behind_ptr: IntArray
-    behind_row: IntArray
-    half: IntArray
-    row_ptr: IntArray
+    ptr: IntArray
+    middle: IntArray
+    at: IntArray
+    half: Int32Array
     role: npt.NDArray[np.uint8]
     slot_ptr: IntArray
     share: FloatArray
@@ -65,34 +69,44 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
     ends = rank[graph.edges]
-    later = (ends[:, 1] > ends[:, 0]).astype(np.int64)
-    by_first = np.lexsort((ends.max(axis=1), ends.min(axis=1)))
-    low, high = ends.min(axis=1)[by_first], ends.max(axis=1)[by_first]
-    ahead, behind = np.bincount(low, minlength=n), np.bincount(high, minlength=n)
-    sizes = graph.cardinalities[graph.edges[by_first]].max(axis=1, initial=1)
+    ahead = np.bincount(ends.min(axis=1), minlength=n)
+    behind = np.bincount(ends.max(axis=1), minlength=n)
+
+    # Links by rank, those ahead first, nearest first.
+    own, other = ends.ravel(), ends[:, ::-1].ravel()
+    half = np.lexsort((np.abs(own - other), own > other, own))
+    ptr = _offsets(ahead + behind)
+    middle = ptr[:-1] + ahead
+    forward = np.flatnonzero((own < other)[half])
+    # The first messages ahead of all variables lie side by side, then the second ones, and so on:
+    # on a grid, both passes then read and write a few streams.
+    position = forward - ptr[own[half[forward]]]
+    layout = forward[np.argsort(position, kind="stable")]
+    edge = half >> 1
+    start = np.empty(m, dtype=np.int64)
+    sizes = graph.cardinalities[graph.edges[edge[layout]]].max(axis=1, initial=1)
+    start[edge[layout]] = _offsets(sizes)[:-1]
 
     role = np.full(graph.factor_scopes.size, _MIDDLE, dtype=np.uint8)
     if graph.n_factors:
-        start, ranks = graph.factor_ptr[:-1], rank[graph.factor_scopes]
+        first, ranks = graph.factor_ptr[:-1], rank[graph.factor_scopes]
         arity = np.diff(graph.factor_ptr)
-        role[ranks == np.repeat(np.minimum.reduceat(ranks, start), arity)] = _FIRST
-        role[ranks == np.repeat(np.maximum.reduceat(ranks, start), arity)] = _LAST
-    at = rank[graph.factor_scopes]
-    forwards = ahead + np.bincount(at[role != _LAST], minlength=n)
-    backwards = behind + np.bincount(at[role != _FIRST], minlength=n)
+        role[ranks == np.repeat(np.minimum.reduceat(ranks, first), arity)] = _FIRST
+        role[ranks == np.repeat(np.maximum.reduceat(ranks, first), arity)] = _LAST
+    slots = rank[graph.factor_scopes]
+    forwards = ahead + np.bincount(slots[role != _LAST], minlength=n)
+    backwards = behind + np.bincount(slots[role != _FIRST], minlength=n)
     # Where a variable has at most one term behind, as on trees, giving it all makes the backward
     # pass dynamic programming; elsewhere monotonic chains get equal shares (Kolmogorov 2006).
     chains = np.maximum(forwards, backwards)
     counts = np.stack([backwards, forwards])
-    chains = counts if graph.is_forest else np.stack([chains, chains])
-    chains = np.maximum(chains, 1)
+    chains = np.maximum(counts if graph.is_forest else np.stack([chains, chains]), 1)
     return Plan(
         order=np.ascontiguousarray(order),
-        ahead_ptr=_offsets(ahead),
-        behind_ptr=_offsets(behind),
-        behind_row=np.argsort(high, kind="stable"),
-        half=(2 * np.arange(m) + later)[by_first],
-        row_ptr=_offsets(sizes),
+        ptr=ptr,
+        middle=middle,
+        at=start[edge],
+        half=(half ^ 1).astype(np.int32),
         role=role,
         slot_ptr=slot_ptr(graph),
         share=np.where(counts > 0, 1.0 / chains, 0.0),
@@ -103,6 +117,47 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
 def _offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
     """Return where consecutive blocks of these sizes start, and the end of the last."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+
+
+class Terms(NamedTuple):
+    """The numbers of the pairwise terms for which there is a kernel of their own, each (m,).
+
+    * ``way`` uint8: `_ATTRACTIVE` or `_REPULSIVE` for Potts terms between variables of as many
+      labels, `_LINEAR` for truncated linear terms, `_GENERAL` for all others;
+    * ``base``: the least cost; ``rise``: that of equal or unequal labels over it, or the slope;
+      ``cap``: the largest cost over the least one of a truncated linear term.
+    """
+
+    way: npt.NDArray[np.uint8]
+    base: FloatArray
+    rise: FloatArray
+    cap: FloatArray
+
+
+def make_terms(graph: FactorGraph) -> Terms:
+    """Sort the pairwise terms by how their messages are computed."""
+    g = graph.arrays
+    way = np.full(graph.n_edges, _GENERAL, dtype=np.uint8)
+    base, rise, cap = np.zeros((3, graph.n_edges))
+    sizes = graph.cardinalities[graph.edges]
+    # With both costs infinite there is no difference to speak of.
+    potts = np.flatnonzero(
+        (g.kinds == POTTS)
+        & (sizes[:, 0] == sizes[:, 1])
+        & (np.isfinite(g.weights) | np.isfinite(g.pairwise[g.offsets]))
+    )
+    same, differ = g.pairwise[g.offsets[potts]], g.weights[potts]
+    way[potts] = np.where(differ >= same, _ATTRACTIVE, _REPULSIVE)
+    base[potts] = np.minimum(same, differ)
+    rise[potts] = np.abs(differ - same)
+    linear = np.flatnonzero(g.forms == TRUNCATED_LINEAR)
+    at, weight = g.offsets[linear], g.weights[linear]
+    first = g.pairwise[at]
+    way[linear] = _LINEAR
+    base[linear] = weight * first
+    rise[linear] = weight * (g.pairwise[at + 1] - first)
+    cap[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
+    return Terms(way, base, rise, cap)
 
 
 class State(NamedTuple):
@@ -133,12 +188,20 @@ def workspace(graph: FactorGraph) -> Workspace:
     width = int(graph.cardinalities.max(initial=1))
     arity = int(np.diff(graph.factor_ptr).max(initial=0))
     return Workspace(
-        np.empty(width),
-        np.empty(width),
-        np.empty(width),
+        _zeros(width),
+        _zeros(width),
+        _zeros(width),
         np.empty(width, np.int64),
         np.empty(arity, np.int64),
     )
+
+
+def _zeros(size: int) -> FloatArray:
+    """Return an array of zeros that starts at a cache line, so that vectors do not straddle two."""
+    line = 8
+    array = np.zeros(size + line)
+    skip = -(array.ctypes.data // 8) % line
+    return array[skip : skip + size]
 
 
 @inlined
@@ -146,6 +209,13 @@ def add(k: int, message: FloatArray, costs: FloatArray) -> None:
     """Add a message to the costs of a variable."""
     for a in range(k):
         costs[a] += message[a]
+
+
+@inlined
+def add_two(k: int, first: FloatArray, second: FloatArray, costs: FloatArray) -> None:
+    """Add two messages to the costs of a variable."""
+    for a in range(k):
+        costs[a] += first[a] + second[a]
 
 
 @inlined
@@ -168,87 +238,109 @@ def take_share(
 @inlined_minimum
 def least(k: int, values: FloatArray) -> float:
     """Return the smallest of the first `k` values."""
-    smallest = np.inf
-    for a in range(k):
-        smallest = min(smallest, values[a])
-    return smallest
+    # Four chains: one alone waits for itself, and compilers leave it so for few labels.
+    first = np.inf
+    second = np.inf
+    third = np.inf
+    fourth = np.inf
+    for block in range(k >> 2):
+        a = block << 2
+        first = min(first, values[a])
+        second = min(second, values[a + 1])
+        third = min(third, values[a + 2])
+        fourth = min(fourth, values[a + 3])
+    for a in range(k & ~3, k):
+        first = min(first, values[a])
+    return min(min(first, second), min(third, fourth))
 
 
 @inlined_minimum
-def attractive_message(
-    k: int, costs: FloatArray, share: float, strength: float, message: FloatArray
-) -> float:
-    """Turn the message of a Potts term round, in place; return the least of the share given.
+def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
+    """Send `given` through a Potts term to `message`; return the least given.
 
-    `strength` is the cost of different labels over that of equal ones, not negative. All finite.
+    `rise` is the cost of unequal labels over that of equal ones, not negative.
     """
-    best = np.inf
+    best = least(k, given)
     for a in range(k):
-        value = share * costs[a] - message[a]
-        message[a] = value
-        best = min(best, value)
+        message[a] = min(given[a] - best, rise)
+    return best
+
+
+@inlined_minimum
+def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
+    """Send `given` through a Potts term to `message`; return the least given.
+
+    `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that was
+    given least can cost the receiver more than others. `given` is overwritten.
+    """
+    best = least(k, given)
+    label = 0
     for a in range(k):
-        message[a] = min(message[a] - best, strength)
+        message[a] = 0.0
+        if given[a] == best:
+            label = a
+    given[label] = np.inf
+    message[label] = min(rise, least(k, given) - best)
     return best
 
 
 @inlined_minimum
 def linear_message(
-    k: int, costs: FloatArray, share: float, slope: float, cap: float, message: FloatArray
+    k: int, slope: float, cap: float, given: FloatArray, down: FloatArray, message: FloatArray
 ) -> float:
-    """Turn the message of a truncated linear term round, in place; return the least share given.
+    """Send `given` through a truncated linear term to `message`; return the least given.
 
-    The distance transform of Felzenszwalb and Huttenlocher 2006, sec. 3.2. All finite.
+    A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
+    wait for each other. `down` is scratch.
     """
-    best = np.inf
+    best = least(k, given)
+    low = np.inf
+    high = np.inf
     for a in range(k):
-        value = share * costs[a] - message[a]
-        message[a] = value
-        best = min(best, value)
-    value = np.inf
+        low = min(given[a], low + slope)
+        message[a] = low
+        # Unsigned, or the compiler cannot see that it is no index from the end.
+        b = np.uint64(k - 1 - a)
+        high = min(given[b], high + slope)
+        down[b] = high
     for a in range(k):
-        value = min(message[a], value + slope)
-        message[a] = value
-    for a in range(k - 1, -1, -1):
-        value = min(message[a], value + slope)
-        message[a] = min(value - best, cap)
+        message[a] = min(min(message[a], down[a]) - best, cap)
     return best
 
 
 @inlined
 def turn_message(
     g: GraphArrays,
+    terms: Terms,
     h: int,
     k: int,
     share: float,
     hard: bool,
-    message: FloatArray,
+    rows: FloatArray,
+    at: int,
     work: Workspace,
 ) -> float:
     """Replace the message of an edge to a variable by that from it, to half-edge ``h``.
 
-    ``work.costs`` holds the variable's costs. The message is normalised to minimum zero; returns
-    the minimum that was taken off, ``inf`` if no pair of labels is left.
+    ``work.costs`` holds the variable's costs, at least one of them finite. The message is
+    normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
+    labels is left.
     """
     e = h >> 1
-    receiver = g.cardinalities[g.edges[e, h & 1]]
-    kind = g.kinds[e]
-    offset = g.offsets[e]
-    weight = g.weights[e]
-    if not hard and k == receiver:
-        if kind == POTTS and weight >= g.pairwise[offset]:
-            same = g.pairwise[offset]
-            return same + attractive_message(k, work.costs, share, weight - same, message)
-        if kind == TABLE and g.forms[e] == TRUNCATED_LINEAR:
-            base = g.pairwise[offset]
-            slope = weight * (g.pairwise[offset + 1] - base)
-            cap = weight * (g.pairwise[offset + k - 1] - base)
-            return weight * base + linear_message(k, work.costs, share, slope, cap, message)
+    way = terms.way[e]
+    message = rows[at : at + k]
     take_share(k, work.costs, share, message, hard, work.cavity)
+    base, rise = float(terms.base[e]), terms.rise[e]
+    if way == _ATTRACTIVE:
+        return base + attractive_message(k, rise, work.cavity, message)
+    if way == _REPULSIVE:
+        return base + repulsive_message(k, rise, work.cavity, message)
+    if way == _LINEAR:
+        return base + linear_message(k, rise, terms.cap[e], work.cavity, work.new, message)
     smallest = min_sum_message(g, h, work.cavity, work.new)
     if smallest < np.inf:
-        for b in range(receiver):
-            message[b] = work.new[b] - smallest
+        for b in range(g.cardinalities[g.edges[e, h & 1]]):
+            rows[at + b] = work.new[b] - smallest
     return smallest
 
 
@@ -305,6 +397,7 @@ def collect(
 def half_sweep(
     g: GraphArrays,
     plan: Plan,
+    terms: Terms,
     direction: int,
     begin: int,
     end: int,
@@ -315,9 +408,10 @@ def half_sweep(
     """Visit the ranks from `begin` to `end`, up (direction 1) or down (0); return their bound.
 
     Each variable collects what its terms hold and gives equal shares to those that go on in this
-    direction (algorithm TRW-S in Kolmogorov 2006, fig. 3; for factors, the sequence of
-    Kolmogorov 2015, fig. 2). The sum over a whole pass is a lower bound on the energy without its
-    constant. It is ``inf``, and the pass ends, where a variable has no label left.
+    direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
+    between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on the
+    energy without its constant. It is ``inf``, and the pass ends, where a variable has no label
+    left.
     """
     total = 0.0
     lost = 0.0
@@ -327,8 +421,6 @@ def half_sweep(
         k = g.cardinalities[i]
         share = plan.share[direction, t]
         rest = plan.rest[direction, t]
-        ahead, ahead_end = plan.ahead_ptr[t], plan.ahead_ptr[t + 1]
-        behind, behind_end = plan.behind_ptr[t], plan.behind_ptr[t + 1]
         gained = 0.0
 
         costs = work.costs
@@ -336,12 +428,15 @@ def half_sweep(
         own = g.unary[first : first + k]
         for a in range(k):
             costs[a] = own[a]
-        for r in range(ahead, ahead_end):
-            at = plan.row_ptr[r]
-            add(k, state.rows[at : at + k], costs)
-        for q in range(behind, behind_end):
-            at = plan.row_ptr[plan.behind_row[q]]
-            add(k, state.rows[at : at + k], costs)
+        q, stop = plan.ptr[t], plan.ptr[t + 1]
+        while q + 1 < stop:
+            # Two at once: the costs need to be read and written half as often.
+            one, two = plan.at[q], plan.at[q + 1]
+            add_two(k, state.rows[one : one + k], state.rows[two : two + k], costs)
+            q += 2
+        if q < stop:
+            one = plan.at[q]
+            add(k, state.rows[one : one + k], costs)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             role = plan.role[slot]
@@ -365,13 +460,12 @@ def half_sweep(
                 return np.inf
             gained += rest * smallest
 
-        count = ahead_end - ahead if direction == 1 else behind_end - behind
-        for q in range(count):
-            r = ahead + q if direction == 1 else plan.behind_row[behind + q]
-            h = plan.half[r] if direction == 1 else plan.half[r] ^ 1
-            at = plan.row_ptr[r]
-            message = state.rows[at : plan.row_ptr[r + 1]]
-            smallest = turn_message(g, h, k, share, hard, message, work)
+        low = plan.ptr[t] if direction == 1 else plan.middle[t]
+        high = plan.middle[t] if direction == 1 else plan.ptr[t + 1]
+        for q in range(low, high):
+            smallest = turn_message(
+                g, terms, plan.half[q], k, share, hard, state.rows, plan.at[q], work
+            )
             if smallest == np.inf:
                 return np.inf
             gained += smallest
@@ -391,66 +485,88 @@ def half_sweep(
 
 
 @inlined
-def add_counted(k: int, message: FloatArray, work: Workspace) -> None:
+def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
     """Add a message to the costs; infinite entries are counted."""
-    for a in range(k):
-        value = message[a]
-        if np.isinf(value):
-            work.infinite[a] += 1
-        else:
-            work.costs[a] += value
+    if hard:
+        for a in range(k):
+            value = message[a]
+            if np.isinf(value):
+                work.infinite[a] += 1
+            else:
+                work.costs[a] += value
+    else:
+        add(k, message, work.costs)
+
+
+@inlined
+def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace) -> None:
+    """Add the costs of an edge whose other end, at half-edge ``h``, has label ``b``."""
+    e = h >> 1
+    if g.kinds[e] != TABLE and not hard:
+        # What all labels pay does not matter to the choice.
+        if b < k:
+            work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
+        return
+    if h & 1 == 1:
+        for a in range(k):
+            work.new[a] = edge_cost(g, e, a, b)
+    else:
+        for a in range(k):
+            work.new[a] = edge_cost(g, e, b, a)
+    add_counted(k, work.new, hard, work)
+
+
+@inlined
+def choose(k: int, hard: bool, work: Workspace) -> int:
+    """Return the label with the fewest infinite terms, of those the one of least cost."""
+    best = 0
+    for a in range(1, k):
+        if hard and work.infinite[a] != work.infinite[best]:
+            if work.infinite[a] < work.infinite[best]:
+                best = a
+        elif work.costs[a] < work.costs[best]:
+            best = a
+    return best
 
 
 @lean_kernel
 def decode(
     g: GraphArrays,
     plan: Plan,
-    begin: int,
-    end: int,
     state: State,
     decided: FloatArray,
+    hard: bool,
     work: Workspace,
     x: IntArray,
 ) -> None:
-    """Label the ranks from `begin` to `end` one after another, each given those before it.
+    """Label the variables in order, each given the labels of those before it.
 
     After a backward pass, with the true costs towards labelled neighbours and messages from the
-    others (Kolmogorov 2006, sec. 4.1). Labels with fewer infinite terms come first, then lower
-    costs, then lower numbers. `decided` is a copy of ``state.slots`` in which each message of a
+    others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower
+    costs, then lower numbers. `decided` is a copy of ``state.slots`` in which the message of each
     labelled variable is replaced by its label.
     """
-    for t in range(begin, end):
+    for t in range(x.size):
         i = plan.order[t]
         k = g.cardinalities[i]
         for a in range(k):
             work.costs[a] = 0.0
             work.infinite[a] = 0
-        add_counted(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k], work)
-        for r in range(plan.ahead_ptr[t], plan.ahead_ptr[t + 1]):
-            at = plan.row_ptr[r]
-            add_counted(k, state.rows[at : at + k], work)
-        for q in range(plan.behind_ptr[t], plan.behind_ptr[t + 1]):
-            h = plan.half[plan.behind_row[q]]
-            e = h >> 1
-            b = x[g.edges[e, 1 - (h & 1)]]
-            for a in range(k):
-                if h & 1 == 0:
-                    work.new[a] = edge_cost(g, e, a, b)
-                else:
-                    work.new[a] = edge_cost(g, e, b, a)
-            add_counted(k, work.new, work)
+        add_counted(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k], hard, work)
+        for q in range(plan.ptr[t], plan.middle[t]):
+            at = plan.at[q]
+            add_counted(k, state.rows[at : at + k], hard, work)
+        for q in range(plan.middle[t], plan.ptr[t + 1]):
+            h = plan.half[q]
+            add_edge(g, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             at = plan.slot_ptr[slot]
             message = decided[at : at + k]
             if plan.role[slot] != _FIRST:
                 collect(g, slot, decided, plan.slot_ptr, message, work.digits)
-            add_counted(k, message, work)
-        best = 0
-        for a in range(1, k):
-            fewer = work.infinite[a] - work.infinite[best]
-            if fewer < 0 or (fewer == 0 and work.costs[a] < work.costs[best]):
-                best = a
+            add_counted(k, message, True, work)
+        best = choose(k, hard, work)
         x[i] = best
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             at = plan.slot_ptr[g.inc_slot[p]]
@@ -461,76 +577,186 @@ def decode(
 class Passes:
     """The messages of one run, and the passes that renew them.
 
-    Attributes
+    Parameters
     ----------
     graph : FactorGraph
-    plan : Plan
-    state : State
+    order : (n,) array of int
+        The variables in the order of visits.
     """
 
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
         self.graph = graph
         self.plan = make_plan(graph, order)
-        self.state = State(
-            np.zeros(self.plan.row_ptr[-1]),
-            np.zeros(self.plan.slot_ptr[-1]),
-        )
+        self.terms = make_terms(graph)
+        sizes = graph.cardinalities[graph.edges].max(axis=1, initial=1)
+        self.state = State(_zeros(int(sizes.sum())), _zeros(int(self.plan.slot_ptr[-1])))
         self._work = workspace(graph)
         self._stops = self._stretches()
 
-    def _stretches(self) -> list[int]:
+    def _stretches(self) -> list[tuple[int, int]]:
         """Cut the order into stretches of bounded work, so that the clock is looked at between."""
         graph, plan = self.graph, self.plan
-        edges = plan.half >> 1
-        sizes = graph.cardinalities[graph.edges[edges]]
-        dense = (graph.edge_kinds[edges] == TABLE) & (graph.arrays.forms[edges] == NO_FORM)
-        cost = np.where(dense, sizes.prod(axis=1), 8 * sizes.max(axis=1, initial=1))
-        before = np.concatenate([[0], np.cumsum(cost)])
-        work = before[plan.ahead_ptr[1:]] - before[plan.ahead_ptr[:-1]]
-        work = work + graph.cardinalities[plan.order]
+        edge = plan.half >> 1
+        sizes = graph.cardinalities[graph.edges[edge]]
+        dense = (graph.edge_kinds[edge] == TABLE) & (graph.arrays.forms[edge] == NO_FORM)
+        cost = _offsets(np.where(dense, sizes.prod(axis=1), 32 * sizes.max(axis=1, initial=1)))
+        work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
         if graph.n_factors:
-            arity = np.diff(graph.factor_ptr)
-            tables = np.repeat(np.diff(graph.table_ptr), arity)
             rank = np.empty(graph.n_variables, dtype=np.int64)
             rank[plan.order] = np.arange(graph.n_variables)
+            tables = np.repeat(np.diff(graph.table_ptr), np.diff(graph.factor_ptr))
             np.add.at(work, rank[graph.factor_scopes], tables)
-        stretch = np.cumsum(work) // _STRETCH
-        return [0, *(np.flatnonzero(np.diff(stretch)) + 1).tolist(), graph.n_variables]
+        cuts = np.flatnonzero(np.diff(np.cumsum(work) // _STRETCH)) + 1
+        stops = [0, *cuts.tolist(), graph.n_variables]
+        return list(itertools.pairwise(stops))
 
-    def run_pass(self, direction: int, run: Run) -> float | None:
+    def half_sweep(self, direction: int, run: Run) -> float | None:
         """Visit all variables, up (1) or down (0) the order; return the bound of the pass.
 
         ``inf`` proves that no labelling has finite energy; None says that the time ran out.
         """
-        stretches = list(zip(self._stops[:-1], self._stops[1:], strict=True))
-        parts = [self.graph.constant]
-        for begin, end in stretches if direction == 1 else reversed(stretches):
+        bound = [self.graph.constant]
+        for begin, end in self._stops if direction == 1 else reversed(self._stops):
             if run.should_stop():
                 return None
-            parts.append(
+            bound.append(
                 half_sweep(
-                    self.graph.arrays, self.plan, direction, begin, end, self.state,
+                    self.graph.arrays, self.plan, self.terms, direction, begin, end, self.state,
                     self.graph.has_infinite, self._work,
                 )
             )  # fmt: skip
-            if parts[-1] == math.inf:
+            if bound[-1] == math.inf:
                 return math.inf
-        return math.fsum(parts)
+        return math.fsum(bound)
 
-    def decode(self, run: Run) -> IntArray | None:
-        """Return the labelling that the messages suggest after a backward pass.
-
-        None if the time ran out.
-        """
+    def decode(self) -> IntArray:
+        """Return the labelling that the messages suggest; meant for the end of a backward pass."""
         x = np.empty(self.graph.n_variables, dtype=np.int64)
-        decided = self.state.slots.copy()
-        for begin, end in zip(self._stops[:-1], self._stops[1:], strict=True):
-            if run.should_stop():
-                return None
-            decode(self.graph.arrays, self.plan, begin, end, self.state, decided, self._work, x)
+        decode(
+            self.graph.arrays, self.plan, self.state, self.state.slots.copy(),
+            self.graph.has_infinite or self.graph.n_factors > 0, self._work, x,
+        )  # fmt: skip
         return x
 
 
 @dataclass(frozen=True)
 class TRWS(Solver):
-    pass
+    """Sequential tree-reweighted message passing at T = 0 (Kolmogorov 2006, 2015).
+
+    Maximises a lower bound on the energy, the sum of the minima of the terms of a
+    reparametrisation: forwards and backwards along an order of the variables, each variable
+    collects what its terms hold, ``m_f(x_i) = min theta_f(x_f) - sum_{j != i} m_f(x_j)`` over the
+    other variables of the term, and gives a share of the sum to each term that goes on. Labels are
+    chosen in the forward direction, each given those before it. Factors of any arity take part as
+    in SRMP, with single variables as separators.
+
+    Parameters
+    ----------
+    order : {"given", "breadth-first"}
+        The order of visits: by variable number, or breadth-first, component by component. Long
+        monotonic chains in the order speed convergence up. Forests are always visited
+        breadth-first.
+    tolerance : float
+        The bound has converged when it gains no more than this share of all it has gained so far
+        (plus the mean cost) ...
+    patience : int
+        ... in each of this many sweeps in succession.
+    decode_every : int
+        Sweeps from one labelling to the next; the last messages always give one.
+    max_sweeps : int
+        Limit on sweeps; a sweep is a forward and a backward pass.
+    polish : bool
+        Improve the best labelling by ICM at the end if it is not proved optimal.
+
+    Guarantees
+    ----------
+    The bound never falls, whatever the terms, and is at most the optimum of the local polytope.
+    Exact on forests, after one sweep and with ties. At the fixed point, a weak tree agreement, the
+    bound equals the local polytope's if all variables have two labels and all terms are pairwise,
+    and the optimum if these are submodular, too; with more labels it can stay below. Infeasibility
+    is reported only where the messages prove it. `converged` is said only when the bound stands
+    still.
+
+    Complexity
+    ----------
+    A sweep costs O(k) a message for diagonal, truncated linear and truncated quadratic terms,
+    O(k^2) for other tables, O(table size * arity) for higher-order factors. Memory: one message
+    an edge, ``8 m k`` bytes, one a position of a higher-order factor's scope; 49 bytes an edge and
+    56 a variable for order and layout.
+
+    References
+    ----------
+    V. Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", IEEE
+    PAMI 28(10), 2006: TRW-S, monotonic chains, choice of labels.
+    V. Kolmogorov, "A new look at reweighted message passing", IEEE PAMI 37(5), 2015: SRMP.
+    V. Kolmogorov, T. Schoenemann, "Generalized sequential tree-reweighted message passing",
+    arXiv:1205.6352, 2012.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "trw-s")
+    >>> s.energy, s.lower_bound, s.status
+    (0.5, 0.5, <Status.OPTIMAL: 'optimal'>)
+    """
+
+    order: Literal["given", "breadth-first"] = "given"
+    tolerance: float = 1e-7
+    patience: int = 10
+    decode_every: int = 1
+    max_sweeps: int = 1000
+    polish: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not self.tolerance >= 0.0:
+            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
+        for name in ("patience", "decode_every", "max_sweeps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Sweep until the bound stands still, meets a labelling, or the budget is spent."""
+        forest = graph.is_forest
+        breadth_first = forest or self.order == "breadth-first"
+        order = graph.breadth_first_order if breadth_first else np.arange(graph.n_variables)
+        passes = Passes(graph, order)
+        # An answer of sorts before the first, possibly long, pass.
+        run.offer(passes.decode())
+        scale = cost_scale(graph)
+        first = bound = -math.inf
+        gain = math.inf
+        calm = sweeps = 0
+        converged = stale = False
+        while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
+            found = passes.half_sweep(1, run)
+            if found is not None and found < math.inf:
+                found = passes.half_sweep(0, run)
+            if found is None:
+                break
+            if found == math.inf:
+                return Outcome(infeasible=True, iterations=sweeps)
+            sweeps += 1
+            run.bound(found)
+            if sweeps == 1:
+                first = found
+            gain, bound = found - bound, found
+            calm = calm + 1 if gain <= self.tolerance * (bound - first + scale) else 0
+            converged = calm >= self.patience or forest
+            stale = sweeps % self.decode_every != 0
+            if not stale:
+                run.offer(passes.decode())
+            if run.proved:
+                break
+        if stale:
+            run.offer(passes.decode())
+        if self.polish and not (run.proved or run.should_stop()):
+            best = run.best_labels
+            assert best is not None  # offered before the first pass
+            polished = best.copy()
+            descend(graph.arrays, polished, order, _POLISH_SWEEPS)
+            run.offer(polished)
+        return Outcome(
+            converged=converged, iterations=sweeps, diagnostics={"last_gain": gain, "bound": bound}
+        )
