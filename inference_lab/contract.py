@@ -62,10 +62,11 @@ class TracePoint(NamedTuple):
 def proves(energy: float, lower_bound: float) -> bool:
     """Whether a lower bound shows that a labelling of this energy is optimal.
 
-    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``, which covers the
-    rounding of sums and the tolerance of LP solvers.
+    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)`` in either direction,
+    which covers the rounding of sums and the tolerance of LP solvers. A bound further above the
+    energy is a contradiction and proves nothing.
     """
-    return math.isfinite(energy) and energy - lower_bound <= OPTIMALITY_TOLERANCE * max(
+    return math.isfinite(energy) and abs(energy - lower_bound) <= OPTIMALITY_TOLERANCE * max(
         1.0, abs(energy)
     )
 
@@ -266,10 +267,14 @@ class Solver(ABC):
 
     #: The version of the method; raise it when results change, so that records are not mixed up.
     version: ClassVar[int] = 1
+    #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
+    registered_as: ClassVar[str | None] = None
 
     @classmethod
     def name(cls) -> str:
         """Return the name under which the class is registered: its module's, with hyphens."""
+        if "registered_as" in cls.__dict__:
+            return str(cls.__dict__["registered_as"])
         module = cls.__module__.rsplit(".", 1)
         if module[0] == "inference_lab.solvers":
             return module[-1].replace("_", "-")
@@ -353,7 +358,7 @@ class Solution:
             return 0.0
         gap = self.energy - self.lower_bound
         # A bound clearly above the energy contradicts it and must show.
-        return 0.0 if gap < 0 and proves(self.lower_bound, self.energy) else gap
+        return 0.0 if gap < 0 and proves(self.energy, self.lower_bound) else gap
 
     @property
     def feasible(self) -> bool:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,9 +71,14 @@ class Problem:
 class ProblemFamily(ABC):
     """Base of problem families: a frozen dataclass of settings that builds a `Problem`."""
 
+    #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
+    registered_as: ClassVar[str | None] = None
+
     @classmethod
     def name(cls) -> str:
         """Return the name under which the family is registered: its module's, with hyphens."""
+        if "registered_as" in cls.__dict__:
+            return str(cls.__dict__["registered_as"])
         module = cls.__module__.rsplit(".", 1)
         if module[0] == "inference_lab.problems":
             return module[-1].replace("_", "-")

@@ -60,6 +60,13 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
+def _named(loaded: type[_T], name: str) -> type[_T]:
+    """Note the name under which a class from outside was found, so that its spec loads it again."""
+    if not loaded.__module__.startswith(f"{__package__}."):
+        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
+    return loaded
+
+
 class Registry(Generic[_T]):
     """The classes of one kind that can be named in a spec string.
 
@@ -141,7 +148,7 @@ class Registry(Generic[_T]):
                 ) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
                 raise SpecError(f"entry point {name!r} is not a {self.base.__name__}: {loaded!r}")
-            return loaded
+            return _named(loaded, name)
         # The last ".py" counts: folders such as ".pyenv" have one in their names, too.
         place = re.fullmatch(r"(.*\.py)(?::(.*))?", name)
         if place:
@@ -156,7 +163,8 @@ class Registry(Generic[_T]):
             raise unknown(f"{self.kind} in {path}", wanted, found)
         if not wanted and len(found) > 1:
             raise SpecError(f"{path} defines several: name one as {path}:{next(iter(found))}")
-        return found[wanted or next(iter(found))]
+        chosen = wanted or next(iter(found))
+        return _named(found[chosen], f"{path}:{chosen}")
 
     def make(self, text: str) -> _T:
         """Make an instance from a spec string.

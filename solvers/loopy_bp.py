@@ -277,15 +277,17 @@ def update(
     priority: FloatArray,
     work: Workspace,
     x: IntArray,
-) -> None:
-    """Take in what arrived at variable ``i``, note its best label, and send its messages."""
-    priority[i] = 0.0
+) -> float:
+    """Take in what arrived at variable ``i``, note its best label, and send its messages.
+
+    Returns the priority that is left to ``i`` itself: a damped message has not arrived at its new
+    value yet.
+    """
     pulled = pull_from_factors(g, i, step, msg, work)
     belief(g, i, msg, step.hard, work)
     x[i] = least_label(g.cardinalities[i], work)
     sent = send(g, i, step, msg, msg.to_variable, priority, work)
-    # A damped message has not arrived at its new value yet.
-    priority[i] += step.damping * max(sent, pulled)
+    return step.damping * max(sent, pulled)
 
 
 @lean_kernel
@@ -307,7 +309,7 @@ def sequential_sweep(
     for i in order:
         if priority[i] > step.tolerance:
             updated += 1
-            update(g, i, step, msg, priority, work, x)
+            priority[i] = update(g, i, step, msg, priority, work, x)
     return updated
 
 
@@ -372,6 +374,17 @@ def _sift_down(heap: IntArray, place: IntArray, priority: FloatArray, at: int) -
     place[i] = at
 
 
+@inlined
+def _raise_priority(
+    j: int, pending: FloatArray, heap: IntArray, place: IntArray, priority: FloatArray
+) -> None:
+    """Add what is pending for one variable to its priority and mend the heap there."""
+    if pending[j] > 0.0:
+        priority[j] += pending[j]
+        pending[j] = 0.0
+        _sift_up(heap, place, priority, place[j])
+
+
 @lean_kernel
 def residual_updates(
     g: GraphArrays,
@@ -379,6 +392,7 @@ def residual_updates(
     step: Step,
     msg: Messages,
     priority: FloatArray,
+    pending: FloatArray,
     heap: IntArray,
     place: IntArray,
     work: Workspace,
@@ -386,20 +400,22 @@ def residual_updates(
 ) -> int:
     """Update the variable with the largest incoming change, `updates` times or until none is left.
 
-    Returns the number of updates made; fewer than asked for means convergence.
+    Returns the number of updates made; fewer than asked for means convergence. `pending` is all
+    zero before and after: changes wait there, because the heap must be mended after each single
+    change of a key.
     """
     for done in range(updates):
         i = heap[0]
         if priority[i] <= step.tolerance:
             return done
-        update(g, i, step, msg, priority, work, x)
+        priority[i] = update(g, i, step, msg, pending, work, x)
         _sift_down(heap, place, priority, 0)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            _sift_up(heap, place, priority, place[g.adj_var[p]])
+            _raise_priority(g.adj_var[p], pending, heap, place, priority)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             f = g.slot_factor[g.inc_slot[p]]
             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                _sift_up(heap, place, priority, place[g.scopes[s]])
+                _raise_priority(g.scopes[s], pending, heap, place, priority)
     return updates
 
 
@@ -671,7 +687,7 @@ class _State:
         self.priority = np.full(graph.n_variables, np.inf)
         self.updates = 0
         self.change = np.inf
-        self.second = np.empty(0)
+        self.second = self.pending = np.empty(0)
         self.heap = self.place = np.empty(0, dtype=np.int64)
         if self.schedule == "synchronous":
             self.second = np.empty_like(self.msg.to_variable)
@@ -679,6 +695,7 @@ class _State:
             # Finite, distinct priorities: every variable is visited once first, in order.
             self.priority = np.empty(graph.n_variables)
             self.priority[self.order] = 1e6 + np.arange(graph.n_variables, 0, -1)
+            self.pending = np.zeros(graph.n_variables)
             self.heap = self.order.copy()
             self.place = np.empty(graph.n_variables, dtype=np.int64)
             self.place[self.heap] = np.arange(graph.n_variables)
@@ -706,7 +723,15 @@ class _State:
             )
         elif self.schedule == "residual":
             self.updates += residual_updates(
-                self.arrays, n, self.step, self.msg, self.priority, self.heap, self.place, *common
+                self.arrays,
+                n,
+                self.step,
+                self.msg,
+                self.priority,
+                self.pending,
+                self.heap,
+                self.place,
+                *common,
             )
             self.change = float(self.priority.max())
         else:

@@ -193,7 +193,7 @@ def test_compare_json_is_one_document_and_nothing_else(work):
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["folder"] == "here" and len(document["records"]) == 2
-        assert [row["solver"] for row in document["rows"]] == ["Zero", "icm"]
+        assert [row["solver"] for row in document["rows"]] == ["mine.py:Zero", "icm"]
         for noise in ("a solver prints", "a library prints", "a child prints"):
             assert noise in done.stderr
         assert ("[2/2]" in done.stderr) == (extra != ["--quiet"])
@@ -227,8 +227,8 @@ def test_compare_finds_model_files_in_the_data_folder(work):
     ("spec", "said"),
     [
         ("mine.py:Zero(fail=true)", "1 of 2 runs failed"),
-        ("mine.py:Zero(bound=1)", "contradiction: file(path=model.uai): Zero(bound=1) gives"),
-        ("mine.py:Zero(lie=true)", "contradiction: file(path=model.uai): Zero(lie=true)"),
+        ("mine.py:Zero(bound=1)", "contradiction: file(path=model.uai): mine.py:Zero(bound=1) gives"),
+        ("mine.py:Zero(lie=true)", "contradiction: file(path=model.uai): mine.py:Zero(lie=true)"),
     ],
 )
 def test_compare_exits_with_1_on_failures_and_contradictions(work, spec, said):

@@ -208,7 +208,9 @@ def test_a_problem_in_a_file(write):
     )
     family = problem_registry.make(f"{path}(n=3)")
     assert isinstance(family, ProblemFamily)
-    assert family.build().graph.n_variables == 3 and family.build().name == "Mine(n=3)"
+    assert family.build().graph.n_variables == 3
+    assert family.build().name == f"{path}:Mine(n=3)"
+    assert problem_registry.make(family.build().name) == family
 
 
 # ---------------------------------------------------------------------- entry points
