@@ -28,9 +28,11 @@ BoolArray = npt.NDArray[np.bool_]
 #: Steps of the search for an order: about half a second.
 _SEARCH_STEPS = 100_000_000
 #: ... and in large graphs this many more for each variable.
-_STEPS_PER_VARIABLE = 2_000
+_STEPS_PER_VARIABLE = 1_000
 #: A search for a better order may take this many steps for each table entry it could save.
 _STEPS_PER_ENTRY = 0.3
+#: ... and this many, about a millisecond's worth, in any case.
+_CHEAP_STEPS = 300_000
 #: No more random restarts than this.
 _MAX_RESTARTS = 200
 #: Weights are whole numbers, so that keys that should tie do: 1024 a binary digit.
@@ -111,7 +113,8 @@ def _mark_supported(
     for s in range(lo, hi):
         digits[s - lo] = 0
         width += g.cardinalities[g.scopes[s]]
-    supported[:width] = False
+    for at in range(width):
+        supported[at] = False
     for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
         if g.tables[t] < np.inf:
             possible = True
@@ -133,6 +136,15 @@ def _mark_supported(
             s -= 1
 
 
+@lean_kernel
+def _has_label(g: GraphArrays, i: int, allowed: BoolArray) -> bool:
+    """Whether a variable has a label left."""
+    for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
+        if allowed[t]:
+            return True
+    return False
+
+
 @kernel
 def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
     """Forbid labels without support until nothing changes; `hard` flags edges, then factors.
@@ -141,13 +153,15 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
     """
     n, m = g.cardinalities.size, g.kinds.size
     for i in range(n):
-        if not allowed[g.unary_ptr[i] : g.unary_ptr[i + 1]].any():
+        if not _has_label(g, i, allowed):
             return False
-    waiting = np.flatnonzero(hard)
     queue = np.empty(hard.size + 1, dtype=np.int64)
-    queue[: waiting.size] = waiting
     queued = hard.copy()
-    head, tail = 0, waiting.size
+    head, tail = 0, 0
+    for t in range(hard.size):
+        if hard[t]:
+            queue[tail] = t
+            tail += 1
     arity, width = 1, 1
     for f in range(g.factor_ptr.size - 1):
         arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
@@ -185,7 +199,7 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
                     count += 1
         for c in range(count):
             i = touched[c]
-            if not allowed[g.unary_ptr[i] : g.unary_ptr[i + 1]].any():
+            if not _has_label(g, i, allowed):
                 return False
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
                 e = g.adj_half[p] >> 1
@@ -209,13 +223,13 @@ def _hard_terms(g: GraphArrays) -> BoolArray:
     hard = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
     for e in range(m):
         ki, kj = g.cardinalities[g.edges[e, 0]], g.cardinalities[g.edges[e, 1]]
-        if g.kinds[e] == TABLE:
-            values = g.pairwise[g.offsets[e] : g.offsets[e] + ki * kj]
-        else:
-            values = g.pairwise[g.offsets[e] : g.offsets[e] + g.kinds[e] * (min(ki, kj) - 1) + 1]
-        hard[e] = np.isinf(g.weights[e]) or np.isinf(values).any()
+        length = ki * kj if g.kinds[e] == TABLE else g.kinds[e] * (min(ki, kj) - 1) + 1
+        hard[e] = np.isinf(g.weights[e])
+        for t in range(g.offsets[e], g.offsets[e] + length):
+            hard[e] |= np.isinf(g.pairwise[t])
     for f in range(g.factor_ptr.size - 1):
-        hard[m + f] = np.isinf(g.tables[g.table_ptr[f] : g.table_ptr[f + 1]]).any()
+        for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+            hard[m + f] |= np.isinf(g.tables[t])
     return hard
 
 
@@ -400,11 +414,17 @@ class _Lists(NamedTuple):
 @kernel
 def _lists_of(ptr: IntArray, neighbours: IntArray) -> tuple[_Lists, IntArray]:
     """Copy a graph into growing lists, and return them with their pool."""
-    length = ptr[1:] - ptr[:-1]
+    n = ptr.size - 1
+    start, length = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for v in range(n):
+        start[v] = ptr[v]
+        length[v] = ptr[v + 1] - ptr[v]
     pool = np.empty(2 * neighbours.size + 16, dtype=np.int64)
-    pool[: neighbours.size] = neighbours
-    tail = np.array([neighbours.size])
-    return _Lists(ptr[:-1].copy(), length, length.copy(), tail), pool
+    for p in range(neighbours.size):
+        pool[p] = neighbours[p]
+    tail = np.zeros(1, dtype=np.int64)
+    tail[0] = neighbours.size
+    return _Lists(start, length, length.copy(), tail), pool
 
 
 @kernel
@@ -415,7 +435,8 @@ def _append(lists: _Lists, pool: IntArray, v: int, x: int) -> IntArray:
         tail = lists.tail[0]
         if tail + room > pool.size:
             larger = np.empty(2 * pool.size + room, dtype=np.int64)
-            larger[:tail] = pool[:tail]
+            for t in range(tail):
+                larger[t] = pool[t]
             pool = larger
         start = lists.start[v]
         for t in range(lists.length[v]):
@@ -440,8 +461,20 @@ def _drop(lists: _Lists, pool: IntArray, v: int, x: int) -> None:
     lists.length[v] -= 1
 
 
+@lean_kernel
+def _forget(lists: _Lists, pool: IntArray, v: int, gone: BoolArray) -> None:
+    """Take what is gone out of the list of ``v``."""
+    start = lists.start[v]
+    end = start
+    for p in range(start, start + lists.length[v]):
+        if not gone[pool[p]]:
+            pool[end] = pool[p]
+            end += 1
+    lists.length[v] = end - start
+
+
 class _Heap(NamedTuple):
-    """Variables by rising key, ties by `tie`; ``place`` is where each stands, -1 if it left."""
+    """Variables by rising key, ties by `tie`; ``place`` is where each stands, -1 if it is out."""
 
     items: IntArray
     place: IntArray
@@ -486,6 +519,25 @@ def _settle(heap: _Heap, v: int) -> None:
     place[v] = at
 
 
+@kernel
+def _filled(key: IntArray, tie: IntArray) -> _Heap:
+    """Return a heap of all variables, with keys of its own."""
+    n = key.size
+    heap = _Heap(np.arange(n), np.arange(n), key.copy(), tie, np.zeros(1, dtype=np.int64))
+    for v in range(n):
+        heap.size[0] = v + 1
+        _settle(heap, v)
+    return heap
+
+
+@lean_kernel
+def _rekey(heap: _Heap, v: int, key: int) -> None:
+    """Give a variable that is still in another key; one at a time, or the order breaks."""
+    if heap.place[v] >= 0:
+        heap.key[v] = key
+        _settle(heap, v)
+
+
 @lean_kernel
 def _remove(heap: _Heap, v: int) -> None:
     """Take a variable out."""
@@ -512,36 +564,86 @@ def _is_listed(ptr: IntArray, neighbours: IntArray, v: int, x: int) -> bool:
     return bool(lo < ptr[v + 1] and neighbours[lo] == x)
 
 
+@lean_kernel
+def _slot(table: IntArray, key: int) -> int:
+    """Return where a key stands in a hash table, or the free place where it would stand.
+
+    The table is a power of two long, with -1 where it is free.
+    """
+    mask = table.size - 1
+    # Multiplicative hashing: the middle bits of the product are well mixed.
+    at = ((key * 0x1E3779B97F4A7C15) >> 20) & mask
+    while table[at] >= 0 and table[at] != key:
+        at = (at + 1) & mask
+    return int(at)
+
+
+@lean_kernel
+def _holds(table: IntArray, key: int) -> bool:
+    """Whether a hash table holds a key."""
+    return bool(table[_slot(table, key)] == key)
+
+
+@lean_kernel
+def _insert(table: IntArray, key: int) -> None:
+    """Put a key into a hash table."""
+    table[_slot(table, key)] = key
+
+
 @kernel
 def _reduce(
     ptr: IntArray, neighbours: IntArray, log2_sizes: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, int, float, float]:
     """Eliminate variables of degree 0, 1 and 2 whose elimination cannot make any order worse.
 
-    With two neighbours the variable must not have fewer labels than both of them (the safe series
-    rule with weights). Returns the variables in order; those that are left, and their graph; the
-    number of variables in the largest table, the binary logarithm of its entries, and the entries
-    of all tables.
+    Variables whose neighbours are adjacent go without condition. A variable with two neighbours
+    that are not must not have fewer labels than both of them, and its table must not be larger than
+    some table is in any order (the safe series rule with weights): where no variable of degree 1
+    is left there is a cycle, and with it a table of three variables.
+    Returns the variables in order; those that are left, and their graph; the number of variables in
+    the largest table, the binary logarithm of its entries, and the entries of all tables.
 
     Complexity: linear in the edges, but for a binary search.
     """
     n = log2_sizes.size
     lists, pool = _lists_of(ptr, neighbours)
     degree = lists.length.copy()
-    added = {np.int64(-1)}  # keys of the edges that eliminations have made
+    room = 4
+    while room < 2 * n:
+        room *= 2
+    added = np.full(room, -1, dtype=np.int64)  # keys of the edges that eliminations have made
     order = np.empty(n, dtype=np.int64)
     gone = np.zeros(n, dtype=np.bool_)
-    stack = np.empty(n, dtype=np.int64)
-    stacked = np.ones(n, dtype=np.bool_)
+    leaves = np.empty(n, dtype=np.int64)  # stacks of variables of degree 0 and 1, and 2
+    joints = np.empty(n, dtype=np.int64)
+    is_leaf = np.zeros(n, dtype=np.bool_)
+    is_joint = np.zeros(n, dtype=np.bool_)
     ends = np.empty(2, dtype=np.int64)
     variables, largest, entries = 0, 0.0, 0.0
-    for v in range(n):
-        stack[v] = n - 1 - v
-    top, done = n, 0
-    while top > 0:
-        top -= 1
-        v = stack[top]
-        stacked[v] = False
+    n_leaves, n_joints, done = 0, 0, 0
+    least = np.full(3, np.inf)
+    for v in range(n - 1, -1, -1):
+        if degree[v] <= 1:
+            leaves[n_leaves] = v
+            n_leaves += 1
+            is_leaf[v] = True
+        elif degree[v] == 2:
+            joints[n_joints] = v
+            n_joints += 1
+            is_joint[v] = True
+        size = log2_sizes[v]
+        for t in range(3):
+            if size < least[t]:
+                size, least[t] = least[t], size
+    necessary = least[0] + least[1] + least[2]
+    while n_leaves + n_joints > 0:
+        if n_leaves > 0:
+            n_leaves -= 1
+            v = leaves[n_leaves]
+        else:
+            n_joints -= 1
+            v = joints[n_joints]
+            is_joint[v] = False
         if gone[v] or degree[v] > 2:
             continue
         count = 0
@@ -551,8 +653,19 @@ def _reduce(
                 ends[count] = pool[p]
                 count += 1
                 size += log2_sizes[pool[p]]
-        if count == 2 and log2_sizes[v] < min(log2_sizes[ends[0]], log2_sizes[ends[1]]):
-            continue
+        if count == 2:
+            a, b = min(ends[0], ends[1]), max(ends[0], ends[1])
+            if not _is_listed(ptr, neighbours, a, b) and not _holds(added, a * n + b):
+                if log2_sizes[v] < min(log2_sizes[a], log2_sizes[b]):
+                    continue
+                # A few units in the last place more are the same size.
+                if size > max(necessary, largest) + 1e-9:
+                    continue
+                _insert(added, a * n + b)
+                pool = _append(lists, pool, a, b)
+                pool = _append(lists, pool, b, a)
+                degree[a] += 1
+                degree[b] += 1
         gone[v] = True
         order[done] = v
         done += 1
@@ -560,24 +673,24 @@ def _reduce(
         largest = max(largest, size)
         entries += 2.0**size
         for t in range(count):
-            degree[ends[t]] -= 1
-        if count == 2:
-            a, b = min(ends[0], ends[1]), max(ends[0], ends[1])
-            if a * n + b not in added and not _is_listed(ptr, neighbours, a, b):
-                added.add(a * n + b)
-                pool = _append(lists, pool, a, b)
-                pool = _append(lists, pool, b, a)
-                degree[a] += 1
-                degree[b] += 1
-        for t in range(count):
             u = ends[t]
-            if not stacked[u] and degree[u] <= 2:
-                stacked[u] = True
-                stack[top] = u
-                top += 1
-    kept = np.flatnonzero(~gone)
+            degree[u] -= 1
+            if degree[u] <= 1 and not is_leaf[u]:
+                is_leaf[u] = True
+                leaves[n_leaves] = u
+                n_leaves += 1
+            elif degree[u] == 2 and not is_joint[u]:
+                is_joint[u] = True
+                joints[n_joints] = u
+                n_joints += 1
+    kept = np.empty(n - done, dtype=np.int64)
     place = np.full(n, -1, dtype=np.int64)
-    place[kept] = np.arange(kept.size)
+    at = 0
+    for v in range(n):
+        if not gone[v]:
+            kept[at] = v
+            place[v] = at
+            at += 1
     core_ptr = np.zeros(kept.size + 1, dtype=np.int64)
     for c in range(kept.size):
         core_ptr[c + 1] = core_ptr[c] + degree[kept[c]]
@@ -589,8 +702,50 @@ def _reduce(
             if not gone[pool[p]]:
                 core[at] = place[pool[p]]
                 at += 1
-        core[core_ptr[c] : at].sort()
     return order[:done], kept, core_ptr, core, variables, largest, entries
+
+
+@kernel
+def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: IntArray) -> int:
+    """Write the total weight of the pairs of neighbours of each vertex that are not adjacent.
+
+    All pairs, less those of the triangles, which are found from the corner of least degree on.
+    Returns the steps made.
+
+    Complexity: O(edges * the largest number of neighbours of higher degree), at most O(edges^1.5).
+    """
+    n = ptr.size - 1
+    up_ptr = np.zeros(n + 1, dtype=np.int64)
+    up = np.empty(neighbours.size // 2, dtype=np.int64)
+    for v in range(n):
+        at = up_ptr[v]
+        degree, total = ptr[v + 1] - ptr[v], 0
+        squares = 0
+        for p in range(ptr[v], ptr[v + 1]):
+            u = neighbours[p]
+            total += weights[u]
+            squares += weights[u] * weights[u]
+            other = ptr[u + 1] - ptr[u]
+            if other > degree or (other == degree and u > v):
+                up[at] = u
+                at += 1
+        up_ptr[v + 1] = at
+        out[v] = (total * total - squares) // 2
+    mark = np.full(n, -1, dtype=np.int64)
+    steps = neighbours.size
+    for v in range(n):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            mark[up[p]] = v
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            u = up[p]
+            steps += up_ptr[u + 1] - up_ptr[u]
+            for q in range(up_ptr[u], up_ptr[u + 1]):
+                x = up[q]
+                if mark[x] == v:
+                    out[v] -= weights[u] * weights[x]
+                    out[u] -= weights[v] * weights[x]
+                    out[x] -= weights[v] * weights[u]
+    return steps
 
 
 @kernel
@@ -617,10 +772,7 @@ def _eliminate(
     """
     n = log2_sizes.size
     lists, pool = _lists_of(ptr, neighbours)
-    heap = _Heap(
-        np.arange(n), np.arange(n), np.zeros(n, dtype=np.int64), tie, np.array([n], dtype=np.int64)
-    )
-    key = heap.key
+    key = np.zeros(n, dtype=np.int64)  # runs ahead of the heap's within an elimination
     sums = np.zeros(n, dtype=np.int64)  # total weight of the neighbours
     mark = np.full(n, -1, dtype=np.int64)
     token = 0
@@ -633,33 +785,22 @@ def _eliminate(
         if rule == _BY_SIZE:
             key[v] = sums[v] + weights[v]
     if rule == _BY_FILL:
-        for v in range(n):
-            for p in range(ptr[v], ptr[v + 1]):
-                mark[neighbours[p]] = v
-            squares, present = 0, 0
-            for p in range(ptr[v], ptr[v + 1]):
-                u = neighbours[p]
-                squares += weights[u] * weights[u]
-                steps += ptr[u + 1] - ptr[u]
-                for q in range(ptr[u], ptr[u + 1]):
-                    if mark[neighbours[q]] == v:
-                        present += weights[u] * weights[neighbours[q]]
-            key[v] = (sums[v] * sums[v] - squares - present) // 2
-            if steps > most_steps:
-                return order[:0], variables, largest, np.inf, steps
-        token = n
-    for v in range(n - 1, -1, -1):
-        _settle(heap, v)
+        steps += _missing_pairs(ptr, neighbours, weights, key)
+    heap = _filled(key, tie)
+    gone = np.zeros(n, dtype=np.bool_)
+    left = lists.length.copy()  # neighbours that are not gone; lists are cleared now and then
     hood = np.empty(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     is_touched = np.zeros(n, dtype=np.bool_)
     while done < n:
         v = heap.items[0]
-        degree = lists.length[v]
+        degree = 0
         size = log2_sizes[v]
-        for t in range(degree):
-            hood[t] = pool[lists.start[v] + t]
-            size += log2_sizes[hood[t]]
+        for p in range(lists.start[v], lists.start[v] + lists.length[v]):
+            if not gone[pool[p]]:
+                hood[degree] = pool[p]
+                size += log2_sizes[pool[p]]
+                degree += 1
         variables = max(variables, degree + 1)
         largest = max(largest, size)
         entries += 2.0**size
@@ -668,13 +809,16 @@ def _eliminate(
         _remove(heap, v)
         order[done] = v
         done += 1
+        gone[v] = True
         count = 0
         for t in range(degree):
             a = hood[t]
             touched[count] = a
             count += 1
             is_touched[a] = True
-        for t in range(degree):
+        # With nothing to add, the neighbours' lists, which may be long, are not even looked at.
+        complete = rule == _BY_FILL and key[v] == 0
+        for t in range(0 if complete else degree):
             a = hood[t]
             token += 1
             for p in range(lists.start[a], lists.start[a] + lists.length[a]):
@@ -691,7 +835,7 @@ def _eliminate(
                     steps += lists.length[b]
                     for p in range(lists.start[b], lists.start[b] + lists.length[b]):
                         c = pool[p]
-                        if mark[c] == token:
+                        if mark[c] == token and (c == v or not gone[c]):
                             common += weights[c]
                             key[c] -= weights[a] * weights[b]
                             if not is_touched[c]:
@@ -703,6 +847,8 @@ def _eliminate(
                 pool = _append(lists, pool, a, b)
                 pool = _append(lists, pool, b, a)
                 mark[b] = token
+                left[a] += 1
+                left[b] += 1
                 sums[a] += weights[b]
                 sums[b] += weights[a]
         inside = 0
@@ -713,16 +859,17 @@ def _eliminate(
             if rule == _BY_FILL:
                 # Pairs of v with what is a neighbour of u, but not of v.
                 key[u] -= weights[v] * (sums[u] - weights[v] - (inside - weights[u]))
-            _drop(lists, pool, u, v)
-            steps += lists.length[u]
+            left[u] -= 1
+            if lists.length[u] > 2 * left[u] + 8:
+                steps += lists.length[u]
+                _forget(lists, pool, u, gone)
             sums[u] -= weights[v]
             if rule == _BY_SIZE:
                 key[u] = sums[u] + weights[u]
         for t in range(count):
             u = touched[t]
             is_touched[u] = False
-            if heap.place[u] >= 0:
-                _settle(heap, u)
+            _rekey(heap, u, key[u])
     return order[:done], variables, largest, entries, steps
 
 
@@ -746,20 +893,12 @@ def _contract(
     weight = np.empty(n, dtype=np.int64)
     for v in range(n):
         weight[v] = np.int64(np.floor(log2_sizes[v] * _DIGIT))
-    heap = _Heap(
-        np.arange(n),
-        np.arange(n),
-        np.zeros(n, dtype=np.int64),
-        np.arange(n),
-        np.array([n], dtype=np.int64),
-    )
-    key = heap.key
+    key = np.zeros(n, dtype=np.int64)
     for v in range(n):
         key[v] = weight[v]
         for p in range(ptr[v], ptr[v + 1]):
             key[v] += weight[neighbours[p]]
-    for v in range(n - 1, -1, -1):
-        _settle(heap, v)
+    heap = _filled(key, np.arange(n))
     mark = np.full(n, -1, dtype=np.int64)
     token = 0
     best, steps = 0, 0
@@ -800,10 +939,13 @@ def _contract(
             weight[into] -= less
             key[into] -= less
             for q in range(lists.start[into], lists.start[into] + lists.length[into]):
-                key[pool[q]] -= less
-                _settle(heap, pool[q])
+                x = pool[q]
+                key[x] -= less
+                _rekey(heap, x, key[x])
         for p in range(degree):
-            _settle(heap, pool[lists.start[v] + p])
+            x = pool[lists.start[v] + p]
+            _rekey(heap, x, key[x])
+        _rekey(heap, into, key[into])
     return best / _DIGIT
 
 
@@ -887,9 +1029,13 @@ def _search(graph: Interactions, log2_limit: float) -> _Attempt:
     spent = 0
     for method, rule, weights, ties in _candidates(graph, np.random.default_rng(0)):
         allowance = _SEARCH_STEPS + _STEPS_PER_VARIABLE * n - spent
-        if best is not None and best.complete:
+        if best is None:
+            allowance //= 2
+        elif best.complete:
             # What the order costs is known: searching longer than it takes cannot pay.
-            allowance = min(allowance, int(_STEPS_PER_ENTRY * best.entries) - spent)
+            allowance = min(
+                allowance, max(_CHEAP_STEPS, int(_STEPS_PER_ENTRY * best.entries)) - spent
+            )
         if best is not None and allowance <= 0:
             break
         most = best.entries if best is not None and best.complete else math.inf
@@ -928,8 +1074,8 @@ def elimination_order(
 
     Guarantees
     ----------
-    Deterministic. Orders of width at most 2 are found wherever they exist and all variables have
-    equally many labels.
+    Deterministic. Forests get an order of width 1; orders of width 2 are found wherever they exist
+    and all variables have equally many labels.
 
     Complexity
     ----------
@@ -962,7 +1108,13 @@ def elimination_order(
     if kept.size:
         core = Interactions(kept, ptr, neighbours, graph.log2_sizes[kept])
         needed = float(
-            _contract(ptr, neighbours, core.log2_sizes, log2_enough, _SEARCH_STEPS // 4)
+            _contract(
+                ptr,
+                neighbours,
+                core.log2_sizes,
+                log2_enough,
+                _SEARCH_STEPS // 4 + _STEPS_PER_VARIABLE * kept.size,
+            )
         )
         if needed >= log2_enough:
             complete = False
