@@ -151,8 +151,12 @@ class ILP(Solver):
         if result.infeasible and run.best_energy == math.inf:
             return Outcome(infeasible=True, iterations=1, diagnostics=diagnostics)
         claimed = None
-        if result.x is not None and run.offer(model.labels(result.x)) <= run.best_energy:
-            claimed = result.value
+        if result.x is not None:
+            found = run.offer(model.labels(result.x))
+            # Short of optimality the model's value may lie above the energy of its own labels:
+            # the variables of the terms need not be the best for them.
+            if result.optimal and found <= run.best_energy:
+                claimed = result.value
         if not math.isnan(result.bound):
             # Labels were left out for being no better than the best labelling.
             run.bound(min(result.bound, run.best_energy) - result.tolerance)

@@ -320,7 +320,7 @@ class MeanField(Solver):
     0.5
     >>> s = il.solve(g, "mean-field", temperature=1.0)
     >>> s.log_partition_kind, round(s.log_partition, 3)
-    ('lower', 0.567)
+    ('lower', 0.474)
     """
 
     update: Literal["sequential", "parallel"] = "sequential"
@@ -555,6 +555,11 @@ class _State:
                 self.field,
                 self.digits,
             )
-        self.q[self.q < 1e-12] = 0.0
+        allowed = np.isfinite(self.graph.unary_values)
+        # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
+        self.q[(self.q < 1e-12) | ~allowed] = 0.0
+        sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
+        empty = np.repeat(sums == 0.0, self.graph.cardinalities)
+        self.q[empty & allowed] = 1.0
         sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
         self.q /= np.repeat(sums, self.graph.cardinalities)
