@@ -227,7 +227,10 @@ def test_compare_finds_model_files_in_the_data_folder(work):
     ("spec", "said"),
     [
         ("mine.py:Zero(fail=true)", "1 of 2 runs failed"),
-        ("mine.py:Zero(bound=1)", "contradiction: file(path=model.uai): mine.py:Zero(bound=1) gives"),
+        (
+            "mine.py:Zero(bound=1)",
+            "contradiction: file(path=model.uai): mine.py:Zero(bound=1) gives",
+        ),
         ("mine.py:Zero(lie=true)", "contradiction: file(path=model.uai): mine.py:Zero(lie=true)"),
     ],
 )
