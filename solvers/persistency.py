@@ -1,0 +1,113 @@
+"""Persistency: rule out labels by partial optimality, then solve what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from inference_lab.contract import Outcome, Run, Solver, Status
+from inference_lab.factor_graph import FactorGraph
+from inference_lab.persistency import reduce
+from inference_lab.registry import as_solver
+from inference_lab.solvers.icm import unary_minimum
+from inference_lab.solving import solve
+
+
+@dataclass(frozen=True)
+class Persistency(Solver):
+    """Shrink the problem by what is known of an optimum, and hand the rest to another solver.
+
+    Dead-end elimination, one-against-all cuts and roof duality (`inference_lab.persistency`) rule
+    out labels that some optimal labelling does without. Another solver works on the variables and
+    labels that are left; its labellings and bounds are mapped back.
+
+    Parameters
+    ----------
+    then : str
+        Spec of the solver for the rest, for instance ``"ilp"`` or ``"trw-s"``; settings in
+        quotes: ``persistency(then="loopy-bp(damping=0.5)")``.
+
+    Guarantees
+    ----------
+    Those of the solver for the rest: the reduced problem has the same least energy, so its bounds
+    hold for the whole. Where nothing is left, the answer is exact.
+
+    Iterations
+    ----------
+    Those of the solver for the rest.
+
+    Diagnostics
+    -----------
+    ``share_fixed`` of the variables, ``share_ruled_out`` of the labels, ``variables_left``,
+    ``edges_left``, ``rounds``, ``reduction_seconds``; of the other solver its ``then_status``,
+    ``then_message`` and ``then`` (its diagnostics).
+
+    Complexity
+    ----------
+    `inference_lab.persistency.reduce`, and the other solver on what is left. Memory: linear,
+    besides that of the other solver.
+
+    References
+    ----------
+    As `inference_lab.persistency.reduce`.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "persistency(then=icm)")
+    >>> s.energy, s.status.value, s.diagnostics["share_fixed"]
+    (0.5, 'optimal', 1.0)
+    """
+
+    then: str = "ilp"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        as_solver(self.then)
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Shrink, solve what is left, and map the answer back."""
+        if graph.n_variables:
+            run.offer(unary_minimum(graph))
+        before = run.seconds
+        reduction = reduce(graph, lambda: run.remaining <= 0.0)
+        rest = reduction.graph
+        labels_left = reduction.labels.size + int((reduction.fixed >= 0).sum())
+        diagnostics: dict[str, Any] = {
+            "share_fixed": reduction.share_fixed,
+            "share_ruled_out": 1.0 - labels_left / max(1, graph.unary_values.size),
+            "variables_left": rest.n_variables,
+            "edges_left": rest.n_edges,
+            "rounds": reduction.rounds,
+            "reduction_seconds": run.seconds - before,
+        }
+        if reduction.infeasible:
+            return Outcome(infeasible=True, diagnostics=diagnostics)
+        if rest.n_variables == 0:
+            run.bound(rest.constant)
+            run.offer(reduction.fixed)
+            return Outcome(converged=True, diagnostics=diagnostics)
+        run.offer(reduction.expand(unary_minimum(rest)))
+        if run.remaining <= 0.0:
+            return Outcome(diagnostics=diagnostics)
+        solution = solve(
+            rest,
+            self.then,
+            seed=int(run.rng.integers(2**32)),
+            time_limit=None if run.time_limit is None else run.remaining,
+            max_iterations=run.max_iterations,
+            initial=None if run.initial is None else reduction.restrict(run.initial),
+            on_offer=lambda point: run.bound(point.lower_bound),
+        )
+        diagnostics["then_status"] = solution.status.value
+        diagnostics["then_message"] = solution.message
+        diagnostics["then"] = dict(solution.diagnostics)
+        if solution.labels is not None:
+            run.offer(reduction.expand(solution.labels))
+        return Outcome(
+            converged=solution.status in (Status.OPTIMAL, Status.CONVERGED),
+            infeasible=solution.status == Status.INFEASIBLE,
+            iterations=solution.iterations,
+            diagnostics=diagnostics,
+        )
