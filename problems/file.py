@@ -1,4 +1,4 @@
-"""Model file: any energy in a readable format (UAI), with optional evidence."""
+"""Model file: any energy in a readable format (UAI, libDAI, weighted CSP, ...), and evidence."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ class File(ProblemFamily):
         A path, absolute or relative to the working directory or else to the data folder.
     evidence : str, optional
         An evidence file, found in the same way.
+    format : str, optional
+        The format, where the suffix does not say it: ``max-cut``, ``qubo``, or any other of
+        `inference_lab.io.supported_formats`.
+    costs : bool
+        Whether the numbers of a UAI file are costs, and not potentials.
 
     Examples
     --------
@@ -32,6 +37,8 @@ class File(ProblemFamily):
 
     path: str
     evidence: str | None = None
+    format: str | None = None
+    costs: bool = False
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Read the file.
@@ -54,10 +61,12 @@ class File(ProblemFamily):
             nearest one there.
         FormatError
             If it cannot be read as a model, or the evidence not as evidence for it.
+        ValueError
+            If `costs` is set and the file is no UAI file.
         """
         model = _find(self.path, data_dir)
         evidence = None if self.evidence is None else _find(self.evidence, data_dir)
-        graph = read(model, evidence=evidence)
+        graph = read(model, evidence=evidence, format=self.format, costs=self.costs)
         info: dict[str, int | str] = {
             "variables": graph.n_variables,
             "max_labels": int(graph.cardinalities.max(initial=0)),

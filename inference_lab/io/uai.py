@@ -17,6 +17,8 @@ What is read
     Nothing may follow the tables, except what some files of the merlin distribution have there:
     a line ``0`` (no evidence in this file) and lists of integers with their lengths, for example
     of query variables; it is ignored.
+    Some files hold costs in place of potentials, and nothing in them says so: `parse` takes the
+    numbers as energies if it is told to.
 
 What is written
     * Entries with ``|theta| <= 700`` are ``repr(exp(-theta))``: every tool reads them, and the
@@ -41,70 +43,31 @@ https://uaicompetition.github.io/uci-2022/file-formats/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io._assembly import (
+    assemble,
+    repeated,
+    shown_scope,
+    table_sizes,
+    too_many_free_labels,
+)
 from inference_lab.io._files import FormatError
-from inference_lab.io._tokens import NUMERAL, WORD, Tokens
-
-#: Labels that variables of no factor may have in all. The others are paid for by their tables.
-_MAX_FREE_LABELS = 10_000_000
-#: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
-_MAX_AXES = 31
-#: Doubles below this have lost digits (subnormal), or all of them.
-_SMALLEST_NORMAL = 2.2250738585072014e-308
-#: The shortest numeral that doubles flush to zero or to a subnormal is like ``1e-308``.
-_SHORTEST_TINY = 6
-#: Exponents with more digits than this are refused; sums of such energies cannot overflow.
-_MAX_EXPONENT_DIGITS = 100
-#: Numerals of up to 17 digits are read as well by a logarithm in doubles.
-_DOUBLE_DIGITS = 17
-
-#: ``exp(700)`` and ``exp(-700)`` are normal doubles.
-_PLAIN = 700.0
-_CONSTANT_PART = 512.0
-_MAX_CONSTANT_PARTS = 1000
-_MAX_COST = 1e99
-
-
-def _context(precision: int) -> Context:
-    return Context(prec=precision, Emax=MAX_EMAX, Emin=MIN_EMIN)
-
-
-def _energy_of(text: bytes, precision: int = 40) -> float:
-    """Return ``-ln`` of a decimal numeral of any exponent; ``+inf`` for zero.
-
-    Raises
-    ------
-    ValueError
-        If it is not a finite non-negative number, or absurdly small or large.
-    """
-    match = NUMERAL.fullmatch(text)
-    if match is None:
-        raise ValueError("is not a finite number")
-    sign, mantissa, power = match.groups()
-    if not mantissa.strip(b"0."):
-        return math.inf
-    if sign == b"-":
-        raise ValueError("is negative")
-    power = power or b"0"
-    if len(power) > _MAX_EXPONENT_DIGITS:
-        raise ValueError("has an exponent that is out of range")
-    context = _context(precision + len(power))
-    digits = context.create_decimal(mantissa.decode("ascii"))
-    tens = context.multiply(Decimal(int(power)), context.ln(Decimal(10)))
-    # Adding 0.0 turns the -0.0 of a potential of 1 into 0.0.
-    return 0.0 - float(context.add(context.ln(digits), tens))
-
+from inference_lab.io._potentials import (
+    constant_numerals,
+    energies_of,
+    exact_energy,
+    numerals,
+    prepared,
+)
+from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
 
 # ---------------------------------------------------------------------------- reading
 
 
-def parse(data: bytes, path: str) -> FactorGraph:
+def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     """Parse the content of a UAI file.
 
     Parameters
@@ -112,6 +75,8 @@ def parse(data: bytes, path: str) -> FactorGraph:
     data : bytes
     path : str
         For messages.
+    costs : bool
+        Whether the entries are energies (``inf`` forbids), and not potentials.
 
     Raises
     ------
@@ -128,6 +93,8 @@ def parse(data: bytes, path: str) -> FactorGraph:
     >>> g = parse(b"MARKOV 2 2 2  2 1 0 2 0 1  2 0.5 0.5  4 1 0 0.25 1", "example")
     >>> g.energy([[0, 0], [0, 1]]).round(6).tolist()
     [0.693147, inf]
+    >>> parse(b"MARKOV 1 2 1 1 0 2 0 -0.5", "example", costs=True).energy([1])
+    -0.5
     """
     match = WORD.search(data)
     if match is None:
@@ -147,19 +114,20 @@ def parse(data: bytes, path: str) -> FactorGraph:
     _check_free(tokens, cardinalities, scopes)
     sizes, entry_starts = _table_places(tokens, cardinalities, arities, scopes, at)
 
-    energies = _energies(tokens, arities, scopes, sizes, entry_starts)
-    return _assemble(tokens, cardinalities, arities, scopes, sizes, entry_starts, energies)
-
-
-def _whole(values: FloatArray, low: int, high: int) -> npt.NDArray[np.bool_]:
-    """Which values are integers in ``low .. high - 1`` (not NaN)."""
-    good: npt.NDArray[np.bool_] = (values >= low) & (values < high) & (values == np.floor(values))
-    return good
+    read = _costs if costs else _energies
+    energies = read(tokens, arities, scopes, entry_starts)
+    constants = [
+        float(energies[place]) if costs else exact_energy(tokens, place, float(energies[place]))
+        for place in entry_starts[arities == 0].tolist()
+    ]
+    return assemble(
+        cardinalities, arities, scopes, sizes, entry_starts, energies, math.fsum(constants)
+    )
 
 
 def _cardinalities(tokens: Tokens, n: int) -> IntArray:
     values = tokens.values[1 : 1 + n]
-    good = _whole(values, 1, 2**31)
+    good = whole(values, 1, 2**31)
     if not good.all():
         i = int(np.argmin(good))
         raise tokens.error(
@@ -187,7 +155,7 @@ def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray,
         at += 1 + int(arity)
     places = np.flatnonzero(keep)
     listed = values[places]
-    good = _whole(listed, 0, n)
+    good = whole(listed, 0, n)
     if not good.all():
         s = int(np.argmin(good))
         place = int(places[s])
@@ -199,28 +167,19 @@ def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray,
             + f", got {tokens.shown(place + 1)}",
         )
     scopes = listed.astype(np.int64)
-    owner = np.repeat(np.arange(n_factors, dtype=np.int64), arities)
-    order = np.argsort(owner * max(n, 1) + scopes, kind="stable")
-    twice = (owner[order][1:] == owner[order][:-1]) & (scopes[order][1:] == scopes[order][:-1])
-    if twice.any():
-        s = int(order[1:][twice].min())
+    again = repeated(arities, scopes, n)
+    if again is not None:
+        f = int(np.searchsorted(np.cumsum(arities), again, side="right"))
         raise tokens.error(
-            int(places[s]), f"factor {owner[s]} names variable {scopes[s]} twice in its scope"
+            int(places[again]), f"factor {f} names variable {scopes[again]} twice in its scope"
         )
     return arities, scopes, at
 
 
 def _check_free(tokens: Tokens, cardinalities: IntArray, scopes: IntArray) -> None:
-    free = np.ones(cardinalities.size, dtype=bool)
-    free[scopes] = False
-    total = int(cardinalities[free].sum())
-    if total > _MAX_FREE_LABELS:
-        i = int(np.argmax(np.where(free, cardinalities, 0)))
-        raise tokens.error(
-            1 + i,
-            f"variable {i} has {cardinalities[i]} labels and no factor; variables of no factor "
-            f"may have {_MAX_FREE_LABELS:,} labels in all",
-        )
+    wrong = too_many_free_labels(cardinalities, scopes)
+    if wrong is not None:
+        raise tokens.error(1 + wrong[0], wrong[1])
 
 
 def _table_places(
@@ -230,13 +189,7 @@ def _table_places(
     values = tokens.values
     end = int(values.size)
     n_factors = arities.size
-    # In doubles, so that absurd sizes become large numbers and do not wrap around.
-    expected = np.ones(n_factors)
-    some = np.flatnonzero(arities)
-    if some.size:
-        starts = (np.cumsum(arities) - arities)[some]
-        with np.errstate(over="ignore"):
-            expected[some] = np.multiply.reduceat(cardinalities[scopes].astype(float), starts)
+    expected = table_sizes(cardinalities, arities, scopes)
     # Not a difference of sums: a count is exact as long as all sizes before it are.
     with np.errstate(over="ignore"):
         counts_at = at + np.concatenate([np.zeros(1), np.cumsum(expected + 1)])[:n_factors]
@@ -274,7 +227,7 @@ def _is_annotation(tokens: Tokens, at: int) -> bool:
     """Whether the rest is a line of no evidence (0), and lists of integers with their lengths."""
     values = tokens.values
     starts_line = tokens.line(at) > tokens.line(at - 1)
-    if not starts_line or values[at] != 0 or not _whole(values[at:], 0, 2**31).all():
+    if not starts_line or values[at] != 0 or not whole(values[at:], 0, 2**31).all():
         return False
     while at < values.size:
         at += 1 + int(values[at])
@@ -301,59 +254,31 @@ def _wrong_size(
     size = f"{labels} = {expected:.0f}" if len(scope) > 1 else f"{expected:.0f}"
     return tokens.error(
         place,
-        f"factor {f} over {_shown_scope(scope)} needs a table of {size} entries, "
+        f"factor {f} over {shown_scope(scope)} needs a table of {size} entries, "
         f"got the size {tokens.shown(place + 1)}",
     )
 
 
-def _shown_scope(scope: tuple[int, ...]) -> str:
-    if len(scope) <= 12:
-        return str(scope)
-    return f"({', '.join(map(str, scope[:12]))}, ... {len(scope)} variables)"
-
-
 def _energies(
-    tokens: Tokens, arities: IntArray, scopes: IntArray, sizes: IntArray, entry_starts: IntArray
+    tokens: Tokens, arities: IntArray, scopes: IntArray, entry_starts: IntArray
 ) -> FloatArray:
     """Return ``-ln`` of the values; what stands outside the tables is left without meaning."""
     values = tokens.values
-    if sizes.size == 0:
+    if entry_starts.size == 0:
         return np.empty(values.size)
     begin = int(entry_starts[0])
 
-    def fail(place: int, why: str) -> Exception:
-        f = int(np.searchsorted(entry_starts, place, side="right")) - 1
-        scope = _shown_scope(_scope_of(f, arities, scopes))
+    def fail(place: int, why: str) -> FormatError:
+        where = _entry(place, arities, scopes, entry_starts)
         return tokens.error(
             place,
-            f"factor {f} over {scope}, entry {place - int(entry_starts[f])}: the potential "
-            f"{tokens.shown(place + 1)} {why}; potentials are finite numbers >= 0",
+            f"{where}: the potential {tokens.shown(place + 1)} {why}; potentials are finite "
+            "numbers >= 0",
         )
 
-    potentials = values[begin:]
-    good = potentials >= 0
-    if not good.all():
-        place = begin + int(np.argmin(good))
-        raise fail(place, "is not a number" if np.isnan(values[place]) else "is negative")
     energies = np.empty(values.size)
     energies[:begin] = 0.0
-    with np.errstate(divide="ignore"):
-        np.log(potentials, out=energies[begin:])
-    np.subtract(0.0, energies[begin:], out=energies[begin:])
-
-    # Doubles lose numbers like 1e-400. The few tokens that could be such are read once more.
-    width = np.diff(tokens.starts[1 + begin :], append=len(tokens.data) + 1) - 1
-    tiny = (potentials < _SMALLEST_NORMAL) & (width >= _SHORTEST_TINY)
-    lost = tiny | np.isinf(potentials)
-    known: dict[bytes, float] = {}
-    for place in (begin + np.flatnonzero(lost)).tolist():
-        text = tokens.text(place + 1)
-        if text not in known:
-            try:
-                known[text] = _energy_of(text)
-            except ValueError as problem:
-                raise fail(place, str(problem)) from None
-        energies[place] = known[text]
+    energies[begin:] = energies_of(tokens, slice(begin, values.size), fail)
 
     # A table is followed by the count of the next one, which must not hide a table of zeros.
     energies[entry_starts[1:] - 1] = math.inf
@@ -363,100 +288,38 @@ def _energies(
         what = "has no table but zeros" if arities[f] else "is a constant of zero"
         raise tokens.error(
             int(entry_starts[f]),
-            f"factor {f} over {_shown_scope(_scope_of(f, arities, scopes))} {what}: it would "
-            "forbid every labelling (a file of costs instead of potentials is no UAI model)",
+            f"factor {f} over {shown_scope(_scope_of(f, arities, scopes))} {what}: it would "
+            "forbid every labelling (a file of costs instead of potentials is no UAI model, but "
+            "is read with costs=True)",
         )
     return energies
 
 
-def _assemble(
-    tokens: Tokens,
-    cardinalities: IntArray,
-    arities: IntArray,
-    scopes: IntArray,
-    sizes: IntArray,
-    entry_starts: IntArray,
-    energies: FloatArray,
-) -> FactorGraph:
-    scope_starts = np.cumsum(arities) - arities
-
-    constants: list[float] = []
-    for f in np.flatnonzero(arities == 0):
-        place = int(entry_starts[f])
-        text = tokens.text(place + 1)
-        exact = len(text) > _DOUBLE_DIGITS
-        constants.append(
-            _energy_of(text, min(len(text), 400) + 10) if exact else float(energies[place])
-        )
-
-    pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(cardinalities)])
-    flat = np.zeros(int(pointers[-1]))
-    single = np.flatnonzero(arities == 1)
-    if single.size:
-        lengths = sizes[single]
-        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        into = np.repeat(pointers[scopes[scope_starts[single]]], lengths) + within
-        np.add.at(flat, into, energies[np.repeat(entry_starts[single], lengths) + within])
-    uniform = cardinalities.size > 0 and bool((cardinalities == cardinalities[0]).all())
-    unary: FloatArray | list[FloatArray]
-    if uniform:
-        unary = flat.reshape(cardinalities.size, -1)
-    else:
-        unary = [
-            flat[a:b] for a, b in zip(pointers[:-1].tolist(), pointers[1:].tolist(), strict=True)
-        ]
-
-    pairs = np.flatnonzero(arities == 2)
-    ends = scopes[scope_starts[pairs][:, None] + np.arange(2)]
-    terms = list(_pair_terms(ends, cardinalities, entry_starts[pairs], energies))
-    factors = [
-        _table(
-            scopes[scope_starts[f] : scope_starts[f] + arities[f]],
-            cardinalities,
-            energies[entry_starts[f] : entry_starts[f] + sizes[f]],
-        )
-        for f in np.flatnonzero(arities > 2)
-    ]
-    return FactorGraph.from_terms(unary, terms, factors, constant=math.fsum(constants))
+def _costs(
+    tokens: Tokens, arities: IntArray, scopes: IntArray, entry_starts: IntArray
+) -> FloatArray:
+    """Return the values as they are; only costs that cannot be meant are refused."""
+    values = tokens.values
+    begin = int(entry_starts[0]) if entry_starts.size else values.size
+    good = np.isfinite(values)
+    good[:begin] = True
+    constants = entry_starts[arities == 0]
+    for place in np.flatnonzero(~good).tolist():
+        # Numerals out of the range of doubles look infinite, too.
+        meant = values[place] > 0 and not NUMERAL.fullmatch(tokens.text(place + 1))
+        if not meant or place in constants:
+            where = _entry(place, arities, scopes, entry_starts)
+            allowed = "finite numbers" + ("" if place in constants else ", or inf to forbid")
+            raise tokens.error(
+                place, f"{where}: the cost is {tokens.shown(place + 1)}; costs are {allowed}"
+            )
+    return values
 
 
-def _table(
-    scope: IntArray, cardinalities: IntArray, entries: FloatArray
-) -> tuple[list[int], FloatArray]:
-    if scope.size > _MAX_AXES:
-        # Most of so many variables have one label only, and make no difference to the table.
-        scope = scope[cardinalities[scope] > 1]
-    return scope.tolist(), entries.reshape(cardinalities[scope].tolist())
-
-
-def _pair_terms(
-    ends: IntArray, cardinalities: IntArray, starts: IntArray, energies: FloatArray
-) -> Iterator[OwnTables]:
-    """Group tables of the same shape and the same structure, so that each group is one array."""
-    if ends.shape[0] == 0:
-        return
-    shapes = cardinalities[ends]
-    order = np.lexsort((shapes[:, 1], shapes[:, 0]))
-    changes = np.flatnonzero((np.diff(shapes[order], axis=0) != 0).any(axis=1)) + 1
-    groups = np.split(order, changes)
-    for rows in sorted(groups, key=lambda rows: int(rows[0])):
-        k_i, k_j = (int(k) for k in shapes[rows[0]])
-        stack = energies[starts[rows][:, None] + np.arange(k_i * k_j)].reshape(-1, k_i, k_j)
-        structure = _structure(stack)
-        for one in range(3):
-            chosen = np.flatnonzero(structure == one)
-            if chosen.size:
-                yield OwnTables(ends[rows[chosen]], stack[chosen])
-
-
-def _structure(stack: FloatArray) -> npt.NDArray[np.int8]:
-    """Return 0 for Potts tables, 1 for diagonal ones (see `DiagonalTerms`), 2 for all others."""
-    kinds = np.zeros(stack.shape[0], dtype=np.int8)
-    diagonal = np.diagonal(stack, axis1=1, axis2=2)
-    kinds[(diagonal != diagonal[:, :1]).any(axis=1)] = 1
-    off = stack[:, ~np.eye(stack.shape[1], stack.shape[2], dtype=np.bool_)]
-    kinds[(off != off[:, :1]).any(axis=1)] = 2
-    return kinds
+def _entry(place: int, arities: IntArray, scopes: IntArray, entry_starts: IntArray) -> str:
+    f = int(np.searchsorted(entry_starts, place, side="right")) - 1
+    scope = shown_scope(_scope_of(f, arities, scopes))
+    return f"factor {f} over {scope}, entry {place - int(entry_starts[f])}"
 
 
 # ---------------------------------------------------------------------------- writing
@@ -493,78 +356,13 @@ def serialise(graph: FactorGraph) -> list[str]:
     scopes: list[str] = []
     tables: list[str] = []
     shifts = [graph.constant]
-    for scope, table, shift in _prepared(graph):
+    for scope, table, shift in prepared(graph):
         scopes.append(f"{len(scope)} {' '.join(map(str, scope))}\n")
-        tables.append(f"\n{table.size}\n{' '.join(_numerals(table.ravel()))}\n")
+        tables.append(f"\n{table.size}\n{' '.join(numerals(table.ravel()))}\n")
         shifts.append(shift)
-    constant = math.fsum(shifts)
-    if abs(constant) > _MAX_COST:
-        raise ValueError(f"constant is {constant}; potentials can hold costs up to {_MAX_COST:g}")
-    for part in _constant_parts(constant):
-        # One digit more for each zero behind the point of a small constant.
-        zeros = max(0, -math.floor(math.log10(abs(part))))
+    for numeral in constant_numerals(math.fsum(shifts)):
         scopes.append("0\n")
-        tables.append(f"\n1\n{_numeral(part, 20 + zeros)}\n")
+        tables.append(f"\n1\n{numeral}\n")
     labels = " ".join(map(str, graph.cardinalities.tolist()))
     head = f"MARKOV\n{graph.n_variables}\n{labels}\n{len(scopes)}\n"
     return [head, *scopes, *tables]
-
-
-def _prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray, float]]:
-    """Yield scope, energies fit to be written, and the shift taken out of them."""
-    for scope, table in graph.factors():
-        finite = np.isfinite(table)
-        if not finite.any():
-            yield from ((scope, half, 0.0) for half in _halves(scope, table))
-            continue
-        size = float(np.abs(table[finite]).max())
-        if size > _MAX_COST:
-            raise ValueError(
-                f"the factor over {scope} has a cost of size {size:g}; potentials can hold costs "
-                f"up to {_MAX_COST:g}"
-            )
-        shift = float(table.min()) if size > _PLAIN else 0.0
-        yield scope, table - shift if shift else table, shift
-
-
-def _halves(scope: tuple[int, ...], table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    if table.size == 1:
-        raise ValueError(
-            f"the factor over {scope} forbids its only entry; potentials cannot say this without a "
-            "table of zeros, which readers refuse"
-        )
-    first = np.full(table.shape, np.inf)
-    first.flat[0] = 0.0
-    rest = np.zeros(table.shape)
-    rest.flat[0] = np.inf
-    return first, rest
-
-
-def _numerals(energies: FloatArray) -> list[str]:
-    plain = np.abs(energies) <= _PLAIN
-    with np.errstate(over="ignore", under="ignore"):
-        potentials = np.exp(-energies).tolist()
-    texts = [repr(p) for p in potentials]
-    for i in np.flatnonzero(~plain):
-        texts[i] = "0" if np.isposinf(energies[i]) else _numeral(float(energies[i]), 17)
-    return texts
-
-
-def _numeral(energy: float, digits: int) -> str:
-    """Return ``exp(-energy)`` with so many digits behind the point, whatever its exponent."""
-    context = _context(digits + len(str(int(abs(energy)))) + 5)
-    power = context.divide(-Decimal(energy), context.ln(Decimal(10)))
-    tens = power.to_integral_value(ROUND_FLOOR, context)
-    mantissa = context.power(Decimal(10), context.subtract(power, tens))
-    return f"{mantissa:.{digits}f}e{int(tens)}"
-
-
-def _constant_parts(constant: float) -> list[float]:
-    if constant == 0:
-        return []
-    whole = int(abs(constant) // _CONSTANT_PART)
-    if abs(constant) <= _PLAIN or whole > _MAX_CONSTANT_PARTS:
-        return [constant]
-    # The remainder is exact, so the parts add up to the constant without rounding.
-    rest = math.fmod(constant, _CONSTANT_PART)
-    return [math.copysign(_CONSTANT_PART, constant)] * whole + ([rest] if rest else [])

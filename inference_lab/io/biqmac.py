@@ -1,0 +1,115 @@
+"""Max-cut and QUBO problems in the text format of the Biq Mac library, the G-set and rudy.
+
+The numbers of vertices and of entries, ``N M``, and then ``i j w`` for each entry, with vertices
+from 1. The files have no suffix of their own, so their format is named when they are read:
+``inference_lab.read(path, format="max-cut")`` or ``format="qubo"``.
+
+* As *max-cut*, the task is to choose sides ``x`` so that the sum of ``w`` over the entries with
+  ends on different sides is as large as possible. The energy is **minus the cut**:
+  ``E(x) = - sum_ij w_ij [x_i != x_j]``.
+* As *QUBO*, the task is to minimise ``E(x) = sum_i q_ii x_i + 2 sum_{i<j} q_ij x_i x_j`` over
+  ``x`` in {0, 1}: each entry off the diagonal is listed once and counts twice.
+
+Entries for the same pair are added up. Such files are read and not written.
+
+References
+----------
+A. Wiegele, "Biq Mac Library: a collection of Max-Cut and quadratic 0-1 programming instances of
+medium size", 2007.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.io._assembly import MAX_FREE_LABELS
+from inference_lab.io._tokens import Tokens
+
+
+def parse_max_cut(data: bytes, path: str) -> FactorGraph:
+    """Parse a max-cut problem; the energy of sides is minus their cut.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+
+    Raises
+    ------
+    FormatError
+        If the content is not such a problem.
+
+    Examples
+    --------
+    >>> g = parse_max_cut(b"3 3  1 2 5  2 3 -1  1 3 2", "example")
+    >>> g.energy([[0, 0, 0], [0, 1, 1], [0, 1, 0]]).tolist()
+    [0.0, -7.0, -4.0]
+    """
+    n, edges, weights = _entries(data, path)
+    # An edge from a vertex to itself is never cut.
+    proper = edges[:, 0] != edges[:, 1]
+    return FactorGraph.potts(np.zeros((n, 2)), edges[proper], 0.0 - weights[proper])
+
+
+def parse_qubo(data: bytes, path: str) -> FactorGraph:
+    """Parse a quadratic problem over binary variables.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+
+    Raises
+    ------
+    FormatError
+        If the content is not such a problem.
+
+    Examples
+    --------
+    >>> g = parse_qubo(b"2 3  1 1 -1  2 2 -2  1 2 3", "example")
+    >>> g.energy([[0, 0], [1, 0], [0, 1], [1, 1]]).tolist()
+    [0.0, -1.0, -2.0, 3.0]
+    """
+    n, edges, weights = _entries(data, path)
+    proper = edges[:, 0] != edges[:, 1]
+    unary = np.zeros((n, 2))
+    np.add.at(unary[:, 1], edges[~proper, 0], weights[~proper])
+    same = np.stack([np.zeros(int(proper.sum())), 2.0 * weights[proper]], axis=1)
+    return FactorGraph.from_terms(unary, [DiagonalTerms(edges[proper], same, 0.0)])
+
+
+def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
+    """Return the number of vertices, and the ends (from 0) and weight of each entry."""
+    tokens = Tokens(data, path)
+    end = int(tokens.values.size)
+    n = tokens.integer(0, "the number of vertices")
+    if n > MAX_FREE_LABELS:
+        raise tokens.error(0, f"{n} vertices; at most {MAX_FREE_LABELS:,} are read")
+    m = tokens.integer(1, "the number of entries", high=max(0, end - 2) // 3)
+    if 2 + 3 * m < end:
+        raise tokens.error(
+            2 + 3 * m,
+            f"{end - 2 - 3 * m} surplus tokens after the {m} entries 'i j w', "
+            f"from {tokens.shown(2 + 3 * m)}",
+        )
+    entries = tokens.values[2:].reshape(m, 3)
+    ends = entries[:, :2]
+    good = (ends >= 1) & (ends <= n) & (ends == np.floor(ends))
+    if not good.all():
+        e, side = (int(p) for p in np.argwhere(~good)[0])
+        place = 2 + 3 * e + side
+        raise tokens.error(
+            place, f"entry {e}: expected a vertex, 1 to {n}, got {tokens.shown(place)}"
+        )
+    weights = entries[:, 2]
+    finite = np.isfinite(weights)
+    if not finite.all():
+        e = int(np.argmin(finite))
+        raise tokens.error(
+            4 + 3 * e,
+            f"entry {e}: the weight is {tokens.shown(4 + 3 * e)}; weights are finite numbers",
+        )
+    return n, ends.astype(np.int64) - 1, weights.copy()

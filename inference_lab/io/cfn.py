@@ -1,0 +1,466 @@
+"""The cost function network format ``.cfn`` of toulbar2: JSON, loosely, with decimal costs.
+
+``E(x) = sum_f cost_f(x_f)``, or minus that sum where the file asks for a maximum. Three parts, each
+with or without its tag, in this order:
+
+* ``problem``: its ``name``, and ``mustbe``, which is ``<`` or ``>`` with a bound: the sum has to be
+  minimised and less than it, or maximised and greater;
+* ``variables``: for each, with or without a name, its number of labels or the list of their names;
+* ``functions``: for each, with or without a name, the ``scope`` (names or numbers of variables), a
+  ``defaultcost`` where not all costs are listed, and ``costs``: a full table, the last variable
+  of the scope varying fastest; or labels (names or numbers) and a cost, again and again; or the
+  name of another function, whose costs it shares.
+
+Quotes, commas and colons may be left out, brackets of both kinds are the same, and a line that
+starts with ``#`` is a comment.
+
+What is read
+    An entry forbids (``+inf``) where it reaches the bound even if all other functions are at
+    their minimum, or at 0 if that is larger: no labelling with it is allowed. Where all costs
+    are >= 0 this means: a cost of the bound or more, as in ``.wcsp`` files. That a *sum* may not
+    reach the bound cannot be said by an energy of factors; other labellings keep their energy. A
+    tuple that is listed twice has its last cost. Costs keep all their digits, although
+    toulbar2 takes as many as the bound has. Functions with a ``type`` (global constraints,
+    formulas) are refused.
+
+Such files are read and not written: ``.wcsp`` is for that.
+
+References
+----------
+toulbar2 reference manual, "CFN format (.cfn suffix)",
+https://toulbar2.github.io/toulbar2/formats/cfnformat.html
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab.factor_graph import FactorGraph, FloatArray
+from inference_lab.io._assembly import (
+    MAX_ENTRIES,
+    assemble,
+    shown_scope,
+    too_many_free_labels,
+)
+from inference_lab.io._files import FormatError
+
+_TOKEN = re.compile(
+    r"""(?P<open>[\[{])|(?P<close>[\]}])"""
+    r"""|"(?P<quoted>(?:[^"\\\r\n]|\\.)*)"|(?P<bare>[^\s,:\[\]{}"]+)"""
+)
+_SEPARATORS = re.compile(r"[\s,:]*")
+_COMMENT = re.compile(r"^#[^\r\n]*", re.MULTILINE)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+#: Tags of the fields of a function.
+_TAGS = ("scope", "defaultcost", "costs", "type", "params")
+
+
+class _Token(NamedTuple):
+    """``open``, ``close``, or the text of a ``word``; and where it stands."""
+
+    kind: str
+    text: str
+    place: int
+
+
+class _Reader:
+    """The tokens of a file, one ahead."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.path = path
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as problem:
+            line = data.count(b"\n", 0, problem.start) + 1
+            raise FormatError(
+                f"{path}, line {line}: byte {problem.start} is 0x{data[problem.start]:02x}; "
+                "expected UTF-8 text"
+            ) from None
+        self._text = _COMMENT.sub(lambda found: " " * len(found.group()), text)
+        self._tokens = self._scan()
+        self.next = next(self._tokens)
+
+    def _scan(self) -> Iterator[_Token]:
+        at = 0
+        text = self._text
+        while True:
+            found = _SEPARATORS.match(text, at)
+            at = found.end() if found else at
+            if at == len(text):
+                break
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise self.error(_Token("word", text[at], at), "quotation mark is not closed")
+            kind = str(token.lastgroup)
+            value = token.group(kind)
+            if kind == "quoted" and "\\" in value:
+                try:
+                    value = str(json.loads(f'"{value}"'))
+                except ValueError:
+                    raise self.error(
+                        _Token("word", value, at), "unknown escape sequence in a string"
+                    ) from None
+            yield _Token("word" if kind in ("quoted", "bare") else kind, value, at)
+            at = token.end()
+        while True:
+            yield _Token("end", "", at)
+
+    def error(self, token: _Token, message: str) -> FormatError:
+        """Make the error that says what is wrong at a token."""
+        line = self._text.count("\n", 0, token.place) + 1
+        where = "end of file" if token.kind == "end" else f"line {line}"
+        return FormatError(f"{self.path}, {where}: {message}")
+
+    def wrong(self, expected: str) -> FormatError:
+        """Make the error for a next token that does not belong there."""
+        shown = repr(self.next.text if len(self.next.text) <= 40 else self.next.text[:37] + "...")
+        got = "the file ends" if self.next.kind == "end" else f"got {shown}"
+        return self.error(self.next, f"expected {expected}, {got}")
+
+    def take(self) -> _Token:
+        """Return the next token and go on."""
+        token = self.next
+        if token.kind != "end":
+            self.next = next(self._tokens)
+        return token
+
+    def open(self, what: str) -> None:
+        """Go past an opening bracket."""
+        if self.next.kind != "open":
+            raise self.wrong(f"an opening bracket of {what}")
+        self.take()
+
+    def close(self, what: str) -> None:
+        """Go past a closing bracket."""
+        if self.next.kind != "close":
+            raise self.wrong(f"the closing bracket of {what}")
+        self.take()
+
+    def skip_tag(self, *tags: str) -> str | None:
+        """Go past one of these tags, if one is there, and return it."""
+        if self.next.kind == "word" and self.next.text in tags:
+            return self.take().text
+        return None
+
+    def word(self, what: str) -> _Token:
+        """Return a word or number."""
+        if self.next.kind != "word":
+            raise self.wrong(what)
+        return self.take()
+
+    def number(self, what: str) -> float:
+        """Return a finite number."""
+        if self.next.kind == "word" and _NUMBER.fullmatch(self.next.text):
+            value = float(self.next.text)
+            if math.isfinite(value):
+                self.take()
+                return value
+        raise self.wrong(what)
+
+
+@dataclass
+class _Function:
+    """A cost function: its own table, or the name of the function whose table it shares."""
+
+    start: _Token
+    scope: tuple[int, ...]
+    shape: tuple[int, ...]
+    name: str | None = None
+    table: FloatArray = field(default_factory=lambda: np.empty(0))
+    shares: str | None = None
+
+
+def parse(data: bytes, path: str) -> FactorGraph:
+    """Parse the content of a cost function network file.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+
+    Raises
+    ------
+    FormatError
+        If the content is not such a model, or has functions that are no tables; see the module.
+
+    Notes
+    -----
+    Time and memory are linear in the length of the content and in the number of entries of all
+    tables, which are limited to 2**27 in all before anything of that size is made.
+
+    Examples
+    --------
+    >>> g = parse(
+    ...     b'''{"problem": {"name": "pair", "mustbe": "<10.0"},
+    ...          "variables": {"sky": ["blue", "grey"], "wet": 2},
+    ...          "functions": {
+    ...              "rain": {"scope": ["sky", "wet"], "defaultcost": 0,
+    ...                       "costs": ["blue", 1, 10, "grey", 0, 0.5]},
+    ...              "gear": {"scope": ["wet"], "costs": [0, 0.25]}}}''',
+    ...     "example",
+    ... )
+    >>> g.energy([[0, 0], [0, 1], [1, 0], [1, 1]]).tolist()
+    [0.0, inf, 0.5, 0.25]
+    """
+    reader = _Reader(data, path)
+    reader.open("the problem")
+    sign, bound = _problem(reader)
+    names, values = _variables(reader)
+    functions = _functions(reader, names, values)
+    reader.close("the problem")
+    if reader.next.kind != "end":
+        raise reader.wrong("nothing after the closing bracket of the problem")
+    _share(reader, functions)
+
+    cardinalities = np.array([v.size for v in values], dtype=np.int64)
+    scopes = np.array([v for f in functions for v in f.scope], dtype=np.int64)
+    wrong = too_many_free_labels(cardinalities, scopes)
+    if wrong is not None:
+        raise FormatError(f"{path}: {wrong[1]}")
+    sizes = np.array([f.table.size for f in functions], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    energies = np.concatenate([np.empty(0), *(f.table.ravel() for f in functions)])
+    if sign < 0:
+        np.negative(energies, out=energies)
+    limit = sign * bound
+    # Together with the others at their minimum, an entry must stay below the bound.
+    lowest = np.minimum.reduceat(energies, starts) if starts.size else np.empty(0)
+    lowest = np.minimum(lowest, 0.0)
+    limits = limit - (math.fsum(lowest.tolist()) - lowest)
+    energies[energies >= np.repeat(limits, sizes)] = math.inf
+
+    arities = np.array([len(f.scope) for f in functions], dtype=np.int64)
+    constants = energies[starts[arities == 0]]
+    graph = assemble(
+        cardinalities,
+        arities,
+        scopes,
+        sizes,
+        starts,
+        energies,
+        math.fsum(constants[np.isfinite(constants)].tolist()),
+    )
+    # Constants that forbid everything have no place but the labels of a variable.
+    if np.isfinite(constants).all():
+        return graph
+    if not values:
+        raise FormatError(
+            f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
+        )
+    forbidden = graph.unary_values.copy()
+    forbidden[: values[0].size] = math.inf
+    return graph.with_unary(forbidden)
+
+
+def _problem(reader: _Reader) -> tuple[float, float]:
+    """Return 1 for a minimum and -1 for a maximum, and the bound."""
+    reader.skip_tag("problem")
+    reader.open("the properties of the problem")
+    # A problem may well be called "name".
+    first = reader.word("the name of the problem")
+    if first.text == "name" and not reader.next.text.startswith(("mustbe", "<", ">")):
+        reader.word("the name of the problem")
+    reader.skip_tag("mustbe")
+    bound = reader.word("'mustbe' with '<' or '>' and a bound")
+    if bound.text[:1] not in ("<", ">") or not _NUMBER.fullmatch(bound.text[1:]):
+        raise reader.error(
+            bound, f"expected '<' or '>' and a number, like '<10.00', got {bound.text[:40]!r}"
+        )
+    reader.close("the properties of the problem")
+    value = float(bound.text[1:])
+    return (1.0 if bound.text[0] == "<" else -1.0), value
+
+
+class _Domain(NamedTuple):
+    """The labels of a variable, and their names where they have any."""
+
+    size: int
+    names: dict[str, int]
+
+
+def _variables(reader: _Reader) -> tuple[dict[str, int], list[_Domain]]:
+    reader.skip_tag("variables")
+    reader.open("the variables")
+    names: dict[str, int] = {}
+    domains: list[_Domain] = []
+    while reader.next.kind != "close":
+        what = f"the name or the labels of variable {len(domains)}"
+        if reader.next.kind == "word" and not _NUMBER.fullmatch(reader.next.text):
+            name = reader.take()
+            if name.text in names:
+                raise reader.error(name, f"two variables are called {name.text!r}")
+            names[name.text] = len(domains)
+            what = f"the labels of variable {name.text!r}"
+        domains.append(_domain(reader, what))
+    reader.close("the variables")
+    return names, domains
+
+
+def _domain(reader: _Reader, what: str) -> _Domain:
+    if reader.next.kind != "open":
+        start = reader.next
+        size = abs(reader.number(f"{what}: their number, or a list of names"))
+        if not (1 <= size < 2**31 and size.is_integer()):
+            raise reader.error(start, f"{what}: {start.text[:40]!r} is no number of labels")
+        return _Domain(int(size), {})
+    reader.take()
+    labels: dict[str, int] = {}
+    while reader.next.kind != "close":
+        label = reader.word(f"the name of a label in {what}")
+        if _NUMBER.fullmatch(label.text):
+            raise reader.error(
+                label, f"{what}: {label.text[:40]!r} is a number, which cannot name a label"
+            )
+        if label.text in labels:
+            raise reader.error(label, f"{what}: two labels are called {label.text!r}")
+        labels[label.text] = len(labels)
+    if not labels:
+        raise reader.error(reader.next, f"{what}: there are none")
+    reader.take()
+    return _Domain(len(labels), labels)
+
+
+def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
+    """Return what a name or a number stands for."""
+    token = reader.word(what)
+    found = names.get(token.text)
+    if found is not None:
+        return found
+    if token.text.isascii() and token.text.isdigit() and int(token.text[:20]) < size:
+        return int(token.text)
+    most = ", ".join([*list(names)[:8], *(["..."] if len(names) > 8 else [])])
+    raise reader.error(
+        token,
+        f"expected {what}, "
+        + (f"one of {most}, or " if names else "")
+        + (f"0 to {size - 1}" if size else "but there is none")
+        + f", got {token.text[:40]!r}",
+    )
+
+
+def _functions(reader: _Reader, names: dict[str, int], domains: list[_Domain]) -> list[_Function]:
+    reader.skip_tag("functions")
+    reader.open("the functions")
+    functions: list[_Function] = []
+    known: set[str] = set()
+    entries = 0
+    while reader.next.kind != "close":
+        name = None
+        if reader.next.kind == "word":
+            token = reader.take()
+            name = token.text
+            if name in known:
+                raise reader.error(token, f"two functions are called {name!r}")
+            known.add(name)
+        shown = f"function {len(functions)}" if name is None else f"function {name!r}"
+        function = _scope(reader, names, domains, shown)
+        function.name = name
+        size = math.prod(function.shape)
+        entries += size
+        if entries > MAX_ENTRIES:
+            raise reader.error(
+                function.start,
+                f"{shown} over {shown_scope(function.scope)} has {size} entries, which makes "
+                f"{entries} so far; at most {MAX_ENTRIES} are read",
+            )
+        _costs(reader, function, domains, shown)
+        reader.close(shown)
+        functions.append(function)
+    reader.close("the functions")
+    return functions
+
+
+def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown: str) -> _Function:
+    start = reader.next
+    reader.open(shown)
+    reader.skip_tag("scope")
+    reader.open(f"the scope of {shown}")
+    scope: list[int] = []
+    while reader.next.kind != "close":
+        token = reader.next
+        variable = _index(reader, names, len(domains), f"a variable of the scope of {shown}")
+        if variable in scope:
+            raise reader.error(token, f"{shown} names variable {token.text!r} twice in its scope")
+        scope.append(variable)
+    reader.close(f"the scope of {shown}")
+    return _Function(start, tuple(scope), tuple(domains[v].size for v in scope))
+
+
+def _costs(reader: _Reader, function: _Function, domains: list[_Domain], shown: str) -> None:
+    """Read what follows the scope of a function."""
+    if reader.next.kind == "word" and reader.next.text in ("type", "params"):
+        tag = reader.take()
+        kind = reader.word("the type").text if tag.text == "type" else "parameters"
+        raise reader.error(
+            tag, f"{shown} is given by {kind!r}; functions that are no tables are not read"
+        )
+    default = None
+    if reader.skip_tag("defaultcost") or (
+        reader.next.kind == "word" and _NUMBER.fullmatch(reader.next.text)
+    ):
+        default = reader.number(f"the default cost of {shown}")
+    reader.skip_tag("costs")
+    if reader.next.kind == "word":
+        function.shares = reader.take().text
+        if default is not None:
+            raise reader.error(
+                function.start, f"{shown} has a default cost, and costs shared with another"
+            )
+        return
+    reader.open(f"the costs of {shown}")
+    size = math.prod(function.shape)
+    if default is None:
+        listed: list[float] = []
+        while reader.next.kind != "close":
+            listed.append(reader.number(f"a cost of {shown}"))
+        if len(listed) != size:
+            shape = " x ".join(map(str, function.shape)) or "1"
+            raise reader.error(
+                function.start,
+                f"{shown} over {shown_scope(function.scope)} needs {shape} = {size} costs, "
+                f"got {len(listed)}",
+            )
+        function.table = np.array(listed)
+    else:
+        function.table = np.full(size, default)
+        while reader.next.kind != "close":
+            place = 0
+            for variable in function.scope:
+                domain = domains[variable]
+                label = _index(
+                    reader, domain.names, domain.size, f"a label of variable {variable} in {shown}"
+                )
+                place = place * domain.size + label
+            function.table[place] = reader.number(f"the cost of a tuple of {shown}")
+    reader.close(f"the costs of {shown}")
+
+
+def _share(reader: _Reader, functions: list[_Function]) -> None:
+    """Give functions that name another one its table."""
+    by_name = {f.name: f for f in functions if f.name is not None}
+    for f, function in enumerate(functions):
+        if function.shares is None:
+            continue
+        shown = f"function {f}" if function.name is None else f"function {function.name!r}"
+        owner = by_name.get(function.shares)
+        if owner is None or owner.shares is not None:
+            lacks = "does not exist" if owner is None else "has no costs of its own"
+            raise reader.error(
+                function.start, f"{shown} has the costs of {function.shares!r}, which {lacks}"
+            )
+        if owner.shape != function.shape:
+            raise reader.error(
+                function.start,
+                f"{shown} over variables of {function.shape} labels has the costs of "
+                f"{function.shares!r} over variables of {owner.shape} labels",
+            )
+        function.table = owner.table

@@ -1,0 +1,302 @@
+"""The libDAI format ``.fg``: sparse tables of potentials, the first variable varying fastest.
+
+``E(x) = - sum_f ln phi_f(x_f)``. Numbers are separated by any white space; what follows a ``#`` on
+its line is a comment:
+
+* the number of factors;
+* for each factor the number of its variables, these variables, the number of labels of each, the
+  number of entries that are listed, and ``index value`` for each of them. The first variable of
+  the scope varies fastest in the index, unlike in UAI files; what is not listed is zero.
+
+What is read
+    A listed or omitted zero forbids (``+inf``); a table of zeros only is an error, as in UAI
+    files. An entry that is listed twice has its last value. Variables keep their numbers: those
+    below the largest one that no factor names have one label. Numbers out of the range of doubles
+    (``1e-400``) keep their energy. Factors of no variables are the constant of the energy.
+
+What is written
+    Numerals as in UAI files (see `inference_lab.io.uai`), zeros left out. A variable of no factor
+    gets one of ones, which tells its number of labels.
+
+References
+----------
+J. M. Mooij, "libDAI: A Free and Open Source C++ Library for Discrete Approximate Inference in
+Graphical Models", JMLR 11 (2010); "libDAI file formats" of its manual.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io._assembly import (
+    MAX_ENTRIES,
+    MAX_FREE_LABELS,
+    assemble,
+    repeated,
+    shown_scope,
+    table_sizes,
+)
+from inference_lab.io._files import FormatError
+from inference_lab.io._potentials import (
+    constant_numerals,
+    energies_of,
+    exact_energy,
+    numerals,
+    prepared,
+)
+from inference_lab.io._tokens import Tokens, whole
+
+_COMMENT = re.compile(rb"#[^\r\n]*")
+
+
+# ---------------------------------------------------------------------------- reading
+
+
+def parse(data: bytes, path: str) -> FactorGraph:
+    """Parse the content of a libDAI file.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+
+    Raises
+    ------
+    FormatError
+        If the content is not such a model; see the module for what that means.
+
+    Notes
+    -----
+    Time and memory are linear in the length of the content and in the number of entries of all
+    tables, which are limited to 2**27 in all before anything of that size is made.
+
+    Examples
+    --------
+    >>> g = parse(b"1  2  0 1  2 3  3  0 0.5  1 0.25  4 1 # x0 fastest", "example")
+    >>> g.energy([[0, 0], [1, 0], [0, 1], [0, 2]]).round(6).tolist()
+    [0.693147, 1.386294, inf, 0.0]
+    """
+    # Blanks in place of comments, so that lines keep their numbers.
+    tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
+    end = int(tokens.values.size)
+    n_factors = tokens.integer(0, "the number of factors", high=max(0, end - 1) // 2)
+    layout = _Layout(tokens, n_factors)
+    cardinalities = layout.cardinalities()
+    # Over the reversed scope, the first variable of the file is the last one and varies fastest.
+    scopes = layout.scopes[_reversal(layout.arities)]
+    sizes = layout.checked_sizes(cardinalities)
+    starts = np.cumsum(sizes) - sizes
+    energies = layout.energies(sizes, starts)
+    constants = [
+        exact_energy(tokens, int(layout.entries_at[f]) + 1, float(energies[starts[f]]))
+        for f in np.flatnonzero(layout.arities == 0)
+    ]
+    return assemble(
+        cardinalities, layout.arities, scopes, sizes, starts, energies, math.fsum(constants)
+    )
+
+
+def _reversal(arities: IntArray) -> IntArray:
+    """Return the permutation that reverses each scope in its place."""
+    ends = np.cumsum(arities)
+    places = np.arange(int(arities.sum()), dtype=np.int64)
+    return np.repeat(ends - arities + ends - 1, arities) - places
+
+
+class _Layout:
+    """Where everything stands: one walk through the file, because each count places the next."""
+
+    def __init__(self, tokens: Tokens, n_factors: int) -> None:
+        self.tokens = tokens
+        values = tokens.values
+        end = int(values.size)
+        self.arities = np.empty(n_factors, dtype=np.int64)
+        self.counts = np.empty(n_factors, dtype=np.int64)
+        #: Of the first listed index of each factor.
+        self.entries_at = np.empty(n_factors, dtype=np.int64)
+        at = 1
+        for f in range(n_factors):
+            room = max(0, end - at - 2) // 2
+            arity = tokens.integer(at, f"the number of variables of factor {f}", high=room)
+            self.arities[f] = arity
+            at += 1 + 2 * arity
+            room = max(0, end - at - 1) // 2
+            count = tokens.integer(at, f"the number of entries of factor {f}", high=room)
+            self.counts[f] = count
+            self.entries_at[f] = at + 1
+            at += 1 + 2 * count
+        if at < end:
+            raise tokens.error(
+                at, f"{end - at} surplus tokens after the last factor, from {tokens.shown(at)}"
+            )
+        before = self.entries_at - 1 - 2 * self.arities
+        within = np.arange(int(self.arities.sum())) - np.repeat(
+            np.cumsum(self.arities) - self.arities, self.arities
+        )
+        #: Places of the variables of all scopes.
+        self.scopes_at: IntArray = np.repeat(before, self.arities) + within
+        self.scopes = self._variables()
+
+    def _owner(self, position: int) -> int:
+        """Return the factor that a position in the scopes belongs to."""
+        return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
+
+    def _variables(self) -> IntArray:
+        listed = self.tokens.values[self.scopes_at]
+        good = whole(listed, 0, MAX_FREE_LABELS)
+        if not good.all():
+            s = int(np.argmin(good))
+            place = int(self.scopes_at[s])
+            raise self.tokens.error(
+                place,
+                f"factor {self._owner(s)}: expected a variable of its scope, 0 to "
+                f"{MAX_FREE_LABELS - 1}, got {self.tokens.shown(place)}",
+            )
+        scopes = listed.astype(np.int64)
+        again = repeated(self.arities, scopes, MAX_FREE_LABELS)
+        if again is not None:
+            raise self.tokens.error(
+                int(self.scopes_at[again]),
+                f"factor {self._owner(again)} names variable {scopes[again]} twice in its scope",
+            )
+        return scopes
+
+    def cardinalities(self) -> IntArray:
+        """Return the number of labels of each variable, on which all factors must agree."""
+        places = self.scopes_at + np.repeat(self.arities, self.arities)
+        listed = self.tokens.values[places]
+        good = whole(listed, 1, 2**31)
+        if not good.all():
+            s = int(np.argmin(good))
+            raise self.tokens.error(
+                int(places[s]),
+                f"factor {self._owner(s)}: expected the number of labels of variable "
+                f"{self.scopes[s]}, an integer >= 1, got {self.tokens.shown(int(places[s]))}",
+            )
+        found = np.ones(int(self.scopes.max(initial=-1)) + 1, dtype=np.int64)
+        found[self.scopes] = listed.astype(np.int64)
+        differs = np.flatnonzero(found[self.scopes] != listed)
+        if differs.size:
+            s = int(differs[0])
+            raise self.tokens.error(
+                int(places[s]),
+                f"factor {self._owner(s)} gives variable {self.scopes[s]} "
+                f"{int(listed[s])} labels, another factor {found[self.scopes[s]]}",
+            )
+        return found
+
+    def checked_sizes(self, cardinalities: IntArray) -> IntArray:
+        """Return the sizes of the tables, which may be far more than what is listed of them."""
+        expected = table_sizes(cardinalities, self.arities, self.scopes)
+        many = np.flatnonzero(self.counts > expected)
+        if many.size:
+            f = int(many[0])
+            raise self.tokens.error(
+                int(self.entries_at[f]) - 1,
+                f"{self._factor(f)} has {expected[f]:.0f} entries, but {self.counts[f]} are listed",
+            )
+        if float(expected.sum()) > MAX_ENTRIES:
+            f = int(np.argmax(expected))
+            raise self.tokens.error(
+                int(self.entries_at[f]) - 1,
+                f"all tables have {expected.sum():.0f} entries, the one of {self._factor(f)} "
+                f"{expected[f]:.0f}; at most {MAX_ENTRIES} are read",
+            )
+        return expected.astype(np.int64)
+
+    def energies(self, sizes: IntArray, starts: IntArray) -> FloatArray:
+        """Return all tables one after the other."""
+        tokens = self.tokens
+        owner = np.repeat(np.arange(self.counts.size, dtype=np.int64), self.counts)
+        within = np.arange(owner.size) - np.repeat(
+            np.cumsum(self.counts) - self.counts, self.counts
+        )
+        places = self.entries_at[owner] + 2 * within
+        listed = tokens.values[places]
+        good = (listed >= 0) & (listed < sizes[owner]) & (listed == np.floor(listed))
+        if not good.all():
+            e = int(np.argmin(good))
+            raise tokens.error(
+                int(places[e]),
+                f"{self._factor(int(owner[e]))}: expected the index of an entry, 0 to "
+                f"{sizes[owner[e]] - 1}, got {tokens.shown(int(places[e]))}",
+            )
+
+        def fail(place: int, why: str) -> FormatError:
+            f = int(np.searchsorted(self.entries_at, place, side="right")) - 1
+            return tokens.error(
+                place,
+                f"{self._factor(f)}, entry {tokens.shown(place - 1)}: the potential "
+                f"{tokens.shown(place)} {why}; potentials are finite numbers >= 0",
+            )
+
+        energies = np.full(int(sizes.sum()), math.inf)
+        energies[starts[owner] + listed.astype(np.int64)] = energies_of(tokens, places + 1, fail)
+        least = np.minimum.reduceat(energies, starts) if starts.size else energies
+        empty = np.flatnonzero(np.isposinf(least))
+        if empty.size:
+            f = int(empty[0])
+            what = "has no table but zeros" if self.arities[f] else "is a constant of zero"
+            raise tokens.error(
+                int(self.entries_at[f]) - 1,
+                f"{self._factor(f)} {what}: it would forbid every labelling",
+            )
+        return energies
+
+    def _factor(self, f: int) -> str:
+        start = int(self.arities[:f].sum())
+        scope = tuple(self.scopes[start : start + int(self.arities[f])].tolist())
+        return f"factor {f} over {shown_scope(scope)}"
+
+
+# ---------------------------------------------------------------------------- writing
+
+
+def serialise(graph: FactorGraph) -> list[str]:
+    """Return the text of a libDAI file, in pieces; the module says how numbers are written.
+
+    Raises
+    ------
+    ValueError
+        If a finite cost exceeds 1e99 in size, or a factor over variables of one label each
+        forbids everything, so that no product of tables with non-zero entries can say so.
+
+    Examples
+    --------
+    >>> g = FactorGraph.pairwise([[0.0, 0.0]] * 2, [(0, 1)], [[0.0, float("inf")], [1.0, 0.0]])
+    >>> print("".join(serialise(g)))
+    1
+    <BLANKLINE>
+    2
+    1 0
+    2 2
+    3
+    0 1.0
+    2 0.36787944117144233
+    3 1.0
+    <BLANKLINE>
+    """
+    blocks: list[str] = []
+    shifts = [graph.constant]
+    named = np.zeros(graph.n_variables, dtype=bool)
+    for scope, table, shift in prepared(graph):
+        named[list(scope)] = True
+        # In reverse the last variable, which varies fastest here, is the first one there.
+        blocks.append(_block(graph, scope[::-1], numerals(table.ravel())))
+        shifts.append(shift)
+    for variable in np.flatnonzero(~named).tolist():
+        blocks.append(_block(graph, (variable,), ["1"] * int(graph.cardinalities[variable])))
+    blocks += [_block(graph, (), [numeral]) for numeral in constant_numerals(math.fsum(shifts))]
+    return [f"{len(blocks)}\n", *blocks]
+
+
+def _block(graph: FactorGraph, scope: tuple[int, ...], potentials: list[str]) -> str:
+    entries = [f"{i} {text}" for i, text in enumerate(potentials) if text not in ("0", "0.0")]
+    labels = (str(graph.cardinalities[v]) for v in scope)
+    lines = [str(len(scope)), " ".join(map(str, scope)), " ".join(labels), str(len(entries))]
+    return "\n" + "\n".join([*lines, *entries]) + "\n"

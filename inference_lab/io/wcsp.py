@@ -1,0 +1,514 @@
+"""The weighted CSP format ``.wcsp`` of toulbar2: integer costs, and a bound that forbids.
+
+``E(x) = sum_f cost_f(x_f)``; costs are integers >= 0 and are minimised. Numbers are separated by
+any white space, variables and labels count from 0:
+
+* a name (one word), the number of variables, the largest number of labels, the number of cost
+  functions, the upper bound ``top``;
+* the number of labels of each variable;
+* for each cost function the number of its variables, these variables, a default cost, the number
+  of tuples that are listed, and for each of them its labels and its cost.
+
+What is read
+    A cost of ``top`` or more forbids (``+inf``). That a *sum* of costs may not reach ``top``
+    either cannot be said by an energy of factors; such labellings keep their finite energy. Costs
+    above 2**53 are rounded to doubles, after the comparison with ``top``. A tuple that is listed
+    twice has its last cost. Cost functions of no variables are the constant.
+
+    A number of variables that is negative starts a shared function; a negative number of tuples
+    stands for the tuples of an earlier shared function. A negative number of labels is an interval
+    domain, and read like a positive one. Of the functions given by a keyword (default cost -1),
+    the binary ones (``>=``, ``>``, ``<=``, ``<``, ``=``, ``disj``, ``sdisj``) are read, and global
+    constraints such as ``salldiff`` are refused.
+
+What is written
+    Costs times `scale`, rounded to integers: each cost comes back within ``0.5 / scale``. By
+    default the scale is 1 where all costs are integers (nothing is lost then), else the largest
+    power of ten up to 10**6 for which all sums stay below 2**53. ``top`` is larger than the sum
+    of the largest finite costs, so that it forbids nothing else. A function with negative costs is
+    shifted to a minimum of 0; the shifts and the constant of the energy become a function of no
+    variables as far as they are whole and positive, and what is left of them is noted beside the
+    scale in the name, ``inference-lab/scale=SCALE/offset=OFFSET``: the energy is
+    ``cost / scale + offset``. `parse` understands this name and gives energies back; other tools
+    report the cost.
+
+References
+----------
+toulbar2 reference manual, "Weighted Constraint Satisfaction Problem file format (wcsp)",
+https://toulbar2.github.io/toulbar2/formats/wcspformat.html
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io import _arithmetic
+from inference_lab.io._assembly import (
+    MAX_ENTRIES,
+    assemble,
+    repeated,
+    shown_scope,
+    table_sizes,
+    too_many_free_labels,
+)
+from inference_lab.io._files import FormatError
+from inference_lab.io._tokens import WORD, Tokens, whole
+
+#: Integers up to this are doubles.
+_EXACT = 2.0**53
+_MAX_SCALE = 10**6
+
+#: The name under which an energy is written that is not made of natural numbers.
+_NAME = re.compile(rb"inference-lab/scale=([0-9.e+-]+)/offset=([0-9.e+-]+)")
+
+
+# ---------------------------------------------------------------------------- reading
+
+
+def parse(data: bytes, path: str) -> FactorGraph:
+    """Parse the content of a weighted CSP file.
+
+    Parameters
+    ----------
+    data : bytes
+    path : str
+        For messages.
+
+    Raises
+    ------
+    FormatError
+        If the content is not such a model, or holds a global constraint; see the module.
+
+    Notes
+    -----
+    Time and memory are linear in the length of the content and in the number of entries of all
+    tables, which are limited to 2**27 in all before anything of that size is made.
+
+    Examples
+    --------
+    >>> g = parse(b"pair 2 3 2 10  2 3  1 0 0 1  1 4  2 0 1 7 2  0 2 10  1 1 0", "example")
+    >>> g.energy([[0, 0], [0, 2], [1, 1]]).tolist()
+    [7.0, inf, 4.0]
+    """
+    name = WORD.search(data)
+    if name is None:
+        raise FormatError(f"{path}: the file is empty; expected the name of the problem")
+    tokens = Tokens(data, path, first=1, keywords=True)
+    end = int(tokens.values.size)
+    n = tokens.integer(0, "the number of variables", high=max(0, end - 4))
+    tokens.integer(1, "the largest number of labels")
+    n_functions = tokens.integer(2, "the number of cost functions", high=max(0, end - n - 4) // 2)
+    top = float(tokens.integer(3, "the upper bound"))
+    cardinalities = _cardinalities(tokens, n)
+    functions = _Functions(tokens, n, n_functions)
+    wrong = too_many_free_labels(cardinalities, functions.scopes)
+    if wrong is not None:
+        raise tokens.error(4 + wrong[0], wrong[1])
+    sizes = functions.checked_sizes(cardinalities)
+    starts = np.cumsum(sizes) - sizes
+    energies = functions.energies(cardinalities, sizes, starts, top)
+
+    scale, offset = _written_scale(name.group())
+    if scale != 1.0:
+        energies /= scale
+    constants = energies[starts[functions.arities == 0]]
+    graph = assemble(
+        cardinalities,
+        functions.arities,
+        functions.scopes,
+        sizes,
+        starts,
+        energies,
+        math.fsum([offset, *constants[np.isfinite(constants)].tolist()]),
+    )
+    # Constants that forbid everything have no place but the labels of a variable.
+    if top > 0 and np.isfinite(constants).all():
+        return graph
+    if n == 0:
+        raise tokens.error(
+            3, "no labelling is allowed, and there is no variable whose labels could say so"
+        )
+    forbidden = graph.unary_values.copy()
+    forbidden[: int(cardinalities[0])] = math.inf
+    return graph.with_unary(forbidden)
+
+
+def _written_scale(name: bytes) -> tuple[float, float]:
+    """Return what `serialise` has noted in the name: scale and offset."""
+    found = _NAME.fullmatch(name)
+    if found:
+        try:
+            scale, offset = float(found[1]), float(found[2])
+        except ValueError:
+            return 1.0, 0.0
+        if 0.0 < scale < math.inf and math.isfinite(offset):
+            return scale, offset
+    return 1.0, 0.0
+
+
+def _cardinalities(tokens: Tokens, n: int) -> IntArray:
+    values = np.abs(tokens.values[4 : 4 + n])
+    good = whole(values, 1, 2**31)
+    if not good.all():
+        i = int(np.argmin(good))
+        raise tokens.error(
+            4 + i,
+            f"variable {i}: expected its number of labels, an integer other than 0, "
+            f"got {tokens.shown(5 + i)}",
+        )
+    return values.astype(np.int64)
+
+
+class _Formula(NamedTuple):
+    """A cost function given by a keyword."""
+
+    f: int
+    keyword: str
+    parameters: list[float]
+
+
+class _Functions:
+    """Where everything stands: one walk through the file, because each count places the next."""
+
+    def __init__(self, tokens: Tokens, n: int, n_functions: int) -> None:
+        self.tokens = tokens
+        self.arities = np.zeros(n_functions, dtype=np.int64)
+        self.defaults = np.zeros(n_functions)
+        self.counts = np.zeros(n_functions, dtype=np.int64)
+        #: Places of the number of variables, and of the first tuple, which may be a shared one.
+        self.heads = np.zeros(n_functions, dtype=np.int64)
+        self.tuples_at = np.zeros(n_functions, dtype=np.int64)
+        #: For each function the shared one whose tuples it uses, or -1.
+        self.uses = np.full(n_functions, -1, dtype=np.int64)
+        self.formulas: list[_Formula] = []
+        shared: list[int] = []
+        at = 4 + n
+        for f in range(n_functions):
+            at = self._walk(f, at, shared)
+        end = int(tokens.values.size)
+        if at < end:
+            raise tokens.error(
+                at,
+                f"{end - at} surplus tokens after the last cost function, "
+                f"from {tokens.shown(at + 1)}",
+            )
+        within = np.arange(int(self.arities.sum())) - np.repeat(
+            np.cumsum(self.arities) - self.arities, self.arities
+        )
+        self.scopes_at: IntArray = np.repeat(self.heads + 1, self.arities) + within
+        self.scopes = self._variables(n)
+
+    def _walk(self, f: int, at: int, shared: list[int]) -> int:
+        """Note where the parts of function ``f`` stand, and return where the next one begins."""
+        tokens = self.tokens
+        end = int(tokens.values.size)
+        signed = tokens.integer(at, f"the number of variables of function {f}", low=-(2**31))
+        arity = abs(signed)
+        room = max(0, end - at - 3)
+        if arity > room:
+            raise tokens.error(
+                at,
+                f"function {f} has {arity} variables, but at most {room} fit into the rest of the "
+                "file",
+            )
+        self.heads[f] = at
+        self.arities[f] = arity
+        at += 1 + arity
+        default = tokens.integer(at, f"the default cost of function {f}, or -1", low=-1)
+        if default == -1:
+            if signed < 0:
+                raise tokens.error(at, f"function {f} is shared, which only tables can be")
+            return self._walk_formula(f, at + 1)
+        self.defaults[f] = default
+        count = tokens.integer(
+            at + 1,
+            f"the number of tuples of function {f}",
+            high=max(0, end - at - 2) // (arity + 1),
+            low=-len(shared) if signed > 0 else 0,
+        )
+        if signed < 0:
+            shared.append(f)
+        if count < 0:
+            owner = shared[-count - 1]
+            self.uses[f] = owner
+            if self.arities[owner] != arity or self.defaults[owner] != default:
+                raise tokens.error(
+                    at + 1,
+                    f"function {f} has {arity} variables and the default cost {default}, but the "
+                    f"shared function {owner} has {self.arities[owner]} and "
+                    f"{self.defaults[owner]:.0f}",
+                )
+            self.counts[f] = self.counts[owner]
+            self.tuples_at[f] = self.tuples_at[owner]
+            return at + 2
+        self.counts[f] = count
+        self.tuples_at[f] = at + 2
+        return at + 2 + count * (arity + 1)
+
+    def _walk_formula(self, f: int, at: int) -> int:
+        tokens = self.tokens
+        keyword = tokens.text(at + 1).decode("ascii")
+        if keyword not in _arithmetic.PARAMETERS:
+            raise tokens.error(
+                at,
+                f"function {f} is given by {tokens.shown(at + 1)}; of the functions that are "
+                f"not tables, {', '.join(_arithmetic.PARAMETERS)} can be read, global constraints "
+                "cannot",
+            )
+        if self.arities[f] != 2:
+            raise tokens.error(at, f"function {f} is given by {keyword!r}, which needs 2 variables")
+        n_parameters = _arithmetic.PARAMETERS[keyword]
+        limit = 2**53
+        parameters = [
+            float(tokens.integer(at + 1 + p, f"a parameter of {keyword!r}", low=-limit))
+            for p in range(n_parameters)
+        ]
+        self.formulas.append(_Formula(f, keyword, parameters))
+        return at + 1 + n_parameters
+
+    def _owner(self, position: int) -> int:
+        """Return the function that a position in the scopes belongs to."""
+        return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
+
+    def _name(self, f: int) -> str:
+        start = int(self.arities[:f].sum())
+        scope = tuple(self.scopes[start : start + int(self.arities[f])].tolist())
+        return f"function {f} over {shown_scope(scope)}"
+
+    def _variables(self, n: int) -> IntArray:
+        tokens = self.tokens
+        listed = tokens.values[self.scopes_at]
+        good = whole(listed, 0, n)
+        if not good.all():
+            s = int(np.argmin(good))
+            place = int(self.scopes_at[s])
+            raise tokens.error(
+                place,
+                f"function {self._owner(s)}: expected a variable of its scope, "
+                + (f"0 to {n - 1}" if n else "but there are none")
+                + f", got {tokens.shown(place + 1)}",
+            )
+        scopes = listed.astype(np.int64)
+        again = repeated(self.arities, scopes, n)
+        if again is not None:
+            raise tokens.error(
+                int(self.scopes_at[again]),
+                f"function {self._owner(again)} names variable {scopes[again]} twice in its scope",
+            )
+        return scopes
+
+    def checked_sizes(self, cardinalities: IntArray) -> IntArray:
+        """Return the sizes of the tables, which may be far more than what is listed of them."""
+        sizes = table_sizes(cardinalities, self.arities, self.scopes)
+        if float(sizes.sum()) > MAX_ENTRIES:
+            f = int(np.argmax(sizes))
+            raise self.tokens.error(
+                int(self.heads[f]),
+                f"all tables have {sizes.sum():.0f} entries, the one of {self._name(f)} "
+                f"{sizes[f]:.0f}; at most {MAX_ENTRIES} are read",
+            )
+        scope_starts = np.cumsum(self.arities) - self.arities
+        labels = cardinalities[self.scopes]
+        for f in np.flatnonzero(self.uses >= 0).tolist():
+            owner = int(self.uses[f])
+            own, other = (
+                labels[scope_starts[g] : scope_starts[g] + self.arities[g]] for g in (f, owner)
+            )
+            if (own != other).any():
+                raise self.tokens.error(
+                    int(self.heads[f]),
+                    f"the variables of {self._name(f)} have other numbers of labels than those "
+                    f"of the shared {self._name(owner)}",
+                )
+        return sizes.astype(np.int64)
+
+    def energies(
+        self, cardinalities: IntArray, sizes: IntArray, starts: IntArray, top: float
+    ) -> FloatArray:
+        """Return all tables one after the other."""
+        energies = np.repeat(self.defaults, sizes)
+        forbidding = self.defaults >= top
+        for f in np.flatnonzero(forbidding & (self.defaults == top)).tolist():
+            place = int(self.heads[f]) + 1 + int(self.arities[f])
+            forbidding[f] = self._reaches_top(place)
+        energies[np.repeat(forbidding, sizes)] = math.inf
+
+        for arity in np.unique(self.arities[self.counts > 0]).tolist():
+            members = np.flatnonzero((self.arities == arity) & (self.counts > 0))
+            self._fill(energies, members, arity, cardinalities, starts, top)
+        scope_starts = np.cumsum(self.arities) - self.arities
+        for f, keyword, parameters in self.formulas:
+            k_x, k_y = cardinalities[self.scopes[scope_starts[f] : scope_starts[f] + 2]].tolist()
+            costs = _arithmetic.table(keyword, parameters, k_x, k_y)
+            if (costs < 0).any():
+                raise self.tokens.error(
+                    int(self.heads[f]),
+                    f"{self._name(f)} has negative costs; costs are integers >= 0",
+                )
+            costs[costs >= top] = math.inf
+            energies[starts[f] : starts[f] + sizes[f]] = costs.ravel()
+        return energies
+
+    def _fill(
+        self,
+        energies: FloatArray,
+        members: IntArray,
+        arity: int,
+        cardinalities: IntArray,
+        starts: IntArray,
+        top: float,
+    ) -> None:
+        """Enter the listed tuples of all functions of one arity."""
+        tokens = self.tokens
+        counts = self.counts[members]
+        which = np.repeat(np.arange(members.size), counts)
+        within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = self.tuples_at[members][which] + within * (arity + 1)
+        scope_starts = (np.cumsum(self.arities) - self.arities)[members]
+        index = np.zeros(which.size, dtype=np.int64)
+        for axis in range(arity):
+            labels = tokens.values[places + axis]
+            sizes = cardinalities[self.scopes[scope_starts + axis]][which]
+            good = (labels >= 0) & (labels < sizes) & (labels == np.floor(labels))
+            if not good.all():
+                t = int(np.argmin(good))
+                place = int(places[t]) + axis
+                variable = int(self.scopes[scope_starts[which[t]] + axis])
+                raise tokens.error(
+                    place,
+                    f"{self._name(int(members[which[t]]))}, tuple {within[t]}: expected a label "
+                    f"of variable {variable}, 0 to {sizes[t] - 1}, got {tokens.shown(place + 1)}",
+                )
+            index = index * sizes + labels.astype(np.int64)
+        places += arity
+        costs = tokens.values[places]
+        good = (costs >= 0) & np.isfinite(costs) & (costs == np.floor(costs))
+        if not good.all():
+            t = int(np.argmin(good))
+            place = int(places[t])
+            raise tokens.error(
+                place,
+                f"{self._name(int(members[which[t]]))}, tuple {within[t]}: expected its cost, an "
+                f"integer >= 0, got {tokens.shown(place + 1)}",
+            )
+        forbidding = costs >= top
+        if top >= _EXACT:
+            same: dict[bytes, bool] = {}
+            for t in np.flatnonzero(costs == top).tolist():
+                text = tokens.text(int(places[t]) + 1)
+                if text not in same:
+                    same[text] = self._reaches_top(int(places[t]))
+                forbidding[t] = same[text]
+        energies[starts[members][which] + index] = np.where(forbidding, math.inf, costs)
+
+    def _reaches_top(self, place: int) -> bool:
+        """Whether a cost that is the same double as the upper bound is as large."""
+        return Decimal(self.tokens.text(place + 1).decode()) >= Decimal(
+            self.tokens.text(4).decode()
+        )
+
+
+# ---------------------------------------------------------------------------- writing
+
+
+def serialise(graph: FactorGraph, scale: float | None = None) -> list[str]:
+    """Return the text of a weighted CSP file, in pieces; see the module for how it is scaled.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    scale : float, optional
+        Written costs are energies times this, rounded.
+
+    Raises
+    ------
+    ValueError
+        If the scale is not positive, or makes costs that exceed 2**53 in all.
+
+    Examples
+    --------
+    >>> g = FactorGraph.pairwise([[0.0, 2.0]] * 2, [(0, 1)], [[0.0, float("inf")], [1.0, 0.0]])
+    >>> print("".join(serialise(g)))
+    inference-lab 2 2 3 6
+    2 2
+    1 0 0 1
+    1 2
+    1 1 0 1
+    1 2
+    2 0 1 0 2
+    0 1 6
+    1 0 1
+    <BLANKLINE>
+    """
+    if scale is not None and not 0.0 < scale < math.inf:
+        raise ValueError(f"scale must be a positive number, got {scale!r}")
+    scopes: list[tuple[int, ...]] = []
+    tables: list[FloatArray] = []
+    shifts = [graph.constant]
+    for scope, table in graph.factors():
+        least = float(table.min(initial=0.0))
+        scopes.append(scope)
+        tables.append(table - least if least else table)
+        shifts.append(least)
+    offset = math.fsum(shifts)
+    if scale is None:
+        scale = _default_scale(tables, offset)
+    constant = max(0, math.floor(offset * scale))
+    largest = [float(np.rint(_finite_maximum(table) * scale)) for table in tables]
+    top = math.fsum(largest) + constant + 1
+    if not top <= _EXACT:
+        raise ValueError(
+            f"scale = {scale!r} gives costs up to {top:g} in all; at most 2**53 can be written "
+            "without loss"
+        )
+    rest = math.fsum([offset, -constant / scale])
+    name = "inference-lab"
+    if scale != 1.0 or rest != 0.0:
+        name += f"/scale={float(scale)!r}/offset={rest!r}"
+    pieces = [
+        _function(scope, np.where(np.isinf(table), top, np.rint(table * scale)))
+        for scope, table in zip(scopes, tables, strict=True)
+    ]
+    if constant:
+        pieces.append(f"0 {constant} 0\n")
+    counts = graph.cardinalities
+    head = f"{name} {graph.n_variables} {int(counts.max(initial=0))} {len(pieces)} {int(top)}\n"
+    return [head, " ".join(map(str, counts.tolist())) + "\n", *pieces]
+
+
+def _finite_maximum(table: FloatArray) -> float:
+    return float(table.max(where=np.isfinite(table), initial=0.0))
+
+
+def _default_scale(tables: list[FloatArray], offset: float) -> float:
+    largest = math.fsum([max(0.0, offset), *map(_finite_maximum, tables)])
+    natural = all((t == np.floor(t))[np.isfinite(t)].all() for t in tables)
+    if natural and offset == math.floor(offset) and largest < _EXACT:
+        return 1.0
+    # Half a unit for each table that is rounded up, and one for the upper bound.
+    room = _EXACT - len(tables) - 2
+    scale = float(_MAX_SCALE)
+    while largest * scale > room:
+        scale /= 10.0
+    return scale
+
+
+def _function(scope: tuple[int, ...], costs: FloatArray) -> str:
+    values, counts = np.unique(costs, return_counts=True)
+    # The most frequent cost need not be listed.
+    default = int(values[np.argmax(counts)])
+    listed = np.argwhere(costs != default)
+    lines = [f"{len(scope)} {' '.join(map(str, scope))} {default} {len(listed)}\n"]
+    lines += [
+        f"{' '.join(map(str, labels))} {int(cost)}\n"
+        for labels, cost in zip(
+            listed.tolist(), costs[costs != default].astype(np.int64).tolist(), strict=True
+        )
+    ]
+    return "".join(lines)

@@ -1,0 +1,267 @@
+"""Public instance: a benchmark model from the data folder, with its best known value and its proof.
+
+What is known about each instance is a row of the table ``instances.csv`` beside this file: the
+SHA-256 of the model (and of its evidence) as it is stored, its licence and origin, the best known
+energy, and where the proof comes from that it is optimal. Models are told apart by their content:
+names lie, and the same name stands for different models in different collections.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from inference_lab.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.io import read
+from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.spec import SpecError, nearest
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What is known about an instance.
+
+    Attributes
+    ----------
+    name : str
+        ``collection/model``.
+    file, sha256 : str
+        The model below ``map/`` of the data folder, and the digest of what is stored there.
+    evidence, evidence_sha256 : str
+        The evidence that belongs to it; empty where there is none.
+    format : str
+        As in `inference_lab.io.read`.
+    scale : {"natural-log", "cost"}
+        Whether the file holds potentials, whose ``-ln`` are energies, or costs that are energies.
+        The energy of a max-cut problem is minus the cut.
+    variables, max_labels : int
+    energy : float
+        The best known energy, with the evidence applied; ``inf`` where nothing is feasible.
+    status : {"optimal", "best_known", "infeasible"}
+        ``optimal`` and ``infeasible`` are proved.
+    proof : str
+        Where the proof comes from, or for ``best_known`` the value.
+    licence : str
+        SPDX identifier; of the collection that the file was published in.
+    origin : str
+        ``owner/repository@commit:path`` on GitHub.
+    """
+
+    name: str
+    file: str
+    sha256: str
+    evidence: str
+    evidence_sha256: str
+    format: str
+    scale: str
+    variables: int
+    max_labels: int
+    energy: float
+    status: str
+    proof: str
+    licence: str
+    origin: str
+
+    @property
+    def source(self) -> str:
+        """Address of the file where it was published."""
+        repository, _, rest = self.origin.partition("@")
+        commit, _, path = rest.partition(":")
+        return f"https://github.com/{repository}/blob/{commit}/{path}"
+
+
+@cache
+def _table() -> dict[str, Instance]:
+    text = (resources.files("inference_lab.problems") / "instances.csv").read_text("utf-8")
+    table = {}
+    for row in csv.DictReader(text.splitlines()):
+        values: dict[str, Any] = {
+            **row,
+            "variables": int(row["variables"]),
+            "max_labels": int(row["max_labels"]),
+            "energy": float(row["energy"]),
+        }
+        table[values["name"]] = Instance(**values)
+    return table
+
+
+def available_instances() -> dict[str, str]:
+    """Return the names of all instances with one-line descriptions.
+
+    They are known whether the data folder is there or not.
+
+    Examples
+    --------
+    >>> available_instances()["libdai/alarm"]
+    '37 variables, up to 4 labels; optimal: 3.41087 (exact elimination)'
+    """
+    return {
+        one.name: f"{one.variables} variables, up to {one.max_labels} labels; "
+        f"{one.status.replace('_', ' ')}: {one.energy:.6g} ({one.proof})"
+        for one in _table().values()
+    }
+
+
+def find(name: str) -> Instance:
+    """Return what is known about the instance of a name.
+
+    Raises
+    ------
+    SpecError
+        If there is none; the message names the nearest match, and the collections.
+
+    Examples
+    --------
+    >>> find("uai2014_map/Grids_30").status
+    'optimal'
+    """
+    if name in _table():
+        return _table()[name]
+    collections = sorted({known.partition("/")[0] for known in _table()})
+    chosen, slash, _ = name.partition("/")
+    if slash and chosen in collections:
+        said = ", ".join(n for n in _table() if n.startswith(f"{chosen}/"))
+    else:
+        said = ", ".join(f"{collection}/..." for collection in collections)
+    raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {said}")
+
+
+def identify(path: str | os.PathLike[str]) -> Instance | None:
+    """Return the instance that a model file is, whatever its name; None if it is none of them.
+
+    The file is compared as it is stored: the same model, compressed in another way, is another
+    file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    digest = _sha256(Path(path))
+    return next((one for one in _table().values() if one.sha256 == digest), None)
+
+
+@dataclass(frozen=True)
+class Instances(ProblemFamily):
+    """A public instance with what is known about it.
+
+    Parameters
+    ----------
+    instance : str
+        One of `available_instances`.
+
+    Examples
+    --------
+    >>> Instances("uai2014_map/Grids_30").spec
+    'instances(instance=uai2014_map/Grids_30)'
+    """
+
+    instance: str
+
+    def __post_init__(self) -> None:
+        """Check the name."""
+        find(self.instance)
+
+    def build(self, data_dir: Path | None = None) -> Problem:
+        """Read the instance, with its evidence.
+
+        The file is looked for below ``map/`` of the data folder under the name that it has in the
+        table, and if it is not there, or has other content, by its content.
+
+        Parameters
+        ----------
+        data_dir : path, optional
+            Folder that holds ``map/``, or that folder itself; default: the environment variable
+            ``INFERENCE_LAB_DATA``.
+
+        Returns
+        -------
+        Problem
+            With `optimum` where that is proved; ``info`` holds status, best known energy,
+            licence, origin and digests.
+
+        Raises
+        ------
+        DataNotFoundError
+            If the data folder is not given or lacks the file; the message says where it was
+            published.
+        DataFormatError
+            If a file of the right name has other content, and none has the right one.
+        """
+        known = find(self.instance)
+        model = _locate(known, known.file, known.sha256, data_dir)
+        evidence = None
+        if known.evidence:
+            evidence = _locate(known, known.evidence, known.evidence_sha256, data_dir)
+        costs = known.format == "uai" and known.scale == "cost"
+        graph = read(model, evidence=evidence, format=known.format, costs=costs)
+        info: dict[str, int | float | str] = {
+            "variables": graph.n_variables,
+            "max_labels": int(graph.cardinalities.max(initial=0)),
+            "edges": graph.n_edges,
+            "higher_order": graph.n_factors,
+            "sha256": known.sha256,
+            "status": known.status,
+            "proof": known.proof,
+            "scale": known.scale,
+            "licence": known.licence,
+            "origin": known.origin,
+        }
+        if known.evidence:
+            info["evidence_sha256"] = known.evidence_sha256
+        if math.isfinite(known.energy):
+            info["best_known"] = known.energy
+        optimal = known.status == "optimal"
+        return Problem(
+            self.spec,
+            graph,
+            optimum=known.energy if optimal else None,
+            optimum_source=known.proof if optimal else "",
+            info=info,
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
+    """Find a file by its name in the table, or else by its content."""
+    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
+    remedy = (
+        f"Give the folder that holds map/ with --data-dir or ${DATA_VARIABLE}. "
+        f"The model was published at {known.source} "
+        f"(licence {known.licence}; SHA-256 of the file as it is looked for: {digest})"
+    )
+    if chosen is None:
+        raise DataNotFoundError(
+            f"instance {known.name!r} needs map/{file}, and no data folder is given. {remedy}"
+        )
+    root = Path(chosen).expanduser()
+    named = [folder / file for folder in (root / "map", root) if (folder / file).is_file()]
+    for path in (*named, *_files(root, known)):
+        if _sha256(path) == digest:
+            return path
+    if named:
+        raise DataFormatError(
+            f"{named[0]} is not the file that instance {known.name!r} needs: its SHA-256 is "
+            f"{_sha256(named[0])}, not {digest}"
+        )
+    where = f"{root} does not hold it" if root.is_dir() else f"{root} is no folder"
+    raise DataNotFoundError(f"instance {known.name!r} needs map/{file}; {where}. {remedy}")
+
+
+def _files(root: Path, known: Instance) -> Iterator[Path]:
+    """Yield all files where the one that is looked for may lie under another name."""
+    for folder in (root / "map", root / known.name.partition("/")[0]):
+        if folder.is_dir():
+            yield from sorted(path for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,151 @@
+"""Max-cut and QUBO files: published cuts and optima, signs, and damage."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from damage import damaged
+from hypothesis import given, settings
+
+import inference_lab as il
+from inference_lab.io import FormatError, biqmac
+
+SMALL = b"""4 6
+1 2 5
+2 3 -1.5
+3 1 2
+4 4 -3
+2 1 1
+3 4 7
+"""
+
+
+def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
+    folder = data_dir / "map" / "maxcut_qubo"
+    if not folder.is_dir():
+        pytest.skip(f"no folder {folder}")
+    with (folder / "reference.csv").open(newline="") as stream:
+        return [(folder / row["file"], row) for row in csv.DictReader(stream)]
+
+
+def read(path: Path, known: dict[str, str]) -> il.FactorGraph:
+    return il.read(path, format="max-cut" if known["type"] == "maxcut (max)" else "qubo")
+
+
+def entries(path: Path) -> np.ndarray:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    return np.array([line.split() for line in text.splitlines()[1:] if line.strip()], dtype=float)
+
+
+def value(rows: np.ndarray, kind: str, x: np.ndarray) -> float:
+    """Value of a labelling, straight from the definition."""
+    i, j = rows[:, 0].astype(int) - 1, rows[:, 1].astype(int) - 1
+    if kind == "max-cut":
+        return float(rows[x[i] != x[j], 2].sum())
+    twice = np.where(i == j, 1, 2)
+    return float((twice * rows[:, 2] * x[i] * x[j]).sum())
+
+
+def test_instances_have_their_sizes_and_values(data_dir: Path) -> None:
+    """All instances, at random labellings; the energy is minus the cut, or the value."""
+    rng = np.random.default_rng(0)
+    found = instances(data_dir)
+    assert len(found) == 25
+    for path, known in found:
+        graph = read(path, known)
+        rows = entries(path)
+        assert graph.n_variables == int(known["vars"])
+        assert len(rows) == int(known["factors"])
+        sign, kind = (-1, "max-cut") if "max" in known["type"] else (1, "qubo")
+        x = rng.integers(2, size=(5, graph.n_variables))
+        assert graph.energy(x).tolist() == [sign * value(rows, kind, row) for row in x]
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"), [("G1.txt.gz", 11624), ("G11.txt", 562), ("G14.txt", 3058), ("be100.1", 19412)]
+)
+def test_published_cuts(data_dir: Path, name: str, cut: int) -> None:
+    """The vectors of +1 and -1 that are published beside the instances."""
+    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"].startswith(name)]
+    vector = (path.parent / f"{name.partition('.txt')[0]}_cut.txt").read_text()
+    sides = np.array(vector.replace(",", " ").split(), dtype=np.int64)
+    assert set(sides.tolist()) == {-1, 1}
+    assert read(path, known).energy((sides + 1) // 2) == -cut
+
+
+@pytest.mark.parametrize("name", ["gka1b.sparse", "bqp50-1.sparse"])
+def test_optima(data_dir: Path, name: str) -> None:
+    """The values of the Biq Mac library, by enumeration or the integer program."""
+    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"] == name]
+    graph = read(path, known)
+    solver = "brute-force" if graph.n_variables <= 20 else "ilp"
+    solution = il.solve(graph, solver, time_limit=60.0)
+    assert solution.status is il.Status.OPTIMAL
+    sign = -1 if "max" in known["type"] else 1
+    assert solution.energy == sign * float(known["value"])
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["max-cut", "qubo"]))
+def test_random_problems(seed: int, kind: str) -> None:
+    """Repeated entries in either direction, and entries on the diagonal."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 6)), int(rng.integers(0, 12))
+    rows = np.column_stack([rng.integers(1, n + 1, (m, 2)), rng.integers(-9, 10, m)]).astype(float)
+    text = f"{n} {m}\n" + "\n".join(f"{i:.0f} {j:.0f} {w}" for i, j, w in rows)
+    parse = biqmac.parse_max_cut if kind == "max-cut" else biqmac.parse_qubo
+    graph = parse(text.encode(), "here")
+    sign = -1 if kind == "max-cut" else 1
+    for labels in itertools.product(range(2), repeat=n):
+        expected = sign * value(rows, kind, np.array(labels))
+        assert graph.energy(labels) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("parse", [biqmac.parse_max_cut, biqmac.parse_qubo])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"the file ends where the number of vertices is expected"),
+        ("3", r"the file ends where the number of entries is expected"),
+        ("3 2 1 2 5", r"the number of entries is '2', but at most 1 fit"),
+        ("3 1 1 2 5 1 3 5", r"3 surplus tokens after the 1 entries 'i j w', from '1'"),
+        ("3 1 1 4 5", r"line 1, token 4: entry 0: expected a vertex, 1 to 3, got '4'"),
+        ("3 1 0 1 5", r"entry 0: expected a vertex, 1 to 3, got '0'"),
+        ("3 1 1 2 nan", r"entry 0: the weight is 'nan'; weights are finite"),
+        ("3 1 1 2 1e999", r"entry 0: the weight is '1e999'"),
+        ("99999999 0", r"99999999 vertices; at most 10,000,000 are read"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(
+    parse: Callable[[bytes, str], Any], text: str, message: str
+) -> None:
+    """Of both kinds."""
+    with pytest.raises(FormatError, match=message) as caught:
+        parse(text.encode(), "here")
+    assert str(caught.value).startswith("here")
+
+
+@settings(max_examples=300)
+@given(damaged((SMALL,)), st.sampled_from(["max-cut", "qubo"]))
+def test_damage_is_refused_or_read_as_it_stands(data: bytes, kind: str) -> None:
+    """Nothing but FormatError; and what is read has the values of its entries."""
+    parse = biqmac.parse_max_cut if kind == "max-cut" else biqmac.parse_qubo
+    try:
+        graph = parse(data, "here")
+    except FormatError:
+        return
+    numbers = np.array(data.decode().split(), dtype=float)
+    rows = numbers[2:].reshape(-1, 3)
+    x = np.random.default_rng(0).integers(2, size=(3, graph.n_variables))
+    sign = -1 if kind == "max-cut" else 1
+    expected = [sign * value(rows, kind, row) for row in x]
+    np.testing.assert_allclose(graph.energy(x), expected, atol=1e-9)

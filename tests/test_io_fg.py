@@ -1,0 +1,362 @@
+"""libDAI files: the instances of its own tests, every kind of damage, and round trips."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damage import damaged
+from hypothesis import given, settings
+from strategies import Recipe, recipes
+
+import inference_lab as il
+from inference_lab.io import FormatError, fg
+
+SMALL = b"""# three variables and a constant
+5
+
+1
+0
+2
+2
+0 0.25
+1 0.75
+
+2
+0 1
+2 3
+5
+0 1
+1 2.5 # (1, 0)
+2 3
+4 5
+5 6
+
+2
+2 1
+2 3
+6
+0 1
+1 0.5
+2 0.5
+3 1
+4 0.5
+5 0.5
+
+3
+0 1 2
+2 3 2
+3
+0 1
+7 2
+11 3
+
+0
+
+
+1
+0 0.5
+"""
+
+
+def parse(data: bytes) -> il.FactorGraph:
+    return fg.parse(data, "here.fg")
+
+
+def labellings(graph: il.FactorGraph) -> np.ndarray:
+    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
+    return np.array(list(every), dtype=np.int64).reshape(
+        math.prod(graph.cardinalities.tolist()), graph.n_variables
+    )
+
+
+# ------------------------------------------------------------------ a second, slow reader
+
+
+class Refused(Exception):
+    pass
+
+
+_NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+SlowFactor = tuple[tuple[int, ...], dict[tuple[int, ...], float]]
+
+
+def slow_read(data: bytes) -> tuple[list[int], list[SlowFactor]]:
+    """Read token by token, each table as a dictionary over labels in the order of the scope."""
+    text = re.sub(rb"#[^\r\n]*", b"", data)
+    if re.search(rb"[^\t-\r -~]", text):
+        raise Refused
+    tokens = text.decode().split()
+    at = 0
+
+    def number(low: float, high: float) -> float:
+        nonlocal at
+        if at >= len(tokens) or not _NUMERAL.fullmatch(tokens[at]):
+            raise Refused
+        value = float(tokens[at])
+        if not low <= value <= high:
+            raise Refused
+        at += 1
+        return value
+
+    def integer(low: int, high: int) -> int:
+        value = number(low, high)
+        if not value.is_integer():
+            raise Refused
+        return int(value)
+
+    n_factors = integer(0, len(tokens))
+    labels: dict[int, int] = {}
+    factors: list[SlowFactor] = []
+    for _ in range(n_factors):
+        arity = integer(0, len(tokens))
+        scope = tuple(integer(0, 9_999_999) for _ in range(arity))
+        counts = [integer(1, 2**31 - 1) for _ in range(arity)]
+        if len(set(scope)) < arity:
+            raise Refused
+        for v, k in zip(scope, counts, strict=True):
+            if labels.setdefault(v, k) != k:
+                raise Refused
+        size = math.prod(counts)
+        table: dict[tuple[int, ...], float] = {}
+        for _ in range(integer(0, min(size, len(tokens)))):
+            index = integer(0, size - 1)
+            x = []
+            for k in counts:  # the first one varies fastest
+                x.append(index % k)
+                index //= k
+            token = tokens[at] if at < len(tokens) else ""
+            number(0, math.inf)
+            mantissa, _, power = token.lower().partition("e")
+            value = float(mantissa)
+            table[tuple(x)] = (
+                math.inf if value == 0 else -math.log(value) - int(power or 0) * math.log(10)
+            )
+        if all(e == math.inf for e in table.values()):
+            raise Refused
+        factors.append((scope, table))
+    if at < len(tokens):
+        raise Refused
+    return [labels.get(v, 1) for v in range(max(labels, default=-1) + 1)], factors
+
+
+def slow_energy(factors: list[SlowFactor], x: Any) -> float:
+    return sum(table.get(tuple(int(x[v]) for v in scope), math.inf) for scope, table in factors)
+
+
+# ------------------------------------------------------------------ real instances
+
+
+def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
+    folder = data_dir / "map" / "libdai"
+    if not folder.is_dir():
+        pytest.skip(f"no folder {folder}")
+    with (folder / "reference.csv").open(newline="") as stream:
+        return [(folder / row["file"], row) for row in csv.DictReader(stream)]
+
+
+def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: Path) -> None:
+    """All libDAI instances, at random labellings."""
+    rng = np.random.default_rng(0)
+    found = instances(data_dir)
+    assert len(found) == 9
+    for path, known in found:
+        graph = il.read(path)
+        counts, factors = slow_read(path.read_bytes())
+        named = {v for scope, _ in factors for v in scope}
+        assert graph.cardinalities.tolist() == counts
+        assert len(named) == int(known["vars"])
+        assert max(counts) == int(known["max_card"])
+        assert len(factors) == int(known["factors"])
+        assert max(len(scope) for scope, _ in factors) == int(known["max_arity"])
+        x = rng.integers(graph.cardinalities, size=(20, graph.n_variables))
+        expected = [slow_energy(factors, row) for row in x]
+        np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_optima_and_partition_functions(data_dir: Path) -> None:
+    """What was found by exact elimination is found by enumeration, or by the integer program."""
+    for path, known in instances(data_dir):
+        graph = il.read(path)
+        exact = graph.log2_states < 20
+        best = il.solve(graph, "brute-force" if exact else "ilp")
+        assert best.status is il.Status.OPTIMAL
+        assert best.energy == pytest.approx(float(known["map_energy_-lnP"]), abs=2e-9)
+        if exact:
+            soft = il.solve(graph, "brute-force", temperature=1.0)
+            assert soft.log_partition == pytest.approx(float(known["lnZ"]), abs=2e-9)
+
+
+def test_marginals_that_libdai_prints(data_dir: Path) -> None:
+    """The block EXACT of libDAI's regression output, to its four digits."""
+    folder = data_dir / "map" / "libdai"
+    if not folder.is_dir():
+        pytest.skip(f"no folder {folder}")
+    block = (folder / "testfast.out").read_text().split("EXACT", 1)[1].split("JTREE", 1)[0]
+    printed = re.findall(r"\(\{x(\d+)\}, \(([^,]+), ([^)]+)\)\)", block)
+    assert [int(v) for v, *_ in printed] == list(range(16))
+    solution = il.solve(il.read(folder / "testfast.fg"), "brute-force", temperature=1.0)
+    expected = [[float(a), float(b)] for _, a, b in printed]
+    np.testing.assert_allclose(np.array(solution.marginals), expected, atol=6e-5)
+
+
+# ------------------------------------------------------------------ the format
+
+
+def test_first_variable_varies_fastest() -> None:
+    """An asymmetric table, and the same over the scope in reverse."""
+    forward = parse(b"1 2 0 1 2 3 6 0 1 1 2 2 3 3 4 4 5 5 6")
+    expected = -np.log([[1, 3, 5], [2, 4, 6]])
+    np.testing.assert_allclose(forward.energy(labellings(forward)), expected.ravel(), atol=1e-15)
+    backward = parse(b"1 2 1 0 3 2 6 0 1 1 3 2 5 3 2 4 4 5 6")
+    assert forward.energy(labellings(forward)).tolist() == (
+        backward.energy(labellings(backward)).tolist()
+    )
+
+
+def test_all_arities_add_up_as_the_slow_reader_says() -> None:
+    """Sparse entries, comments, arities 0 to 3."""
+    graph = parse(SMALL)
+    counts, factors = slow_read(SMALL)
+    assert graph.cardinalities.tolist() == counts == [2, 3, 2]
+    x = labellings(graph)
+    energies = graph.energy(x)
+    np.testing.assert_allclose(energies, [slow_energy(factors, row) for row in x], atol=1e-14)
+    assert np.isinf(energies).any()
+    assert np.isfinite(energies).any()
+    assert graph.constant == math.log(2)
+
+
+def test_variables_keep_their_numbers() -> None:
+    """Numbers that no factor names are variables of one label."""
+    graph = parse(b"1 2 5 2 2 2 1 1 0.5")
+    assert graph.cardinalities.tolist() == [1, 1, 2, 1, 1, 2]
+    assert graph.energy([0, 0, 0, 0, 0, 1]) == math.log(2)
+    assert graph.energy([0, 0, 1, 0, 0, 0]) == math.inf
+
+
+def test_comments_may_hold_anything() -> None:
+    """Not only ASCII; and a line keeps its number."""
+    graph = parse("# Übung\n1#\n\n1 0 # é 7\n2 1 1 0.5#x".encode())
+    assert graph.unary_of(0).tolist() == [math.inf, math.log(2)]
+    with pytest.raises(FormatError, match=r"line 3, token 2: .*'1.5'"):
+        parse(b"# one\n1 # two\n 1.5 0 2 1 0 1")
+
+
+def test_no_factors_and_last_value_of_an_entry() -> None:
+    """The smallest file; an entry that is listed twice."""
+    assert parse(b"0").n_variables == 0
+    assert parse(b"1 1 0 2 2 1 0.5 1 0.25").unary_of(0)[1] == pytest.approx(math.log(4))
+
+
+def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
+    """A potential of 1e-400 is not a hard constraint."""
+    graph = parse(b"2 1 0 3 3 0 1e-400 1 1e400 2 3e-323 0 1 0 1e-500")
+    expected = [400 * math.log(10), -400 * math.log(10), 323 * math.log(10) - math.log(3)]
+    np.testing.assert_allclose(graph.unary_of(0), expected, rtol=1e-14)
+    assert graph.constant == pytest.approx(500 * math.log(10), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"end of file after 0 tokens: the file ends where the number of factors"),
+        ("# nothing", r"the file ends where the number of factors"),
+        ("x", r"line 1, token 1: expected a number, got 'x'"),
+        ("-1", r"the number of factors, an integer >= 0, got '-1'"),
+        ("2 0", r"the number of factors is '2', but at most 0 fit"),
+        ("1 7 0 2 1 0", r"variables of factor 0 is '7', but at most 1 fit"),
+        ("1 1 0 2 2 0 1", r"entries of factor 0 is '2', but at most 1 fit"),
+        ("1 1 0 2 1 0 1 5", r"token 8: 1 surplus tokens after the last factor, from '5'"),
+        ("1 1 0.5 2 1 0 1", r"factor 0: expected a variable of its scope, .*got '0.5'"),
+        ("1 1 10000000 2 1 0 1", r"0 to 9999999, got '10000000'"),
+        ("1 2 1 1 2 2 1 0 1", r"token 4: factor 0 names variable 1 twice"),
+        ("1 1 0 0 1 0 1", r"the number of labels of variable 0, an integer >= 1, got '0'"),
+        ("2 1 0 2 1 0 1 1 0 3 1 0 1", r"factor 0 gives variable 0 2 labels, another factor 3"),
+        ("1 1 0 1 2 0 1 0 1", r"factor 0 over \(0,\) has 1 entries, but 2 are listed"),
+        ("1 1 0 2 1 2 1", r"expected the index of an entry, 0 to 1, got '2'"),
+        ("1 1 0 2 1 nan 1", r"expected the index of an entry, 0 to 1, got 'nan'"),
+        ("1 1 0 2 1 1 -1", r"factor 0 over \(0,\), entry '1': the potential '-1' is negative"),
+        ("1 1 0 2 1 1 nan", r"the potential 'nan' is not a number"),
+        ("1 1 0 2 1 1 inf", r"the potential 'inf' is not a finite number"),
+        ("1 1 0 2 0", r"factor 0 over \(0,\) has no table but zeros"),
+        ("1 1 0 2 1 0 0.0", r"factor 0 over \(0,\) has no table but zeros"),
+        ("1 0 0", r"factor 0 over \(\) is a constant of zero"),
+        ("1 2 0 1 99999999 9999 1 0 1", r"have 999899990001 entries.*at most 134217728 are read"),
+        ("1 1 0 2147483647 1 0 1", r"have 2147483647 entries, .* at most"),
+        (
+            "1 40 " + " ".join(map(str, range(40))) + " 2147483647" * 40 + " 1 0 1",
+            r"\(0, 1, .* 40 variables\) .*at most 134217728",
+        ),
+        ("1 1 0 2 1 0 1\x00", r"byte 13 is 0x00; expected plain ASCII"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+    """And nothing of an announced size is made before it is checked."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=message) as caught:
+            parse(text.encode())
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith("here.fg")
+
+
+@settings(max_examples=1000)
+@given(damaged((SMALL,)))
+def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
+    """And otherwise both read the same energy."""
+    try:
+        slow: Any = slow_read(data)
+    except Refused:
+        slow = None
+    if slow is None:
+        with pytest.raises(FormatError):
+            parse(data)
+        return
+    graph = parse(data)
+    counts, factors = slow
+    assert graph.cardinalities.tolist() == counts
+    x = np.random.default_rng(0).integers(graph.cardinalities, size=(5, graph.n_variables))
+    expected = [slow_energy(factors, row) for row in x]
+    np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------ round trips
+
+
+@settings(max_examples=200)
+@given(recipes())
+def test_what_is_written_is_read_back(recipe: Recipe) -> None:
+    """All families, sizes and hard constraints, by two readers."""
+    graph = recipe.build()
+    if any(table.size == 1 and np.isinf(table).all() for _, table in graph.factors()):
+        with pytest.raises(ValueError, match="forbids its only entry"):
+            fg.serialise(graph)
+        return
+    text = "".join(fg.serialise(graph))
+    again = parse(text.encode())
+    assert again.cardinalities.tolist() == graph.cardinalities.tolist()
+    x = labellings(graph)
+    expected, actual = graph.energy(x), again.energy(x)
+    np.testing.assert_array_equal(np.isinf(actual), np.isinf(expected))
+    finite = np.isfinite(expected)
+    np.testing.assert_allclose(actual[finite], expected[finite], atol=1e-12 * recipe.scale())
+    assert "".join(fg.serialise(graph)) == text
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    """By suffix, packed or not."""
+    path = tmp_path / f"m.fg{suffix}"
+    il.write(parse(SMALL), path)
+    x = labellings(parse(SMALL))
+    np.testing.assert_allclose(il.read(path).energy(x), parse(SMALL).energy(x), atol=1e-14)

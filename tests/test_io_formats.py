@@ -1,0 +1,114 @@
+"""The choice of the format, and UAI files of costs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.io import FormatError, supported_formats, supported_suffixes, uai
+from inference_lab.problems.file import File
+
+COSTS = b"MARKOV 2 2 3  3  1 0  2 0 1  0   2 0 1.5   6 0 1 2 -3 inf 5   1 -0.25"
+
+
+def test_suffixes_and_formats() -> None:
+    """Every suffix, packed or not; and the formats without one."""
+    assert supported_formats() == ("uai", "fg", "wcsp", "cfn", "dd", "max-cut", "qubo")
+    assert supported_suffixes() == tuple(
+        f".{name}{packed}" for name in supported_formats()[:5] for packed in ("", ".gz", ".xz")
+    )
+
+
+def test_named_format_comes_before_the_suffix(tmp_path: Path) -> None:
+    """Of files whose name says nothing, or something else."""
+    path = tmp_path / "g05_60.0"
+    path.write_text("2 1\n1 2 3\n")
+    with pytest.raises(FormatError, match=r"unknown kind of model file; .* max-cut, qubo"):
+        il.read(path)
+    assert il.read(path, format="max-cut").energy([0, 1]) == -3.0
+    assert il.read(path, format="qubo").energy([1, 1]) == 6.0
+    misnamed = tmp_path / "cut.uai"
+    misnamed.write_text("2 1\n1 2 3\n")
+    assert il.read(misnamed, format="max-cut").energy([0, 1]) == -3.0
+    with pytest.raises(FormatError, match=r"unknown format 'maxcut'; did you mean 'max-cut'"):
+        il.read(path, format="maxcut")
+
+
+def test_evidence_goes_with_every_format(tmp_path: Path) -> None:
+    """It speaks of variables and labels by number."""
+    (tmp_path / "m.wcsp").write_text("t 1 2 1 9 2 1 0 0 1 1 4")
+    (tmp_path / "m.evid").write_text("1 0 1")
+    graph = il.read(tmp_path / "m.wcsp", evidence=tmp_path / "m.evid")
+    assert graph.energy([[0], [1]]).tolist() == [math.inf, 4.0]
+
+
+def test_costs_are_energies_as_they_are() -> None:
+    """Zeros, negative ones, infinity and the constant."""
+    graph = uai.parse(COSTS, "here.uai", costs=True)
+    x = [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert graph.energy(x).tolist() == [-0.25, 0.75, 1.75, -1.75, math.inf, 6.25]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("MARKOV 1 2 1 1 0 2 0 nan", r"factor 0 over \(0,\), entry 1: the cost is 'nan'"),
+        ("MARKOV 1 2 1 1 0 2 0 -inf", r"the cost is '-inf'; costs are finite numbers, or inf"),
+        ("MARKOV 1 2 1 1 0 2 1e999 0", r"entry 0: the cost is '1e999'; costs are finite"),
+        ("MARKOV 1 2 1 1 0 2 -1e999 0", r"the cost is '-1e999'"),
+        (
+            "MARKOV 1 2 1 0 1 inf",
+            r"factor 0 over \(\), entry 0: .*'inf'; costs are finite numbers$",
+        ),
+        ("MARKOV 1 2 1 1 0 3 0 0", r"needs a table of 2 entries"),
+    ],
+)
+def test_costs_that_are_refused(text: str, message: str) -> None:
+    """What cannot be meant as a cost."""
+    with pytest.raises(FormatError, match=message):
+        uai.parse(text.encode(), "here.uai", costs=True)
+
+
+def test_costs_through_read_and_the_problem_family(tmp_path: Path) -> None:
+    """The setting is in the problem's name; other formats refuse it."""
+    (tmp_path / "m.uai").write_bytes(COSTS)
+    assert il.read(tmp_path / "m.uai", costs=True).energy([0, 0]) == -0.25
+    (tmp_path / "zeros.uai").write_text("MARKOV 1 2 1 1 0 2 0 0")
+    with pytest.raises(FormatError, match="is read with costs=True"):
+        il.read(tmp_path / "zeros.uai")
+    assert il.read(tmp_path / "zeros.uai", costs=True).energy([1]) == 0.0
+    problem = File(str(tmp_path / "m.uai"), costs=True).build()
+    assert problem.name.endswith("m.uai, costs=true)")
+    assert problem.graph.energy([0, 0]) == -0.25
+    (tmp_path / "m.fg").write_text("0")
+    with pytest.raises(ValueError, match=r"costs=True says .*m\.fg is read as fg"):
+        il.read(tmp_path / "m.fg", costs=True)
+    cut = tmp_path / "cut.txt"
+    cut.write_text("2 1\n1 2 3\n")
+    named = File(str(cut), format="max-cut").build()
+    assert named.graph.energy([0, 1]) == -3.0
+    assert named.name.endswith("cut.txt, format=max-cut)")
+
+
+def test_published_stereo_model_of_costs(data_dir: Path) -> None:
+    """A grid of 72 x 96 with truncated linear terms, as its description says."""
+    path = data_dir / "map" / "stereo_qap" / "gm_000.uai.xz"
+    if not path.is_file():
+        pytest.skip(f"no file {path}")
+    graph = il.read(path, costs=True)
+    assert (graph.n_variables, graph.n_labels, graph.n_edges) == (72 * 96, 16, 71 * 96 + 72 * 95)
+    label = np.arange(16)
+    expected = np.minimum(2 * np.abs(label[:, None] - label[None]), 4)
+    np.testing.assert_array_equal(graph.edge_table(0), expected)
+    # The whole pool of tables is that one table, again and again.
+    pool = graph.pairwise_values.reshape(-1, 16, 16)
+    assert (pool == expected).all()
+    assert (graph.arrays.forms == 1).all()
+    assert graph.unary.min() == 0.0
+    assert graph.unary.max() == 765.0
+    # Below the proved minimum of 10719 there is no labelling.
+    assert il.solve(graph, "icm", seed=0).energy >= 10719

@@ -1,0 +1,431 @@
+"""Weighted CSP files: real instances, the bound that forbids, damage, and scaled round trips."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from damage import damaged
+from hypothesis import given, settings
+from strategies import Recipe, recipes
+
+import inference_lab as il
+from inference_lab.io import FormatError, _arithmetic, wcsp
+from inference_lab.io._files import read_bytes
+
+SMALL = b"""small 3 3 7 20
+2 3 -2
+0 4 0
+1 0 1 1
+1 5
+-2 0 1 2 3
+0 2 20
+1 0 0
+1 2 7
+2 2 1 25 2
+0 0 3
+0 2 1
+2 2 1 -1 >= 1 1
+-2 1 0 0 1
+2 1 19
+2 2 1 2 -1
+"""
+
+
+def parse(data: bytes) -> il.FactorGraph:
+    return wcsp.parse(data, "here.wcsp")
+
+
+def labellings(graph: il.FactorGraph) -> np.ndarray:
+    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
+    return np.array(list(every), dtype=np.int64).reshape(
+        math.prod(graph.cardinalities.tolist()), graph.n_variables
+    )
+
+
+# ------------------------------------------------------------------ a second, slow reader
+
+
+class Refused(Exception):
+    pass
+
+
+_INTEGER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+SlowFunction = tuple[tuple[int, ...], float, dict[tuple[int, ...], float]]
+
+
+def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
+    """Return cardinalities, functions as default and tuples, and whether nothing is allowed."""
+    if re.search(rb"[^\t-\r -~]", data):
+        raise Refused
+    tokens = data.decode().split()
+    at = 0
+
+    def integer(low: float, high: float = math.inf) -> int:
+        nonlocal at
+        if at >= len(tokens) or not _INTEGER.fullmatch(tokens[at]):
+            raise Refused
+        value = float(tokens[at])
+        if not (low <= value <= high and value.is_integer()):
+            raise Refused
+        at += 1
+        return int(value)
+
+    if not tokens:
+        raise Refused
+    at = 1
+    n = integer(0, len(tokens))
+    integer(0)
+    n_functions = integer(0, len(tokens))
+    top = integer(0)
+    counts = [abs(integer(1 - 2**31, 2**31 - 1)) for _ in range(n)]
+    if 0 in counts:
+        raise Refused
+
+    def cost(value: int) -> float:
+        return math.inf if value >= top else float(value)
+
+    functions: list[SlowFunction] = []
+    shared: list[tuple[list[int], int, dict[tuple[int, ...], float]]] = []
+    for _ in range(n_functions):
+        arity = integer(-(2**31), len(tokens))
+        scope = tuple(integer(0, n - 1) for _ in range(abs(arity)))
+        labels = [counts[v] for v in scope]
+        default = integer(-1)
+        if len(set(scope)) < len(scope) or math.prod(labels) > 2**27:
+            raise Refused
+        table: dict[tuple[int, ...], float] = {}
+        if default == -1:
+            word = tokens[at] if at < len(tokens) else ""
+            if word not in _arithmetic.PARAMETERS or arity != 2:
+                raise Refused
+            at += 1
+            parameters = [
+                float(integer(-(2**53), math.inf)) for _ in range(_arithmetic.PARAMETERS[word])
+            ]
+            dense = _arithmetic.table(word, parameters, *labels)
+            if (dense < 0).any():
+                raise Refused
+            for x in itertools.product(*map(range, labels)):
+                table[x] = math.inf if dense[x] >= top else float(dense[x])
+        else:
+            n_tuples = integer(-len(shared) if arity > 0 else 0, len(tokens))
+            if n_tuples < 0:
+                other, other_default, table = shared[-n_tuples - 1]
+                if other != labels or other_default != default:
+                    raise Refused
+            for _ in range(max(0, n_tuples)):
+                x = tuple(integer(0, k - 1) for k in labels)
+                table[x] = cost(integer(0))
+            if arity < 0:
+                shared.append((labels, default, table))
+        functions.append((scope, cost(max(default, 0)), table))
+    if at < len(tokens):
+        raise Refused
+    named = {v for scope, *_ in functions for v in scope}
+    if sum(k for v, k in enumerate(counts) if v not in named) > 10_000_000:
+        raise Refused
+    nothing = top == 0 or any(not scope and d == math.inf for scope, d, _ in functions)
+    if nothing and n == 0:
+        raise Refused
+    return counts, functions, nothing
+
+
+def slow_energy(functions: list[SlowFunction], nothing: bool, x: Any) -> float:
+    total = math.inf if nothing else 0.0
+    for scope, default, table in functions:
+        total += table.get(tuple(int(x[v]) for v in scope), default)
+    return total
+
+
+# ------------------------------------------------------------------ real instances
+
+
+def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
+    folder = data_dir / "map" / "toulbar2"
+    if not folder.is_dir():
+        pytest.skip(f"no folder {folder}")
+    with (folder / "reference.csv").open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["type"] == "wcsp"]
+    return [(folder / row["file"], row) for row in rows]
+
+
+def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: Path) -> None:
+    """All toulbar2 instances, at random labellings; the large ones by their sizes only."""
+    rng = np.random.default_rng(0)
+    found = instances(data_dir)
+    assert len(found) == 12
+    for path, known in found:
+        graph = il.read(path)
+        assert graph.n_variables == int(known["vars"])
+        assert graph.cardinalities.max() == int(known["max_card"])
+        assert graph.has_infinite or path.name not in ("zebra.wcsp", "404.wcsp.xz")
+        if path.name.startswith(("scen06", "CELAR", "celar6")):
+            continue
+        counts, functions, nothing = slow_read(read_bytes(path))
+        assert len(functions) == int(known["factors"])
+        assert max(len(scope) for scope, *_ in functions) == int(known["max_arity"])
+        assert graph.cardinalities.tolist() == counts
+        x = rng.integers(graph.cardinalities, size=(10, graph.n_variables))
+        expected = [slow_energy(functions, nothing, row) for row in x]
+        assert graph.energy(x).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["4queens.wcsp", "GEOM40_6.wcsp.xz", "warehouse.wcsp", "zebra.wcsp"]
+)
+def test_optima(data_dir: Path, name: str) -> None:
+    """The published optima, by the integer program."""
+    chosen = [pair for pair in instances(data_dir) if pair[1]["file"] == name]
+    (path, known), *_ = chosen
+    solution = il.solve(il.read(path), "ilp", time_limit=60.0)
+    assert solution.status is il.Status.OPTIMAL
+    assert solution.energy == float(known["value_min_cost"])
+
+
+def test_instances_are_written_without_loss(data_dir: Path) -> None:
+    """Natural costs stay what they are, under a name without a scale."""
+    rng = np.random.default_rng(0)
+    for path, _ in instances(data_dir):
+        if path.name.startswith(("scen06", "CELAR")):
+            continue
+        graph = il.read(path)
+        text = "".join(wcsp.serialise(graph))
+        assert text.startswith("inference-lab ")
+        again = parse(text.encode())
+        x = rng.integers(graph.cardinalities, size=(10, graph.n_variables))
+        assert again.energy(x).tolist() == graph.energy(x).tolist()
+
+
+# ------------------------------------------------------------------ the format
+
+
+def test_everything_adds_up_as_the_slow_reader_says() -> None:
+    """Constant, shared tables, a formula, defaults that forbid, an interval domain."""
+    graph = parse(SMALL)
+    counts, functions, nothing = slow_read(SMALL)
+    assert graph.cardinalities.tolist() == counts == [2, 3, 2]
+    x = labellings(graph)
+    energies = graph.energy(x)
+    assert energies.tolist() == [slow_energy(functions, nothing, row) for row in x]
+    assert np.isinf(energies).any()
+    assert np.isfinite(energies).any()
+
+
+def test_last_variable_varies_fastest_and_default_fills_the_rest() -> None:
+    """A table with one tuple."""
+    graph = parse(b"t 2 3 1 100 2 3 2 0 1 4 1 1 2 9")
+    assert graph.energy(labellings(graph)).tolist() == [4, 4, 4, 4, 4, 9]
+
+
+@pytest.mark.parametrize(
+    ("top", "expected"),
+    [
+        (11, [3.0, 10.0]),
+        (10, [3.0, math.inf]),
+        (3, [math.inf, math.inf]),
+        (0, [math.inf, math.inf]),
+    ],
+)
+def test_costs_of_the_bound_or_more_forbid(top: int, expected: list[float]) -> None:
+    """The bound itself forbids, one less does not."""
+    assert parse(f"t 1 2 1 {top} 2 1 0 3 1 1 10".encode()).energy([[0], [1]]).tolist() == expected
+
+
+def test_comparison_with_a_bound_beyond_doubles_is_exact() -> None:
+    """2**60 + 1 and 2**60 are the same double, and only one of them is below the bound."""
+    top = 2**60 + 1
+    graph = parse(f"t 1 3 1 {top} 3 1 0 {top - 1} 2 1 {top} 2 0".encode())
+    assert graph.energy([[0], [1], [2]]).tolist() == [2.0**60, math.inf, 0.0]
+
+
+def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
+    """Not a crash, and not a number."""
+    graph = parse(b"t 2 2 2 5 2 2 0 5 0 1 1 0 0")
+    assert np.isposinf(graph.energy(labellings(graph))).all()
+    assert il.solve(graph, "brute-force").status is il.Status.INFEASIBLE
+    with pytest.raises(FormatError, match="no labelling is allowed"):
+        parse(b"t 0 0 1 5 0 5 0")
+
+
+@pytest.mark.parametrize(
+    ("keyword", "parameters", "rows"),
+    [
+        # Rows x, columns y; "." forbids. From toulbar2 1.4.0, label by label.
+        (">=", "1 2", ["1 2 . . .", "0 1 2 . .", "0 0 1 2 .", "0 0 0 1 2", "0 0 0 0 1"]),
+        (">", "1 2", ["2 . . . .", "1 2 . . .", "0 1 2 . .", "0 0 1 2 .", "0 0 0 1 2"]),
+        ("<=", "1 2", ["0 0 0 0 0", "0 0 0 0 0", "1 0 0 0 0", "2 1 0 0 0", ". 2 1 0 0"]),
+        ("<", "1 2", ["0 0 0 0 0", "1 0 0 0 0", "2 1 0 0 0", ". 2 1 0 0", ". . 2 1 0"]),
+        ("=", "1 2", ["1 2 . . .", "0 1 2 . .", "1 0 1 2 .", "2 1 0 1 2", ". 2 1 0 1"]),
+        ("disj", "2 3 7", ["7 7 0 0 0", "7 7 7 0 0", "7 7 7 7 0", "0 7 7 7 7", "0 0 7 7 7"]),
+        (
+            "sdisj",
+            "2 3 3 4 7 9",
+            [". . 0 0 9", ". . . 0 9", ". . . . 9", "7 7 7 7 16", ". . . . ."],
+        ),
+    ],
+)
+def test_formulas_have_the_costs_of_toulbar2(
+    keyword: str, parameters: str, rows: list[str]
+) -> None:
+    """Each of the binary functions that are given by a keyword."""
+    graph = parse(f"t 2 5 1 100 5 5 2 0 1 -1 {keyword} {parameters}".encode())
+    expected = [[math.inf if c == "." else float(c) for c in row.split()] for row in rows]
+    assert graph.energy(labellings(graph)).reshape(5, 5).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"the file is empty; expected the name"),
+        ("t", r"end of file after 1 tokens: .*the number of variables"),
+        ("t 1.5 2 0 9 2", r"token 2: expected the number of variables, an integer >= 0, got '1.5'"),
+        ("t 9 2 0 9 2", r"variables is '9', but at most 1 fit"),
+        ("t 1 2 7 9 2", r"cost functions is '7', but at most 0 fit"),
+        ("t 1 2 0 x 2", r"token 5: expected the upper bound, an integer >= 0, got 'x'"),
+        ("t 1 2 0 -4 2", r"expected the upper bound, an integer >= 0, got '-4'"),
+        ("t 1 2 0 9 0", r"variable 0: expected its number of labels, .* got '0'"),
+        ("t 1 2 0 9 2000000000", r"variable 0 has 2000000000 labels and no factor"),
+        ("t 1 2 1 9 2 5 0 0 0", r"function 0 has 5 variables, but at most 1 fit"),
+        ("t 1 2 1 9 2 1 1 0 0", r"function 0: expected a variable of its scope, 0 to 0, got '1'"),
+        ("t 2 2 1 9 2 2 2 1 1 0 0", r"token 10: function 0 names variable 1 twice"),
+        ("t 1 2 1 9 2 1 0 -3 0", r"default cost of function 0, or -1, an integer >= -1, got '-3'"),
+        ("t 1 2 1 9 2 1 0 0 2 0 1", r"tuples of function 0 is '2', but at most 1 fit"),
+        ("t 1 2 1 9 2 1 0 0 1 2 5", r"function 0 over \(0,\), tuple 0: expected a label of .*'2'"),
+        ("t 1 2 1 9 2 1 0 0 1 1 -5", r"tuple 0: expected its cost, an integer >= 0, got '-5'"),
+        ("t 1 2 1 9 2 1 0 0 1 1 0.5", r"expected its cost, an integer >= 0, got '0.5'"),
+        ("t 1 2 1 9 2 1 0 0 1 1 1e400", r"expected its cost, an integer >= 0, got '1e400'"),
+        ("t 1 2 1 9 2 1 0 0 -1", r"tuples of function 0, an integer >= 0, got '-1'"),
+        ("t 1 2 1 9 2 1 0 0 0 5", r"1 surplus tokens after the last cost function, from '5'"),
+        (
+            "t 2 3 2 9 2 3 -1 0 0 1 1 4 1 1 0 -1",
+            r"function 1 over \(1,\) have other numbers of labels than .* function 0 over \(0,\)",
+        ),
+        ("t 1 2 2 9 2 -1 0 0 1 1 4 1 0 3 -1", r"default cost 3, but the shared function 0 has 1 a"),
+        ("t 2 2 1 9 2 2 2 0 1 -1 salldiff var 1", r"line 1, token 12: function 0 is given by 'sal"),
+        ("t 2 2 1 9 2 2 2 0 1 -1", r"function 0 has 2 variables, but at most 1 fit"),
+        ("t 2 2 1 9 2 2 2 0 1 -1 >=", r"ends where a parameter of '>=' is expected"),
+        ("t 1 2 1 9 2 1 0 -1 >= 0 1", r"given by '>=', which needs 2 variables"),
+        ("t 2 2 1 9 2 2 -2 0 1 -1 >= 0 1", r"function 0 is shared, which only tables can be"),
+        ("t 2 2 1 9 2 2 2 0 1 -1 >= 0 inf", r"a parameter of '>=', .* got 'inf'"),
+        ("t 2 2 1 9 2 2 2 0 1 -1 disj 1 1 -7", r"over \(0, 1\) has negative costs"),
+        ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 134217728"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+    """And nothing of an announced size is made before it is checked."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=message) as caught:
+            parse(text.encode())
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith("here.wcsp")
+
+
+@settings(max_examples=1000)
+@given(damaged((SMALL,)))
+def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
+    """And otherwise both read the same energy."""
+    try:
+        slow: Any = slow_read(data)
+    except Refused:
+        slow = None
+    if slow is None:
+        with pytest.raises(FormatError):
+            parse(data)
+        return
+    graph = parse(data)
+    counts, functions, nothing = slow
+    assert graph.cardinalities.tolist() == counts
+    x = np.random.default_rng(0).integers(graph.cardinalities, size=(5, graph.n_variables))
+    assert graph.energy(x).tolist() == [slow_energy(functions, nothing, row) for row in x]
+
+
+# ------------------------------------------------------------------ round trips
+
+
+def check_round_trip(graph: il.FactorGraph, text: str, scale: float, terms: int) -> None:
+    """Assert that energies come back within half a unit of each table, and infinities exactly."""
+    again = parse(text.encode())
+    assert again.cardinalities.tolist() == graph.cardinalities.tolist()
+    x = labellings(graph)
+    expected, actual = graph.energy(x), again.energy(x)
+    np.testing.assert_array_equal(np.isinf(actual), np.isinf(expected))
+    finite = np.isfinite(expected)
+    size = np.abs(expected[finite]).max(initial=1.0)
+    # Half a unit a term, and the rounding of doubles at the size of the numbers in between.
+    slack = terms * (0.5 / scale + 1e-12 * size) + 1e-9 * abs(graph.constant)
+    np.testing.assert_allclose(actual[finite], expected[finite], rtol=0, atol=slack + 1e-9)
+
+
+@settings(max_examples=200)
+@given(recipes(), st.sampled_from([None, 1.0, 10.0, 1.2345]))
+def test_what_is_written_is_read_back(recipe: Recipe, scale: float | None) -> None:
+    """All families, signs and hard constraints, up to the announced precision."""
+    graph = recipe.build()
+    text = "".join(wcsp.serialise(graph, scale))
+    found = re.match(r"inference-lab/scale=([^/]+)/", text)
+    written = float(found[1]) if found else 1.0
+    assert scale is None or written == scale
+    tokens = text.split()
+    top = int(tokens[4])
+    # Every feasible labelling costs less than the bound, as the format demands.
+    plain = wcsp.parse(("x " + text.split(" ", 1)[1]).encode(), "plain")
+    costs = plain.energy(labellings(plain))
+    assert (costs[np.isfinite(costs)] < top).all()
+    terms = sum(1 for _ in graph.factors())
+    check_round_trip(graph, text, written, terms)
+
+
+def test_natural_costs_are_written_as_they_are() -> None:
+    """With their constant, and no tuples for the most frequent cost."""
+    graph = il.FactorGraph.potts([[0.0, 3.0]] * 2, [(0, 1)], [2.0], constant=7.0)
+    lines = "".join(wcsp.serialise(graph)).splitlines()
+    assert lines[0] == "inference-lab 2 2 4 16"
+    assert lines[-1] == "0 7 0"
+    assert lines[2] == "1 0 0 1"
+
+
+def test_a_scale_that_does_not_fit_is_refused() -> None:
+    """Costs above 2**53 in all would be rounded once more by those who read them."""
+    graph = il.FactorGraph.potts([[0.0, 1e9]], [], [])
+    with pytest.raises(ValueError, match=r"scale = 10000000\.0 gives costs up to 1e\+16 in all"):
+        wcsp.serialise(graph, 1e7)
+    for scale in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="scale must be a positive number"):
+            wcsp.serialise(graph, scale)
+
+
+def test_large_and_fractional_costs_get_a_smaller_scale() -> None:
+    """By default nothing overflows."""
+    graph = il.FactorGraph.potts([[0.5, 1e12]], [], [])
+    text = "".join(wcsp.serialise(graph))
+    assert text.startswith("inference-lab/scale=1000.0/offset=")
+    assert parse(text.encode()).energy([[0], [1]]).tolist() == [0.5, 1e12]
+
+
+def test_files(tmp_path: Path) -> None:
+    """By suffix, with the scale as an argument that other formats refuse."""
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.26, 0.0]], [(0, 1)], [0.5], constant=-3.0)
+    for suffix in ("", ".gz", ".xz"):
+        path = tmp_path / f"m.wcsp{suffix}"
+        il.write(graph, path)
+        x = labellings(graph)
+        np.testing.assert_allclose(il.read(path).energy(x), graph.energy(x), atol=1e-12)
+        il.write(graph, path, scale=10)
+        assert il.read(path).energy([1, 1]) == -2.0
+        assert il.read(path).energy([0, 1]) == -2.5
+        assert il.read(path).energy([0, 0]) == pytest.approx(-2.7, abs=1e-12)
+    with pytest.raises(ValueError, match=r"scale = 10 is for \.wcsp files"):
+        il.write(graph, tmp_path / "m.uai", scale=10)
+    assert not (tmp_path / "m.uai").exists()
