@@ -1,0 +1,550 @@
+"""Gibbs sampling: marginals with standard errors, from chains of labellings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import lean_kernel
+from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels import local_costs, unflatten
+
+#: Steps of a kernel between two looks at the clock: some milliseconds.
+_STEPS = 1_000_000
+#: Chains whose split R-hat is below this everywhere are taken to agree (Gelman et al. 2013).
+_AGREEMENT = 1.1
+#: A sample is offered when its energy is below the best by more than this share of it.
+_RELATIVE_GAIN = 1e-12
+
+
+class Workspace(NamedTuple):
+    """Scratch of the length of the largest cardinality."""
+
+    cost: FloatArray
+    infinite: IntArray
+    weight: FloatArray
+
+
+@lean_kernel
+def gibbs_visits(
+    g: GraphArrays,
+    x: IntArray,
+    order: IntArray,
+    uniforms: FloatArray,
+    temperature: float,
+    coupling: float,
+    sums: FloatArray,
+    tally: FloatArray,
+    best: IntArray,
+    work: Workspace,
+) -> None:
+    """Draw the label of each variable in `order` from its conditional, in place.
+
+    `order` holds whole sweeps, one after another, or a part of one. The conditional is that of
+    the unaries plus `coupling` times all other terms, at most 1; labels of infinite unary are
+    out, and of the others only those that violate fewest hard terms are in. It is added to
+    ``sums`` (flat, like the unaries). ``uniforms`` holds a number of [0, 1) for each visit.
+
+    ``tally`` holds the energy of ``x``, kept up to date as far as finite costs go, the least such
+    energy at the end of a sweep, with its labelling in `best`, and the number of visits of the
+    last sweep that left a hard term violated.
+    """
+    n = x.size
+    energy = tally[0]
+    violated = tally[2]
+    cost = work.cost
+    weight = work.weight
+    for v in range(order.size):
+        i = order[v]
+        k = g.cardinalities[i]
+        first = g.unary_ptr[i]
+        local_costs(g, x, i, cost, work.infinite)
+        fewest = -1
+        for a in range(k):
+            count = work.infinite[a]
+            if not np.isinf(g.unary[first + a]) and (fewest < 0 or count < fewest):
+                fewest = count
+        least = np.inf
+        for a in range(k):
+            own = g.unary[first + a]
+            weight[a] = np.inf
+            if not np.isinf(own) and work.infinite[a] == fewest:
+                weight[a] = own + coupling * (cost[a] - own)
+                least = min(least, weight[a])
+        total = 0.0
+        for a in range(k):
+            weight[a] = np.exp((least - weight[a]) / temperature)
+            total += weight[a]
+        rest = uniforms[v] * total
+        label = -1
+        for a in range(k):
+            if weight[a] > 0.0:
+                # The last label with weight is taken whatever rounding leaves of the rest.
+                if rest >= 0.0:
+                    label = a
+                rest -= weight[a]
+                sums[first + a] += weight[a] / total
+        energy += cost[label] - cost[x[i]]
+        x[i] = label
+        violated += fewest > 0
+        if (v + 1) % n == 0 or v + 1 == order.size:
+            if violated == 0.0 and energy < tally[1] - _RELATIVE_GAIN * abs(tally[1]):
+                tally[1] = energy
+                for j in range(n):
+                    best[j] = x[j]
+            if v + 1 < order.size:
+                violated = 0.0
+    tally[0] = energy
+    tally[2] = violated
+
+
+class ChainAverages:
+    """Averages of probabilities along chains, with their errors, in memory linear in the graph.
+
+    Each chain adds one probability a label and draw. Draws are averaged over *batches*, whose
+    spread gives the standard error if they are long against the chain's memory (batch means), and
+    over the two halves of every chain, whose spread shows whether the chains agree (split R-hat).
+
+    Parameters
+    ----------
+    size : int
+        Number of probabilities, ``sum_i k_i``.
+    chains : int
+    draws : int
+        Draws that each chain is going to add, at least 4.
+
+    Attributes
+    ----------
+    skipped : int
+        Draws to leave out at the start of each chain, so that the others fill whole batches.
+
+    References
+    ----------
+    J. M. Flegal, G. L. Jones, "Batch means and spectral variance estimators in Markov chain Monte
+    Carlo", Annals of Statistics 38(2), 2010.
+    A. Gelman et al., "Bayesian data analysis", 3rd ed., 2013, sec. 11.4.
+    """
+
+    def __init__(self, size: int, chains: int, draws: int) -> None:
+        # Batches as long as they are many, an even number of them to a chain.
+        self.batches_per_half = max(1, math.isqrt(draws) // 2)
+        self.batch_length = draws // (2 * self.batches_per_half)
+        self.skipped = draws - 2 * self.batches_per_half * self.batch_length
+        self.batch = np.zeros((chains, size))
+        self.half = np.zeros((chains, size))
+        self.added = np.zeros(chains, dtype=np.int64)
+        # Sums and sums of squares of the means of batches, and of halves.
+        self.batch_sum, self.batch_square = np.zeros(size), np.zeros(size)
+        self.half_sum, self.half_square = np.zeros(size), np.zeros(size)
+        self.batches = self.halves = 0
+
+    def room(self, chain: int) -> int:
+        """Return how many draws of a chain the batch that is being filled still takes."""
+        return int(self.batch_length - self.added[chain] % self.batch_length)
+
+    def add(self, chain: int, probabilities: FloatArray, draws: int = 1) -> None:
+        """Add the sum of so many draws of a chain, at most as many as there is `room` for."""
+        self.batch[chain] += probabilities
+        self.added[chain] += draws
+        if self.added[chain] % self.batch_length:
+            return
+        mean = self.batch[chain] / self.batch_length
+        self.batch[chain] = 0.0
+        self.batch_sum += mean
+        self.batch_square += mean**2
+        self.batches += 1
+        self.half[chain] += mean
+        if self.added[chain] // self.batch_length % self.batches_per_half == 0:
+            mean = self.half[chain] / self.batches_per_half
+            self.half[chain] = 0.0
+            self.half_sum += mean
+            self.half_square += mean**2
+            self.halves += 1
+
+    def mean(self, sizes: IntArray) -> FloatArray:
+        """Return the averages, normalised for each variable; there must be a draw."""
+        total = self.batch_sum * self.batch_length + self.batch.sum(axis=0)
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)[:-1]])
+        sums = np.add.reduceat(total, starts) if sizes.size else np.empty(0)
+        return np.asarray(total / np.repeat(sums, sizes))
+
+    def errors(self) -> tuple[FloatArray, FloatArray]:
+        """Return standard error and R-hat of each average; NaN where there were too few draws.
+
+        The standard error is the larger of those by batches and by halves of chains: the second
+        does not take chains for exact that have not met. R-hat relates the variance of the halves'
+        means to that of the indicator ``[x_i = a]`` within them.
+        """
+        by_batches = _variance(self.batch_sum, self.batch_square, self.batches)
+        by_halves = _variance(self.half_sum, self.half_square, self.halves)
+        stderr = np.sqrt(
+            np.fmax(by_batches / max(1, self.batches), by_halves / max(1, self.halves))
+        )
+        within = np.maximum((self.half_sum - self.half_square) / max(1, self.halves), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(by_halves == 0.0, 0.0, by_halves / within)
+        return stderr, np.sqrt(1.0 + ratio)
+
+    def summary(self, graph: FactorGraph, mean: FloatArray) -> dict[str, Any]:
+        """Return the errors of the averages, as diagnostics: arrays and their extremes."""
+        stderr, rhat = self.errors()
+        ptr = graph.unary_ptr[:-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = mean * (1.0 - mean) / stderr**2
+        # A label that is certain, or excluded, says nothing about the size of the sample.
+        size[(mean <= 0.0) | (mean >= 1.0)] = np.inf
+        stderr_of = np.maximum.reduceat(stderr, ptr)
+        size_of = np.minimum.reduceat(size, ptr)
+        rhat_of = np.maximum.reduceat(rhat, ptr)
+        return {
+            "stderr": unflatten(graph, stderr),
+            "variable_stderr": stderr_of,
+            "effective_sample_size": size_of,
+            "rhat": rhat_of,
+            "max_stderr": float(stderr_of.max()),
+            "mean_stderr": float(stderr_of.mean()),
+            "min_effective_sample_size": float(size_of.min()),
+            "max_rhat": float(rhat_of.max()),
+        }
+
+
+def _variance(total: FloatArray, square: FloatArray, count: int) -> FloatArray:
+    """Return the variance of so many numbers with these sums; NaN if there are fewer than two."""
+    if count < 2:
+        return np.full(total.size, np.nan)
+    spread = square - total**2 / count
+    # What is left when equal numbers are subtracted is rounding.
+    spread[spread <= 1e-14 * square] = 0.0
+    return np.asarray(spread / (count - 1))
+
+
+def agree(summary: dict[str, Any]) -> bool:
+    """Whether the chains behind a summary of `ChainAverages` have come to the same averages."""
+    return bool(summary["max_rhat"] < _AGREEMENT)
+
+
+def most_probable(graph: FactorGraph, probabilities: FloatArray) -> IntArray:
+    """Return the label of largest probability of each variable (flat input), shape (n,)."""
+    rows: Marginals = unflatten(graph, probabilities)
+    if isinstance(rows, np.ndarray):
+        return np.asarray(rows.argmax(axis=1), dtype=np.int64)
+    return np.array([row.argmax() for row in rows], dtype=np.int64)
+
+
+def draw_independent(
+    graph: FactorGraph, temperature: float, rng: np.random.Generator, draws: int
+) -> tuple[IntArray, float]:
+    """Draw labellings from the unaries alone, ``exp(-sum_i theta_i / T)`` normalised.
+
+    Returns labellings of shape (draws, n) and the logarithm of the normaliser. Every variable
+    must have a label of finite cost.
+    """
+    ptr = graph.unary_ptr[:-1]
+    sizes = graph.cardinalities
+    least = np.minimum.reduceat(graph.unary_values, ptr)
+    weights = np.exp(-(graph.unary_values - np.repeat(least, sizes)) / temperature)
+    sums = np.add.reduceat(weights, ptr)
+    cumulated = np.cumsum(weights)
+    before = cumulated[ptr] - weights[ptr]
+    allowed = np.flatnonzero(weights > 0.0)
+    lowest = np.searchsorted(allowed, ptr)
+    highest = np.searchsorted(allowed, ptr + sizes) - 1
+    labels = np.empty((draws, graph.n_variables), dtype=np.int64)
+    for d in range(draws):
+        # One search in the sums over all variables, kept within the labels of each that count.
+        target = before + rng.random(graph.n_variables) * sums
+        at = np.searchsorted(cumulated[allowed], target, side="right")
+        labels[d] = allowed[np.clip(at, lowest, highest)] - ptr
+    return labels, float(np.log(sums).sum() - least.sum() / temperature)
+
+
+@dataclass(frozen=True)
+class Gibbs(Solver):
+    """Gibbs sampling from ``p(x) ~ exp(-E(x) / T)`` (Geman, Geman 1984).
+
+    Each sweep visits every variable once and draws its label from its conditional given all
+    others. Marginals are averages of these conditionals (Rao-Blackwellised; Gelfand, Smith 1990)
+    over the sweeps of all chains after burn-in. The best sample and the most probable label of
+    each variable are offered as labellings.
+
+    Violated hard terms count before costs: a chain that starts outside the feasible labellings
+    only moves on if it violates no more terms, and one that is inside stays inside.
+
+    Parameters
+    ----------
+    sweeps : int
+        Draws kept of each chain, at least 4.
+    burn_in : int
+        Sweeps of each chain before the first draw is kept.
+    thinning : int
+        Sweeps from one kept draw to the next. Larger than 1 saves only the time of averaging.
+    chains : int
+        Independent chains, interleaved. The first starts from the labelling given to the run, if
+        any, the others from draws of the unaries alone.
+    scan : {"systematic", "random"}
+        Visit the variables by number, or in a new random order each sweep.
+    ais_runs : int
+        Runs of annealed importance sampling (Neal 2001) that estimate the log-partition; 0 leaves
+        it out, otherwise at least 2.
+    ais_steps : int
+        Steps of each from the unaries alone to the whole energy, with a sweep at each.
+
+    Guarantees
+    ----------
+    ``exp(-E / T)`` is stationary, so that the averages tend to the marginals if every feasible
+    labelling can be reached from every other by single changes through feasible ones. Without
+    hard terms over two variables or more this holds, and ``ergodic`` among the diagnostics is
+    True; with them it may not (two variables that must be equal never change), and neither
+    standard errors nor R-hat show it unless chains start on both sides.
+
+    The estimate ``Z`` of annealed importance sampling is unbiased; its logarithm is biased down.
+
+    `converged` says that all sweeps were made and that split R-hat is below 1.1 everywhere.
+
+    Diagnostics
+    -----------
+    ``stderr`` (like the marginals): standard errors, the larger of those by batch means and by
+    the means of the halves of the chains. For each variable ``variable_stderr`` (the largest),
+    ``effective_sample_size`` (independent samples whose frequencies would be as exact, the
+    smallest), ``rhat`` (split R-hat, the largest). ``max_stderr``, ``mean_stderr``,
+    ``min_effective_sample_size``, ``max_rhat``. ``burned_in`` (False: a limit cut the run short,
+    and all draws were averaged), ``draws`` kept of all chains, ``feasible_chains``, ``ergodic``;
+    ``log_partition_stderr``.
+
+    Complexity
+    ----------
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity)
+    more a higher-order factor. Memory: n labels and 2 numbers a label for each chain, 5 numbers a
+    label besides.
+
+    References
+    ----------
+    S. Geman, D. Geman, "Stochastic relaxation, Gibbs distributions, and the Bayesian restoration
+    of images", IEEE PAMI 6(6), 1984.
+    A. E. Gelfand, A. F. M. Smith, "Sampling-based approaches to calculating marginal densities",
+    JASA 85, 1990, eq. (2.9).
+    R. M. Neal, "Annealed importance sampling", Statistics and Computing 11, 2001.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "gibbs", temperature=1.0)
+    >>> s.marginals.round(2)
+    array([[0.7 , 0.3 ],
+           [0.41, 0.59]])
+    >>> s.diagnostics["max_stderr"] < 0.01
+    True
+    """
+
+    sweeps: int = 1000
+    burn_in: int = 100
+    thinning: int = 1
+    chains: int = 4
+    scan: Literal["systematic", "random"] = "systematic"
+    ais_runs: int = 0
+    ais_steps: int = 200
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name, least in (
+            ("sweeps", 4), ("burn_in", 0), ("thinning", 1), ("chains", 1), ("ais_runs", 0),
+            ("ais_steps", 1),
+        ):  # fmt: skip
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.ais_runs == 1:
+            raise ValueError("ais_runs must be 0 or at least 2, so that there is an error, got 1")
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Every graph, at T > 0."""
+        if temperature > 0.0:
+            return None
+        return "gibbs samples at T > 0; simulated-annealing finds labellings in this way"
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Sample until all sweeps are made or the budget is spent."""
+        if graph.n_variables == 0:
+            return no_variables(graph, run)
+        state = _Sampler(self, graph, run)
+        total = self.burn_in + self.sweeps * self.thinning
+        done = 0
+        while done < total and not run.should_stop(done):
+            if done == self.burn_in:
+                state.forget()
+            sweeps, keep = self.stretch(done, state)
+            if run.max_iterations is not None:
+                sweeps = min(sweeps, run.max_iterations - done)
+            if not state.advance(sweeps, keep):
+                break
+            done += sweeps
+        outcome = Outcome(iterations=done)
+        outcome.diagnostics = {"burned_in": done > self.burn_in, **state.finish()}
+        if state.marginals is not None:
+            outcome.marginals = unflatten(graph, state.marginals)
+            outcome.converged = done == total and agree(outcome.diagnostics)
+        if self.ais_runs:
+            steps, estimate = state.log_partition(done)
+            outcome.iterations += steps
+            if estimate is None:
+                outcome.converged = False
+            else:
+                outcome.log_partition, error = estimate
+                outcome.log_partition_kind = "estimate"
+                outcome.diagnostics["log_partition_stderr"] = error
+        return outcome
+
+    def stretch(self, done: int, state: _Sampler) -> tuple[int, bool]:
+        """Return how many sweeps to make at once after this many, and whether to average them."""
+        kept = done - self.burn_in
+        if kept < 0:
+            # Averaged, too, until burn-in is over: they are all there is if the time runs out.
+            return min(-kept, state.averages.room(0), state.sweeps_at_once), True
+        skipped = state.averages.skipped * self.thinning
+        if kept < skipped:
+            return min(skipped - kept, state.sweeps_at_once), False
+        until_draw = self.thinning - 1 - kept % self.thinning
+        if until_draw:
+            return min(until_draw, state.sweeps_at_once), False
+        if self.thinning > 1:
+            return 1, True
+        return min(state.averages.room(0), state.sweeps_at_once), True
+
+
+def no_variables(graph: FactorGraph, run: Run) -> Outcome:
+    """Return what there is to say of a graph without variables at T > 0."""
+    run.offer(np.empty(0, dtype=np.int64))
+    return Outcome(
+        converged=True,
+        marginals=unflatten(graph, np.empty(0)),
+        log_partition=-graph.constant / run.temperature,
+        log_partition_kind="exact",
+    )
+
+
+class _Sampler:
+    """The chains of a run and their averages."""
+
+    def __init__(self, settings: Gibbs, graph: FactorGraph, run: Run) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.run = run
+        n, size = graph.n_variables, graph.unary_values.size
+        width = int(graph.cardinalities.max())
+        steps = 10.0 + width * (1.0 + float(graph.degrees.mean()))
+        self.block = max(1, int(_STEPS / steps))
+        self.sweeps_at_once = max(1, self.block // n)
+        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+        self.sums = np.empty(size)
+        self.order = np.arange(n, dtype=np.int64)
+        self.x, _ = draw_independent(graph, run.temperature, run.rng, settings.chains)
+        if run.initial is not None:
+            self.x[0] = run.initial
+        # The energy of a chain is not known until it is feasible and was offered.
+        self.energy = np.full(settings.chains, np.inf)
+        self.best = np.empty(n, dtype=np.int64)
+        self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
+        self.averages = ChainAverages(size, settings.chains, settings.sweeps)
+        self.marginals: FloatArray | None = None
+
+    def visit(self, x: IntArray, sweeps: int, coupling: float, tally: FloatArray) -> bool:
+        """Make so many sweeps of one chain; return False if time ran out on the way.
+
+        ``sums`` are the sums of the conditionals afterwards.
+        """
+        rng = self.run.rng
+        self.sums[:] = 0.0
+        order = self.order
+        if self.settings.scan == "random":
+            order = rng.permuted(np.tile(order, (sweeps, 1)), axis=1).ravel()
+        elif sweeps > 1:
+            order = np.tile(order, sweeps)
+        step = self.block if sweeps == 1 else order.size
+        for lo in range(0, order.size, step):
+            if lo and self.run.remaining <= 0.0:
+                return False
+            part = order[lo : lo + step]
+            gibbs_visits(
+                self.graph.arrays, x, part, rng.random(part.size), self.run.temperature, coupling,
+                self.sums, tally, self.best, self.work,
+            )  # fmt: skip
+        return True
+
+    def advance(self, sweeps: int, keep: bool) -> bool:
+        """Make so many sweeps of every chain; return whether all were finished."""
+        for chain, x in enumerate(self.x):
+            best = self.run.best_energy
+            tally = np.array([self.energy[chain], best, 0.0])
+            if not self.visit(x, sweeps, 1.0, tally):
+                return False
+            self.feasible[chain] = tally[2] == 0.0
+            if keep:
+                self.averages.add(chain, self.sums, sweeps)
+            self.energy[chain] = tally[0]
+            if self.feasible[chain] and math.isinf(tally[0]):
+                self.energy[chain] = self.run.offer(x)
+            elif tally[1] < best:
+                self.run.offer(self.best)
+        return True
+
+    def forget(self) -> None:
+        """End burn-in: drop what was averaged so far."""
+        # Chains that are still outside the feasible labellings go on from one that is inside.
+        if self.feasible.any():
+            inside = int(np.flatnonzero(self.feasible)[0])
+            self.x[~self.feasible] = self.x[inside]
+            self.energy[~self.feasible] = self.energy[inside]
+        chains, size = self.averages.batch.shape
+        self.averages = ChainAverages(size, chains, self.settings.sweeps)
+
+    def finish(self) -> dict[str, Any]:
+        """Average the draws, and return the diagnostics."""
+        draws = int(self.averages.added.sum())
+        graph = self.graph
+        hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
+        figures: dict[str, Any] = {
+            "draws": draws,
+            "ergodic": all(np.isfinite(values).all() for values in hard),
+            "feasible_chains": int(self.feasible.sum()),
+        }
+        if draws:
+            self.marginals = self.averages.mean(self.graph.cardinalities)
+            figures.update(self.averages.summary(self.graph, self.marginals))
+            self.run.offer(most_probable(self.graph, self.marginals))
+        for x in self.x[: 0 if self.feasible.any() else 1]:
+            self.run.offer(x)
+        return figures
+
+    def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
+        """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4).
+
+        Returns the steps made, and the estimate with its standard error unless a limit came
+        first or no run has weight.
+        """
+        settings, graph, run = self.settings, self.graph, self.run
+        x, log_z = draw_independent(graph, run.temperature, run.rng, settings.ais_runs)
+        log_z -= graph.constant / run.temperature
+        weights = np.zeros(settings.ais_runs)
+        for step in range(settings.ais_steps):
+            if run.should_stop(before + step):
+                return step, None
+            unary = graph.unary_values[graph.unary_ptr[:-1] + x].sum(axis=1)
+            rest = graph.energy(x) - graph.constant - unary
+            weights -= rest / (settings.ais_steps * run.temperature)
+            for labels, weight in zip(x, weights, strict=True):
+                tally = np.full(3, np.inf)
+                if weight > -math.inf and not self.visit(
+                    labels, 1, (step + 1) / settings.ais_steps, tally
+                ):
+                    return step, None
+        largest = float(weights.max())
+        if math.isinf(largest):
+            return settings.ais_steps, None
+        shares = np.exp(weights - largest)
+        error = float(shares.std(ddof=1) / (shares.mean() * math.sqrt(shares.size)))
+        return settings.ais_steps, (log_z + largest + math.log(float(shares.mean())), error)

@@ -1,0 +1,415 @@
+"""Simulated annealing: heat-bath sampling while the temperature falls, then descent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import lean_kernel
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels import local_costs
+from inference_lab.solvers.icm import sweep as icm_sweep
+
+#: Steps of a kernel between two looks at the clock: some milliseconds.
+_STEPS = 1_000_000
+#: A label this many temperatures above the best is never drawn (probability 4e-18).
+_CUTOFF = 40.0
+#: The penalty of a violated hard term, in start temperatures of the anneal or reheat.
+_PENALTY = 3.0
+#: The share of reheats that start at lower temperatures, down to a share of the highest: costs of
+#: different size freeze at different temperatures.
+_COOLER = 0.5
+_COOLEST = 0.02
+#: Share of the time of an anneal that is kept for the descent at its end.
+_RESERVE = 0.1
+#: Fewest variables of a region.
+_SMALLEST = 8
+#: Labellings offered on the way down, in each anneal.
+_CHECKPOINTS = 10
+
+
+@lean_kernel
+def heat_bath(
+    g: GraphArrays,
+    x: IntArray,
+    order: IntArray,
+    start: int,
+    uniforms: FloatArray,
+    temperatures: FloatArray,
+    penalty: float,
+    cost: FloatArray,
+    infinite: IntArray,
+) -> tuple[float, int]:
+    """Draw the label of one variable after another from its conditional, in place.
+
+    The visits go round the variables in `order`, the first being ``order[start]``; ``uniforms``
+    holds a number of [0, 1) a visit and ``temperatures`` the temperature of each round. Every
+    violated hard term counts as `penalty`. `cost` and `infinite` are scratch of the length of the
+    largest cardinality. Returns the changes of the finite costs and of the number of violated hard
+    terms.
+    """
+    at = start
+    turn = 0
+    change = 0.0
+    violations = 0
+    for v in range(uniforms.size):
+        i = order[at]
+        k = g.cardinalities[i]
+        local_costs(g, x, i, cost, infinite)
+        least = np.inf
+        for a in range(k):
+            least = min(least, cost[a] + infinite[a] * penalty)
+        change -= cost[x[i]]
+        violations -= infinite[x[i]]
+        total = 0.0
+        for a in range(k):
+            above = cost[a] + infinite[a] * penalty - least
+            if above < _CUTOFF * temperatures[turn]:
+                total += np.exp(-above / temperatures[turn])
+        rest = uniforms[v] * total
+        for a in range(k):
+            above = cost[a] + infinite[a] * penalty - least
+            if above < _CUTOFF * temperatures[turn]:
+                # The last label with weight is taken whatever rounding leaves of the rest.
+                x[i] = a
+                rest -= np.exp(-above / temperatures[turn])
+                if rest < 0.0:
+                    break
+        change += cost[x[i]]
+        violations += infinite[x[i]]
+        at += 1
+        if at == order.size:
+            at = 0
+            turn += 1
+    return change, violations
+
+
+@lean_kernel
+def grow_region(
+    g: GraphArrays, centre: int, size: int, stamp: int, seen: IntArray, region: IntArray
+) -> int:
+    """Fill `region` with the variables nearest to one, breadth first; return how many.
+
+    At most `size`; `seen` holds the stamps of earlier calls, which must differ from this one's.
+    """
+    region[0] = centre
+    seen[centre] = stamp
+    head = 0
+    tail = 1
+    while head < tail and tail < size:
+        i = region[head]
+        head += 1
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            j = g.adj_var[p]
+            if seen[j] != stamp and tail < size:
+                seen[j] = stamp
+                region[tail] = j
+                tail += 1
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                j = g.scopes[s]
+                if seen[j] != stamp and tail < size:
+                    seen[j] = stamp
+                    region[tail] = j
+                    tail += 1
+    return tail
+
+
+@lean_kernel
+def move_costs(
+    g: GraphArrays, x: IntArray, cost: FloatArray, infinite: IntArray, out: FloatArray
+) -> None:
+    """Fill ``out[i]``, the mean absolute finite change of energy when variable ``i`` moves.
+
+    The mean is over the other labels; hard terms are left out of account.
+    """
+    for i in range(x.size):
+        k = g.cardinalities[i]
+        local_costs(g, x, i, cost, infinite)
+        out[i] = 0.0
+        for a in range(k):
+            out[i] += abs(cost[a] - cost[x[i]]) / max(1, k - 1)
+
+
+@dataclass(frozen=True)
+class SimulatedAnnealing(Solver):
+    """Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983; Geman, Geman 1984).
+
+    Sweeps over the variables and draws each label from ``exp(-cost / T)`` given all others (heat
+    bath) while T falls from `start_temperature` to `end_ratio` times it; with ``s`` the share of
+    the anneal that is done, out of ``S`` sweeps,
+
+    * geometric: ``T = T0 r^s``;
+    * linear: ``T = T0 (1 - s + s r)``;
+    * logarithmic: ``T = T0 / (1 + (1/r - 1) log(1 + s S) / log(1 + S))``.
+
+    A descent (`icm`) ends the anneal. Then regions are reheated: connected sets of variables, of
+    random place and size, are annealed alone, the others fixed, from `reheat_ratio` times the
+    start temperature or, half of them, from less; the result stays if the energy did not rise. In a
+    large graph the parts are improved one by one in this way, where one anneal would have to get
+    all of them right at once.
+
+    A violated hard term counts as a penalty of three start temperatures, which all but excludes it
+    at the end, so that the way from one feasible labelling to the next may lead through infeasible
+    ones; while the labelling is infeasible the penalty of a reheat is drawn from a quarter to 16
+    times that. Descents and comparisons count violations before costs.
+
+    Parameters
+    ----------
+    sweeps : int
+        Sweeps of one anneal. Under a limit on time or iterations the temperature falls faster, so
+        that the anneal is finished within half of it, and the other half is left for reheats.
+    reheats : int
+        Rounds of reheating after each anneal; in a round there are as many reheats as make every
+        variable take part once on average.
+    restarts : int
+        Further anneals with their reheats, from random labellings.
+    schedule : {"geometric", "linear", "logarithmic"}
+    start_temperature : float or None
+        None takes the mean absolute cost of a move from a random labelling.
+    end_ratio : float in (0, 1]
+        The last temperature as a share of the first.
+    reheat_ratio : float in (0, 1]
+        Where a reheat starts at most, as a share of the start temperature; so does an anneal that
+        starts from a labelling given to the run.
+    reheat_sweeps : int
+        Sweeps of one reheat over its region.
+    region : int
+        Largest number of variables in a region.
+
+    Guarantees
+    ----------
+    The answer is a local minimum: no single change lowers its energy (unless time runs out in a
+    descent). No bound. `converged` says that every anneal and reheat ran its full length.
+
+    Complexity
+    ----------
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity)
+    more a higher-order factor. A round of reheats costs as much as `reheat_sweeps` sweeps.
+    Memory: n labels, orders and flags.
+
+    References
+    ----------
+    S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, "Optimization by simulated annealing", Science
+    220, 1983.
+    S. Geman, D. Geman, "Stochastic relaxation, Gibbs distributions, and the Bayesian restoration
+    of images", IEEE PAMI 6(6), 1984, sec. XI (the logarithmic schedule).
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, "simulated-annealing(sweeps=100)").energy
+    0.5
+    """
+
+    sweeps: int = 2000
+    reheats: int = 100
+    restarts: int = 0
+    schedule: Literal["geometric", "linear", "logarithmic"] = "geometric"
+    start_temperature: float | None = None
+    end_ratio: float = 0.1
+    reheat_ratio: float = 0.7
+    reheat_sweeps: int = 100
+    region: int = 100
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name in ("sweeps", "reheat_sweeps", "region"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("restarts", "reheats"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.start_temperature is not None and not 0.0 < self.start_temperature < np.inf:
+            raise ValueError(
+                f"start_temperature must be positive and finite, got {self.start_temperature}"
+            )
+        for name in ("end_ratio", "reheat_ratio"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+
+    def temperature(self, first: float, last: float, done: float, sweeps: int) -> float:
+        """Return the temperature when a share `done` of an anneal of so many sweeps is over."""
+        ratio = last / first
+        if self.schedule == "geometric":
+            return float(first * ratio**done)
+        if self.schedule == "linear":
+            return float(first * (1.0 - done + done * ratio))
+        slowness = math.log1p(done * sweeps) / math.log1p(sweeps)
+        return float(first / (1.0 + (1.0 / ratio - 1.0) * slowness))
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Anneal, reheat and restart, each time down to a local minimum."""
+        state = _State(self, graph, run)
+        complete = state.n > 0
+        for attempt in range(self.restarts + 1 if state.n else 0):
+            if attempt:
+                if run.should_stop(state.sweeps):
+                    complete = False
+                    break
+                state.x = state.random()
+            warm = attempt == 0 and run.initial is not None
+            complete &= state.anneal(warm, self.restarts + 1 - attempt)
+        return Outcome(
+            converged=complete or state.n == 0,
+            iterations=state.sweeps,
+            diagnostics={
+                "start_temperature": state.first,
+                "reheats": state.reheats,
+                "reheats_that_gained": state.gains,
+            },
+        )
+
+
+class _State:
+    """The labelling of a run and what is needed to change it."""
+
+    def __init__(self, settings: SimulatedAnnealing, graph: FactorGraph, run: Run) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.run = run
+        self.n = graph.n_variables
+        width = int(graph.cardinalities.max(initial=1))
+        self.cost, self.infinite = np.empty(width), np.empty(width, dtype=np.int64)
+        self.order = np.arange(self.n, dtype=np.int64)
+        mean_degree = float(graph.degrees.mean()) if self.n else 0.0
+        self.block = max(1, int(_STEPS / (10.0 + width * (1.0 + mean_degree))))
+        self.feasible = False
+        self.visits = 0
+        self.reheats = 0
+        self.gains = 0
+        self.x = self.random()
+        sizes = np.empty(self.n)
+        move_costs(graph.arrays, self.x, self.cost, self.infinite, sizes)
+        moving = sizes[sizes > 0.0]
+        scale = float(moving.mean()) if moving.size else 1.0
+        self.first = scale if settings.start_temperature is None else settings.start_temperature
+        if run.initial is not None:
+            self.x = run.initial.copy()
+        run.offer(self.x)
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps made so far, of all variables or of as many one by one."""
+        return self.visits // max(1, self.n)
+
+    def random(self) -> IntArray:
+        """Draw a labelling, shape (n,)."""
+        return self.run.rng.integers(0, self.graph.cardinalities, dtype=np.int64)
+
+    def visit(
+        self, order: IntArray, start: int, size: int, temperatures: FloatArray, penalty: float
+    ) -> tuple[float, int]:
+        """Visit so many variables; return the changes of finite costs and violations."""
+        self.visits += size
+        change, violations = heat_bath(
+            self.graph.arrays, self.x, order, start, self.run.rng.random(size), temperatures,
+            penalty, self.cost, self.infinite,
+        )  # fmt: skip
+        return float(change), int(violations)
+
+    def anneal(self, warm: bool, left: int) -> bool:
+        """Cool down once and reheat, with at most the `left`-th part of the budget that is left.
+
+        Returns whether everything had its full length.
+        """
+        settings, run = self.settings, self.run
+        sweeps = settings.sweeps
+        # Under a tight budget the anneal of everything gains more than reheats do.
+        first_share = 0.5 if settings.reheats else 1.0
+        limit = math.inf
+        if run.max_iterations is not None:
+            granted = max(1, (run.max_iterations - self.sweeps) // left)
+            limit = (self.sweeps + granted) * self.n
+            sweeps = min(sweeps, max(1, int(granted * first_share)))
+        time_left = run.remaining * (left - 1) / left
+        span = (run.remaining - time_left) * (1.0 - _RESERVE)
+        full = self.cool(warm, sweeps, span * first_share)
+        stable = self.quench()
+        self.judge()
+        region = np.empty(min(settings.region, self.n), dtype=np.int64)
+        seen = np.zeros(self.n, dtype=np.int64)
+        largest = region.size * settings.reheat_sweeps
+        for _ in range(settings.reheats):
+            end = self.visits + self.n * settings.reheat_sweeps
+            while self.visits < end:
+                if self.visits + largest > limit or run.remaining <= time_left:
+                    return False
+                self.reheat(region, seen)
+            stable = self.quench()
+            self.judge()
+        return full and stable and sweeps == settings.sweeps
+
+    def cool(self, warm: bool, sweeps: int, seconds: float) -> bool:
+        """Anneal all variables; return whether this took all of the sweeps."""
+        settings, run = self.settings, self.run
+        hot = self.first * (settings.reheat_ratio if warm else 1.0)
+        cold = min(hot, self.first * settings.end_ratio)
+        clock = run.remaining
+        total = sweeps * self.n
+        done = offered = 0
+        while done < total:
+            # Time that runs faster than the sweeps sets the temperature, too.
+            hurry = 0.0 if run.time_limit is None else (clock - run.remaining) / max(seconds, 1e-9)
+            if hurry >= 1.0:
+                return False
+            size = min(total - done, self.block)
+            begun = done // self.n
+            turns = (done % self.n + size - 1) // self.n + 1
+            shares = [max(hurry, (begun + t) / sweeps) for t in range(turns)]
+            temperatures = [settings.temperature(hot, cold, s, sweeps) for s in shares]
+            self.visit(self.order, done % self.n, size, np.array(temperatures), _PENALTY * hot)
+            done += size
+            if _CHECKPOINTS * shares[-1] > offered + 1:
+                offered = int(_CHECKPOINTS * shares[-1])
+                run.offer(self.x)
+        return True
+
+    def reheat(self, region: IntArray, seen: IntArray) -> None:
+        """Anneal one region and keep the result unless the energy rose."""
+        settings, rng = self.settings, self.run.rng
+        self.reheats += 1
+        smallest = min(_SMALLEST, region.size)
+        size = int(smallest * (region.size / smallest) ** rng.random())
+        centre = int(rng.integers(self.n))
+        size = grow_region(self.graph.arrays, centre, size, self.reheats, seen, region)
+        order = region[:size]
+        before = self.x[order]
+        hot = self.first * settings.reheat_ratio
+        penalty = _PENALTY if self.feasible else _PENALTY * 4.0 ** rng.uniform(-1.0, 2.0)
+        if rng.random() < _COOLER:
+            hot *= _COOLEST ** rng.random()
+        cold = hot * settings.end_ratio / settings.reheat_ratio
+        sweeps = settings.reheat_sweeps
+        temperatures = hot * (cold / hot) ** (np.arange(sweeps) / sweeps)
+        # The last round only goes down, so that the outcome is judged by its local minimum.
+        temperatures[-1] = cold * 1e-6
+        change, violations = self.visit(order, 0, size * sweeps, temperatures, penalty * hot)
+        if violations > 0 or (violations == 0 and change > 0.0):
+            self.x[order] = before
+        elif violations < 0 or change < 0.0:
+            self.gains += 1
+
+    def judge(self) -> None:
+        """Offer the labelling."""
+        self.feasible = math.isfinite(self.run.offer(self.x))
+
+    def quench(self) -> bool:
+        """Descend to a local minimum; return whether it was reached before time ran out."""
+        dirty: npt.NDArray[np.bool_] = np.ones(self.n, dtype=np.bool_)
+        while True:
+            order = np.flatnonzero(dirty)
+            if order.size == 0:
+                return True
+            for lo in range(0, order.size, self.block):
+                block = order[lo : lo + self.block]
+                icm_sweep(self.graph.arrays, self.x, block, dirty, self.cost, self.infinite)
+                if self.run.remaining <= 0.0:
+                    return False

@@ -1,0 +1,502 @@
+"""Swendsen-Wang sampling: marginals of Potts and binary models by moves of whole clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.factor_graph import DIAGONAL, TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.kernels import unflatten
+from inference_lab.solvers.gibbs import (
+    ChainAverages,
+    Workspace,
+    agree,
+    gibbs_visits,
+    most_probable,
+    no_variables,
+)
+
+#: At this temperature no bond of finite gain is drawn, and all labels that are allowed are equal.
+_HOTTEST = 1e300
+#: A sample is offered when its energy is below the best by more than this share of it.
+_RELATIVE_GAIN = 1e-12
+
+
+class Model(NamedTuple):
+    """An energy as unaries plus bonds, all that cluster moves need to know.
+
+    The energy is ``sum_i unary[ptr[i] + x_i] + sum_e theta_e`` up to a constant. Without
+    `signed`, ``theta_e = differ - gain`` where the ends of edge ``e`` agree, and ``differ``
+    elsewhere, with ``gain >= 0`` depending on the common label: ``gain[offset[e] + a * kind[e]]``.
+    With `signed` there are two labels at most and ``gain[e]`` has either sign: it is the cost of
+    disagreeing over agreeing. An infinite gain binds the ends for good.
+
+    * ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64;
+    * ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64;
+    * ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
+    """
+
+    ptr: IntArray
+    unary: FloatArray
+    edges: IntArray
+    gain: FloatArray
+    tie: FloatArray
+    offset: IntArray
+    kind: IntArray
+    signed: bool
+
+
+class Scratch(NamedTuple):
+    """The clusters of one sweep.
+
+    ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
+    each root, first the cost and then the probability of each label of its cluster.
+    """
+
+    parent: IntArray
+    weight: FloatArray
+
+
+@inlined
+def _find(parent: IntArray, i: int) -> int:
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@inlined
+def _draw(m: Model, weight: FloatArray, root: int, uniform: float) -> int:
+    """Return the label of a root that belongs to a uniform number."""
+    label = 0
+    rest = uniform
+    for a in range(m.ptr[root + 1] - m.ptr[root]):
+        if weight[m.ptr[root] + a] > 0.0:
+            # The last label with weight is taken whatever rounding leaves of the rest.
+            if rest >= 0.0:
+                label = a
+            rest -= weight[m.ptr[root] + a]
+    return label
+
+
+@lean_kernel
+def cluster_sweep(
+    m: Model,
+    x: IntArray,
+    bond_uniforms: FloatArray,
+    label_uniforms: FloatArray,
+    temperature: float,
+    scratch: Scratch,
+    sums: FloatArray,
+) -> float:
+    """Make one Swendsen-Wang update in place, and add the conditional of each label to `sums`.
+
+    Bonds are drawn on satisfied edges with probability ``1 - exp(-|gain| / T)``; then each cluster
+    of bonded variables takes a label with probability proportional to ``exp(-cost / T)``, its cost
+    being that of the unaries of its members and, where the gain depends on the label,
+    ``-T log(exp(gain / T) - 1)`` of each of its bonds. With `signed`, the members keep their
+    pattern and a label stands for that of the root. There is a uniform number of [0, 1) for each
+    edge and each variable.
+
+    Returns the energy up to a constant; ``inf``, and no change, if some cluster has no label.
+    """
+    n = x.size
+    parent = scratch.parent
+    weight = scratch.weight
+    for i in range(n):
+        parent[i] = i
+    # The shorter root hangs below the one of fewer labels, so that a root has those of all.
+    for step in range(2):
+        if step == 1:
+            for i in range(n):
+                root = _find(parent, i)
+                for a in range(m.ptr[root + 1] - m.ptr[root]):
+                    if i == root:
+                        weight[m.ptr[root] + a] = 0.0
+            for i in range(n):
+                root = _find(parent, i)
+                for a in range(m.ptr[root + 1] - m.ptr[root]):
+                    own = a ^ x[root] ^ x[i] if m.signed else a
+                    weight[m.ptr[root] + a] += m.unary[m.ptr[i] + own]
+        for e in range(m.edges.shape[0]):
+            i = m.edges[e, 0]
+            j = m.edges[e, 1]
+            if m.signed:
+                if step == 1:
+                    break
+                gain = m.gain[e]
+                if (gain > 0.0) != (x[i] == x[j]) or gain == 0.0:
+                    continue
+                gain = abs(gain)
+            else:
+                if x[i] != x[j]:
+                    continue
+                gain = m.gain[m.offset[e] + x[i] * m.kind[e]]
+            if bond_uniforms[e] >= -np.expm1(-gain / temperature):
+                continue
+            p = _find(parent, i)
+            if step == 0:
+                q = _find(parent, j)
+                if m.ptr[p + 1] - m.ptr[p] > m.ptr[q + 1] - m.ptr[q]:
+                    parent[p] = q
+                else:
+                    parent[q] = p
+            elif m.kind[e] == 1:
+                for a in range(m.ptr[p + 1] - m.ptr[p]):
+                    gain = m.gain[m.offset[e] + a]
+                    if np.isinf(gain):
+                        weight[m.ptr[p] + a] += m.tie[m.offset[e] + a]
+                    elif gain > 0.0:
+                        # log(exp(g) - 1) without overflow.
+                        scaled = gain / temperature
+                        weight[m.ptr[p] + a] -= temperature * (scaled + np.log(-np.expm1(-scaled)))
+                    else:
+                        weight[m.ptr[p] + a] = np.inf
+    for i in range(n):
+        if parent[i] == i:
+            least = np.inf
+            for t in range(m.ptr[i], m.ptr[i + 1]):
+                least = min(least, weight[t])
+            if np.isinf(least):
+                return np.inf
+            total = 0.0
+            for t in range(m.ptr[i], m.ptr[i + 1]):
+                weight[t] = np.exp((least - weight[t]) / temperature)
+                total += weight[t]
+            for t in range(m.ptr[i], m.ptr[i + 1]):
+                weight[t] /= total
+    for i in range(n):
+        root = _find(parent, i)
+        for a in range(m.ptr[root + 1] - m.ptr[root]):
+            own = a ^ x[root] ^ x[i] if m.signed else a
+            sums[m.ptr[i] + own] += weight[m.ptr[root] + a]
+    # Labels are drawn last, the roots after their members: these need the root's old label.
+    for i in range(n):
+        root = _find(parent, i)
+        if root != i:
+            new = _draw(m, weight, root, label_uniforms[root])
+            x[i] = new ^ x[root] ^ x[i] if m.signed else new
+    for i in range(n):
+        if parent[i] == i:
+            x[i] = _draw(m, weight, i, label_uniforms[i])
+    energy = 0.0
+    for i in range(n):
+        energy += m.unary[m.ptr[i] + x[i]]
+    for e in range(m.edges.shape[0]):
+        i = m.edges[e, 0]
+        j = m.edges[e, 1]
+        if m.signed:
+            if x[i] != x[j] and not np.isinf(m.gain[e]):
+                energy += m.gain[e]
+        elif x[i] == x[j]:
+            at = m.offset[e] + x[i] * m.kind[e]
+            energy += m.tie[at] if np.isinf(m.gain[at]) else -m.gain[at]
+    return energy
+
+
+def _where(graph: FactorGraph, e: int) -> str:
+    i, j = (int(v) for v in graph.edges[e])
+    return f"edge {e} = ({i}, {j})"
+
+
+def model_of(graph: FactorGraph) -> Model | str:
+    """Return the energy as unaries and bonds, or the reason why it has no such form."""
+    if graph.n_factors:
+        scope = graph.higher_order(0)[0]
+        return f"cluster moves need pairwise terms; factor 0 joins variables {scope}"
+    if int(graph.cardinalities.max(initial=1)) <= 2:
+        return _binary_model(graph)
+    return _attractive_model(graph)
+
+
+def _attractive_model(graph: FactorGraph) -> Model | str:
+    """Bonds of any number of labels, where agreeing never costs more than disagreeing."""
+    tables = np.flatnonzero(graph.edge_kinds == TABLE)
+    if tables.size:
+        return (
+            "cluster moves of more than two labels need terms that depend only on where labels "
+            f"agree; {_where(graph, int(tables[0]))} has a table"
+        )
+    kind = (graph.edge_kinds == DIAGONAL).astype(np.int64)
+    common = graph.cardinalities[graph.edges].min(axis=1)
+    counts = np.where(kind == 1, common, 1)
+    offset = np.cumsum(counts) - counts
+    label = np.arange(int(counts.sum())) - np.repeat(offset, counts)
+    tie = graph.pairwise_values[np.repeat(graph.edge_offsets, counts) + label]
+    differ = np.repeat(graph.edge_weights, counts)
+    gain = np.full(tie.size, np.inf)
+    np.subtract(differ, tie, out=gain, where=np.isfinite(differ))
+    if (gain < 0.0).any():
+        at = int(np.flatnonzero(gain < 0.0)[0])
+        e = int(np.searchsorted(offset, at, side="right")) - 1
+        return (
+            f"cluster moves of more than two labels need attractive terms; at {_where(graph, e)} "
+            f"agreeing costs {tie[at]:g}, disagreeing {differ[at]:g}"
+        )
+    edges = graph.edges.astype(np.int64)
+    return Model(graph.unary_ptr, graph.unary_values, edges, gain, tie, offset, kind, signed=False)
+
+
+def _binary_model(graph: FactorGraph) -> Model | str:
+    """Bonds of either sign between variables of two labels; what is left goes to the unaries."""
+    unary = graph.unary_values.copy()
+    ptr = graph.unary_ptr
+    sizes = graph.cardinalities[graph.edges]
+    i, j = graph.edges[:, 0], graph.edges[:, 1]
+
+    def cost(chosen: IntArray, a: int, b: int) -> FloatArray:
+        kind, start = graph.edge_kinds[chosen], graph.edge_offsets[chosen]
+        in_table = start + a * sizes[chosen, 1] + b
+        place = np.where(kind == TABLE, in_table, start + (a * kind if a == b else 0))
+        value = graph.pairwise_values[place]
+        weight = graph.edge_weights[chosen]
+        out = value if a == b else weight
+        return np.multiply(weight, value, out=out.copy(), where=kind == TABLE)
+
+    # A variable of one label makes the term a unary of the other end.
+    for side in (0, 1):
+        alone = np.flatnonzero((sizes[:, 1 - side] == 1) & ((sizes[:, side] == 2) | (side == 0)))
+        for a in (0, 1):
+            chosen = alone[sizes[alone, side] > a]
+            values = cost(chosen, a, 0) if side == 0 else cost(chosen, 0, a)
+            np.add.at(unary, ptr[graph.edges[chosen, side]] + a, values)
+    both = np.flatnonzero((sizes == 2).all(axis=1))
+    t00, t01, t10, t11 = (cost(both, a, b) for a in (0, 1) for b in (0, 1))
+    equal = np.isinf(t01) & np.isinf(t10)
+    unequal = np.isinf(t00) & np.isinf(t11) & ~equal
+    soft = ~(equal | unequal)
+    odd = np.flatnonzero(soft & np.isinf(t00 + t01 + t10 + t11))
+    if odd.size:
+        return (
+            "cluster moves know hard terms that make two labels equal, or that make them differ; "
+            f"{_where(graph, int(both[odd[0]]))} forbids something else"
+        )
+    first, second = ptr[i[both]], ptr[j[both]]
+    gain = np.where(equal, np.inf, -np.inf)
+    # t(a, b) = t(0, 0) + alpha a + beta b + gain [a != b]
+    t00s, t01s, t10s, t11s = (t[soft] for t in (t00, t01, t10, t11))
+    gain[soft] = (t01s + t10s - t00s - t11s) / 2.0
+    np.add.at(unary, first[soft] + 1, (t11s - t00s - t01s + t10s) / 2.0)
+    np.add.at(unary, second[soft] + 1, (t11s - t00s + t01s - t10s) / 2.0)
+    np.add.at(unary, first[equal], t00[equal])
+    np.add.at(unary, first[equal] + 1, t11[equal])
+    np.add.at(unary, first[unequal], t01[unequal])
+    np.add.at(unary, first[unequal] + 1, t10[unequal])
+    m = both.size
+    return Model(
+        ptr,
+        unary,
+        graph.edges[both].astype(np.int64),
+        gain,
+        np.zeros(m),
+        np.arange(m, dtype=np.int64),
+        np.zeros(m, dtype=np.int64),
+        signed=True,
+    )
+
+
+def hard_pattern(model: Model, n: int) -> IntArray | None:
+    """Return labels that satisfy all hard bonds, whatever the unaries, or None if there are none.
+
+    With `signed`, every variable stands twice in a graph, once for each label; hard bonds link
+    the labels that go together, and a variable whose labels are linked is a contradiction.
+    """
+    x = np.zeros(n, dtype=np.int64)
+    hard = np.flatnonzero(np.isinf(model.gain)) if model.signed else np.empty(0, dtype=np.int64)
+    if hard.size == 0:
+        return x
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    i, j = model.edges[hard, 0], model.edges[hard, 1]
+    crossed = n * (model.gain[hard] < 0.0)
+    rows = np.concatenate([i, i + n])
+    cols = np.concatenate([j + crossed, j + n - crossed])
+    links = coo_array((np.ones(rows.size, dtype=np.int8), (rows, cols)), shape=(2 * n, 2 * n))
+    _, group = connected_components(links.tocsr(), directed=False)
+    if (group[:n] == group[n:]).any():
+        return None
+    return np.where(group[:n] < group[n:], 0, 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SwendsenWang(Solver):
+    """Swendsen-Wang sampling from ``p(x) ~ exp(-E(x) / T)`` (Swendsen, Wang 1987).
+
+    Given the labels, edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with
+    ``w`` what disagreeing costs more than agreeing; given the bonds, each cluster takes a common
+    label with probability ``~ exp(-sum of its unaries / T)`` (Edwards, Sokal 1988, with fields).
+    The conditionals of the second step, averaged, are the marginals. Where strong attraction makes
+    single changes rare, clusters still move; where strong unaries disagree within a cluster, it is
+    single variables that have to, and each sweep ends in one of `gibbs`.
+
+    Covered are
+
+    * attractive diagonal terms of any number of labels, ``theta(a, a) <= theta(a, b)``: Potts
+      terms, and diagonals that depend on the label, whose bonds then have a say in the cluster's
+      label;
+    * all pairwise terms between variables of two labels: each is unaries plus a bond of either
+      sign. A repulsive bond is drawn where labels differ and keeps them different, so that a
+      cluster keeps its pattern or turns it round. With frustration clusters tend to span the
+      graph and such moves gain little over `gibbs`;
+    * hard must-links, and for two labels hard cannot-links.
+
+    Parameters
+    ----------
+    sweeps : int
+        Draws kept of each chain, at least 4.
+    burn_in : int
+        Sweeps of each chain before the first draw is kept.
+    single_sweeps : int
+        Gibbs sweeps after each cluster update; 0 is the pure method.
+    chains : int
+        Independent chains, interleaved. They start from random labels, the first from the
+        labelling given to the run if it is feasible.
+
+    Guarantees
+    ----------
+    ``exp(-E / T)`` is stationary, and every feasible labelling can be reached from every other in
+    one sweep, hard links included: the averages tend to the marginals. Contradictory hard links
+    are proved infeasible. `converged` says that all sweeps were made and that split R-hat is
+    below 1.1 everywhere. The diagnostics are those of `gibbs`.
+
+    Complexity
+    ----------
+    A sweep costs O(k) a variable and O(1) an edge, O(k) an edge whose diagonal depends on the
+    label. Memory: unaries and edges once more, and for each chain n labels and 2 numbers a label.
+
+    References
+    ----------
+    R. H. Swendsen, J.-S. Wang, "Nonuniversal critical dynamics in Monte Carlo simulations",
+    Physical Review Letters 58(2), 1987.
+    R. G. Edwards, A. D. Sokal, "Generalization of the Fortuin-Kasteleyn-Swendsen-Wang
+    representation and Monte Carlo algorithm", Physical Review D 38(6), 1988.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, "swendsen-wang", temperature=1.0).marginals.round(2)
+    array([[0.7 , 0.3 ],
+           [0.41, 0.59]])
+    """
+
+    sweeps: int = 1000
+    burn_in: int = 100
+    single_sweeps: int = 1
+    chains: int = 4
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name, least in (("sweeps", 4), ("burn_in", 0), ("single_sweeps", 0), ("chains", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Attractive diagonal terms, and pairwise terms of two labels, at T > 0."""
+        if temperature == 0.0:
+            return "swendsen-wang samples at T > 0; it finds marginals, not labellings"
+        model = model_of(graph)
+        return model if isinstance(model, str) else None
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Sample until all sweeps are made or the budget is spent."""
+        if graph.n_variables == 0:
+            return no_variables(graph, run)
+        model = model_of(graph)
+        if isinstance(model, str):
+            raise ValueError(model)
+        start = hard_pattern(model, graph.n_variables)
+        state = None if start is None else _Sampler(self, graph, model, start, run)
+        if state is None or not state.feasible:
+            return Outcome(infeasible=True)
+        total = self.burn_in + self.sweeps
+        done = 0
+        while done < total and not run.should_stop(done):
+            if done == self.burn_in:
+                state.forget()
+            skipped = 0 <= done - self.burn_in < state.averages.skipped
+            if not state.sweep(keep=not skipped):
+                break
+            done += 1
+        outcome = Outcome(iterations=done)
+        draws = int(state.averages.added.sum())
+        outcome.diagnostics = {"burned_in": done > self.burn_in, "draws": draws}
+        if draws:
+            mean = state.averages.mean(graph.cardinalities)
+            outcome.marginals = unflatten(graph, mean)
+            outcome.diagnostics.update(state.averages.summary(graph, mean))
+            outcome.converged = done == total and agree(outcome.diagnostics)
+            run.offer(most_probable(graph, mean))
+        return outcome
+
+
+class _Sampler:
+    """The chains of a run and their averages."""
+
+    def __init__(
+        self, settings: SwendsenWang, graph: FactorGraph, model: Model, start: IntArray, run: Run
+    ) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.model = model
+        self.run = run
+        width = int(graph.cardinalities.max())
+        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+        n, size = graph.n_variables, graph.unary_values.size
+        self.scratch = Scratch(np.empty(n, dtype=np.int64), np.empty(size))
+        self.sums = np.empty(size)
+        self.order = np.tile(np.arange(n, dtype=np.int64), settings.single_sweeps)
+        self.x = np.tile(start, (settings.chains, 1))
+        # Only hard bonds are drawn at the highest temperature, and any label they allow is taken.
+        bonds = np.full(len(model.edges), 0.5)
+        energies = [self.update(x, bonds, _HOTTEST) for x in self.x]
+        self.feasible = bool(np.isfinite(energies).all())
+        self.best = np.inf
+        self.labels = np.empty(n, dtype=np.int64)
+        if self.feasible:
+            if run.initial is not None and np.isfinite(run.best_energy):
+                self.x[0] = run.initial
+            run.offer(self.x[0])
+        self.averages = ChainAverages(size, settings.chains, settings.sweeps)
+
+    def update(self, x: IntArray, bonds: FloatArray, temperature: float) -> float:
+        """Make one update; ``sums`` are the conditionals afterwards; return the energy."""
+        self.sums[:] = 0.0
+        uniforms = self.run.rng.random(x.size)
+        return float(
+            cluster_sweep(self.model, x, bonds, uniforms, temperature, self.scratch, self.sums)
+        )
+
+    def sweep(self, keep: bool) -> bool:
+        """Update every chain; return whether all were finished before time ran out."""
+        for chain, x in enumerate(self.x):
+            if chain and self.run.remaining <= 0.0:
+                return False
+            bonds = self.run.rng.random(len(self.model.edges))
+            energy = self.update(x, bonds, self.run.temperature)
+            if energy < self.best - _RELATIVE_GAIN * abs(energy):
+                self.best = energy
+                self.run.offer(x)
+            if self.order.size:
+                tally = np.array([energy, self.best, 0.0])
+                # Conditionals of both kinds of steps have the marginals as their mean.
+                gibbs_visits(
+                    self.graph.arrays, x, self.order, self.run.rng.random(self.order.size),
+                    self.run.temperature, 1.0, self.sums, tally, self.labels, self.work,
+                )  # fmt: skip
+                if tally[1] < self.best:
+                    self.best = float(tally[1])
+                    self.run.offer(self.labels)
+            if keep:
+                self.averages.add(chain, self.sums / (1 + self.settings.single_sweeps))
+        return True
+
+    def forget(self) -> None:
+        """End burn-in: drop what was averaged so far."""
+        chains, size = self.averages.batch.shape
+        self.averages = ChainAverages(size, chains, self.settings.sweeps)
