@@ -16,6 +16,8 @@ from inference_lab.kernels import local_costs, unflatten
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
 _STEPS = 1_000_000
+#: A label this many temperatures above the best is never drawn (probability 2e-22).
+_CUTOFF = 50.0
 #: Chains whose split R-hat is below this everywhere are taken to agree (Gelman et al. 2013).
 _AGREEMENT = 1.1
 #: A sample is offered when its energy is below the best by more than this share of it.
@@ -78,7 +80,8 @@ def gibbs_visits(
                 least = min(least, weight[a])
         total = 0.0
         for a in range(k):
-            weight[a] = np.exp((least - weight[a]) / temperature)
+            above = (weight[a] - least) / temperature
+            weight[a] = np.exp(-above) if above < _CUTOFF else 0.0
             total += weight[a]
         rest = uniforms[v] * total
         label = -1

@@ -356,28 +356,51 @@ def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, leas
     return int(best)
 
 
+@inlined
+def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most: int) -> bool:
+    """Whether less than `most` other labels would be a better move of ``i`` than ``a``."""
+    start = g.unary_ptr[i]
+    better = 0
+    for b in range(g.cardinalities[i]):
+        if b != x[i] and (
+            c.hard[start + b] < c.hard[start + a]
+            or (c.hard[start + b] == c.hard[start + a] and c.cost[start + b] < c.cost[start + a])
+        ):
+            better += 1
+    return better < most
+
+
 @lean_kernel
 def chains_from(
-    g: GraphArrays, x: IntArray, c: Chains, i: int, limit: int, tolerance: float, totals: FloatArray
+    g: GraphArrays,
+    x: IntArray,
+    c: Chains,
+    i: int,
+    limit: int,
+    branches: int,
+    tolerance: float,
+    totals: FloatArray,
 ) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work.
 
-    The first move is forced; those that follow are the best of the variables that have a term
-    with one that moved, or the one with which ``i`` swaps its label. ``totals`` (3,) adds up the
-    changes of cost and violations by the chains, and counts those that gained.
+    The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
+    or, for the best labels only, as many as `branches`, the best moves of the variables that have
+    a term with one that moved. ``totals`` (3,) adds up the changes of cost and violations by the
+    chains, and counts those that gained.
     """
     work = 0
     for a in range(g.cardinalities[i]):
         if a == x[i]:
             continue
+        goes_on = _is_among_best(g, x, c, i, a, branches)
         old = x[i]
         _begin(c)
-        work += record(g, x, c, i, a, tolerance, True) + c.state[0]
+        work += g.cardinalities[i] + record(g, x, c, i, a, tolerance, True) + c.state[0]
         if c.state[2] == 0:
             partner = _swap_partner(g, x, c, i, old, -tolerance)
             if partner >= 0:
                 work += record(g, x, c, partner, old, tolerance, False)
-        if c.state[2] == 0:
+        if goes_on and c.state[2] == 0:
             work += (1 << 60) - extend(g, x, c, limit, tolerance, True, 1 << 60)
         roll_back(g, x, c)
         if c.state[2] > 0:
@@ -395,6 +418,7 @@ def sweep_chains(
     roots: IntArray,
     first: int,
     limit: int,
+    branches: int,
     tolerance: float,
     totals: FloatArray,
     work: int,
@@ -407,7 +431,7 @@ def sweep_chains(
         # Only kicks are undone as a whole.
         c.state[7] = 0
         c.state[6] += 1
-        work -= chains_from(g, x, c, roots[first], limit, tolerance, totals)
+        work -= chains_from(g, x, c, roots[first], limit, branches, tolerance, totals)
         first += 1
     return first
 
@@ -421,6 +445,7 @@ def kick(
     size: int,
     uniforms: FloatArray,
     limit: int,
+    branches: int,
     tolerance: float,
     totals: FloatArray,
 ) -> bool:
@@ -459,7 +484,7 @@ def kick(
             totals[1] += c.hard[at + new] - c.hard[at + x[i]]
             _move(g, x, c, i, new, False)
     for q in range(tail):
-        chains_from(g, x, c, ball[q], limit, tolerance, totals)
+        chains_from(g, x, c, ball[q], limit, branches, tolerance, totals)
     if totals[1] > 0.0 or (totals[1] == 0.0 and totals[0] > 0.0):
         while c.state[7] > 0:
             # The journal shrinks from its end; moves back do not enter it again.
@@ -491,7 +516,8 @@ class KernighanLin(Solver):
     * *chains*: a variable is forced to another label, the best moves among its neighbours follow,
       then among theirs, until `chain` moves brought nothing better; all after the best state are
       taken back. Tried first is that a neighbour takes over the old label (the two swap labels).
-      One chain for each variable and label;
+      One such start for each variable and label, though only the `branches` best labels of a
+      variable go on to chains;
     * *kicks*: the variables of a small ball get random labels, and chains from each repair the
       damage; the outcome stays unless the energy rose (Martin, Otto, Felten 1991).
 
@@ -502,6 +528,8 @@ class KernighanLin(Solver):
     ----------
     chain : int
         Moves of a chain after its best state.
+    branches : int
+        Labels of a variable with which chains start, the cheapest ones.
     kicks : int
         Rounds of kicks, a kick a variable in each. Passes and chains follow each round.
     ball : int
@@ -516,8 +544,8 @@ class KernighanLin(Solver):
     Complexity
     ----------
     A move costs O(k + log n) a neighbour, O(k) a table, O(arity (arity + k)) a higher-order
-    factor. A pass makes n moves at most, a sweep of chains n (k - 1) (`chain` + 1) and more where
-    they gain. Memory: 2 numbers a label and 11 a variable. An iteration is a pass, a sweep of
+    factor. A pass makes n moves at most, a sweep of chains n (k + `branches` `chain`) and more
+    where they gain. Memory: 2 numbers a label and 11 a variable. An iteration is a pass, a sweep of
     chains or a round of kicks.
 
     References
@@ -542,12 +570,13 @@ class KernighanLin(Solver):
     """
 
     chain: int = 20
+    branches: int = 3
     kicks: int = 3
     ball: int = 20
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name, least in (("chain", 1), ("kicks", 0), ("ball", 1)):
+        for name, least in (("chain", 1), ("branches", 1), ("kicks", 0), ("ball", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
@@ -626,8 +655,8 @@ class _State:
         first = 0
         while first < self.n and self.run.remaining > 0.0:
             first = sweep_chains(
-                self.arrays, self.x, self.c, order, first, self.settings.chain, tolerance,
-                self.totals, _WORK,
+                self.arrays, self.x, self.c, order, first, self.settings.chain,
+                self.settings.branches, tolerance, self.totals, _WORK,
             )  # fmt: skip
             self.run.offer(self.x)
         gained = int(self.totals[2])
@@ -645,6 +674,7 @@ class _State:
             self.ball[0] = centre
             self.kicks += kick(
                 self.arrays, self.x, self.c, self.ball, int(rng.integers(1, self.ball.size + 1)),
-                rng.random(self.ball.size), self.settings.chain, tolerance, self.totals,
+                rng.random(self.ball.size), self.settings.chain, self.settings.branches, tolerance,
+                self.totals,
             )  # fmt: skip
         return self.kicks > before

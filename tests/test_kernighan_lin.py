@@ -94,7 +94,7 @@ def test_costs_stay_right(family: str) -> None:
         ball = np.empty(min(4, n), dtype=np.int64)
         for centre in rng.permutation(n):
             ball[0] = centre
-            kick(graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 3, 1e-9, totals)
+            kick(graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 3, 2, 1e-9, totals)
             assert_costs_right(graph, x, c)
 
 
@@ -125,7 +125,7 @@ def test_chains_report_what_they_gain(family: str) -> None:
             before = rank(graph, x)
             totals = np.zeros(3)
             c.state[6:] += (1, -c.state[7])
-            chains_from(graph.arrays, x, c, i, 4, 1e-12, totals)
+            chains_from(graph.arrays, x, c, i, 4, 2, 1e-12, totals)
             after = rank(graph, x)
             assert after[0] - before[0] == totals[1]
             assert after[1] - before[1] == pytest.approx(totals[0], abs=1e-9 * max(1, before[1]))
@@ -149,7 +149,7 @@ def test_a_kick_never_loses(family: str) -> None:
             before, old = rank(graph, x), x.copy()
             ball[0] = centre
             gained = kick(
-                graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 1, 1e-9, np.zeros(3)
+                graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 1, 1, 1e-9, np.zeros(3)
             )
             after = rank(graph, x)
             assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
@@ -167,7 +167,9 @@ def test_no_move_and_no_swap_gains_at_the_end(family: str, kicks: int) -> None:
     for seed in range(4):
         graph = random_graph(family, seed)
         start = np.random.default_rng(seed).integers(0, graph.cardinalities)
-        s = il.solve(graph, f"kernighan-lin(kicks={kicks}, chain=1)", initial=start, seed=seed)
+        s = il.solve(
+            graph, f"kernighan-lin(kicks={kicks}, chain=1, branches=1)", initial=start, seed=seed
+        )
         assert s.status in ("converged", "optimal")
         if not s.feasible:
             assert family in HARD
@@ -265,7 +267,7 @@ def test_a_pass_cut_short_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> Non
         assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
 
 
-@pytest.mark.parametrize("name", ["chain", "kicks", "ball"])
+@pytest.mark.parametrize("name", ["chain", "branches", "kicks", "ball"])
 def test_settings_are_checked(name: str) -> None:
     """A setting out of range is refused by name."""
     with pytest.raises(ValueError, match=f"{name} must be at least"):
