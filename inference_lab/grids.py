@@ -1,4 +1,4 @@
-"""Edges of regular grids."""
+"""Edges of regular grids, flat or in space."""
 
 from __future__ import annotations
 
@@ -48,3 +48,34 @@ def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool =
         _, first = np.unique(key, return_index=True)
         edges = edges[np.sort(first)]
     return edges
+
+
+def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
+    """Return the edges of a lattice of any dimension, its sites numbered in row-major order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Number of sites along each axis.
+    wrap : bool
+        Join the last site to the first along each axis of more than two sites (a torus).
+
+    Returns
+    -------
+    (m, 2) int64 array, without repeats, axis by axis
+
+    Examples
+    --------
+    >>> lattice_edges((4,), wrap=True).tolist()
+    [[0, 1], [1, 2], [2, 3], [3, 0]]
+    >>> len(lattice_edges((3, 4, 5), wrap=True))
+    180
+    """
+    site = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64).reshape(shape)
+    blocks = [np.empty((0, 2), dtype=np.int64)]
+    for axis, size in enumerate(shape):
+        last = size if wrap and size > 2 else size - 1
+        first = np.arange(max(last, 0))
+        ends = (np.take(site, first, axis), np.take(site, (first + 1) % max(size, 1), axis))
+        blocks.append(np.stack([end.ravel() for end in ends], axis=1))
+    return np.concatenate(blocks)

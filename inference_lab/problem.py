@@ -66,6 +66,16 @@ class Problem:
 
         return score(self.truth, self.graph.check_labels(labels), self.scored)
 
+    def picture(self, labels: npt.ArrayLike) -> npt.NDArray[np.uint8] | None:
+        """Show a labelling as an image.
+
+        Returns
+        -------
+        (height, width) or (height, width, 3) uint8 array, or None
+            Grey values or colours; None where the variables are no pixels.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class ProblemFamily(ABC):

@@ -1,0 +1,449 @@
+"""Image segmentation: regions by colour or texture, with a prior that favours edges as borders."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.datasets import DataFormatError
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.grids import grid_edges
+from inference_lab.images import (
+    EMBEDDED,
+    Image,
+    ImageProblem,
+    draw_shapes,
+    draw_texture,
+    find_file,
+    label_colours,
+    load_image,
+    read_image,
+    sample,
+    shrink,
+    to_grey,
+)
+from inference_lab.problem import ProblemFamily
+
+#: Colour models are fitted to at most this many pixels of a region, drawn at random.
+_FITTED = 10_000
+#: Added to variances, in units of the squared range of colours: the rounding of 8 bits.
+_FLOOR = 1.0 / 255.0**2
+
+
+@dataclass(frozen=True)
+class SegmentationProblem(ImageProblem):
+    """A segmentation problem.
+
+    Attributes
+    ----------
+    named : bool
+        Whether labels stand for given regions, and not for clusters of any name.
+    """
+
+    named: bool = True
+
+    def score(self, labels: npt.ArrayLike) -> dict[str, float]:
+        """Compare regions with the true ones.
+
+        Returns
+        -------
+        dict
+            The measures of `inference_lab.scoring.score`; and where labels stand for given
+            regions, ``misclassified``, the share of the scored pixels that are in the wrong one,
+            and ``iou``, the mean over the regions of intersection by union. Empty without ground
+            truth.
+        """
+        scores = super().score(labels)
+        if self.truth is None or not self.named:
+            return scores
+        chosen = slice(None) if self.scored is None else self.scored
+        truth, found = self.truth[chosen], self.graph.check_labels(labels)[chosen]
+        k = int(self.graph.n_labels or 1)
+        both = np.bincount(truth[truth == found], minlength=k)
+        either = np.bincount(truth, minlength=k) + np.bincount(found, minlength=k) - both
+        there = either > 0
+        return {
+            **scores,
+            "misclassified": float((truth != found).mean()),
+            "iou": float((both[there] / either[there]).mean()),
+        }
+
+
+@dataclass(frozen=True)
+class Segmentation(ProblemFamily):
+    """Energies ``sum_i -log p(f_i | x_i) + sum_ij w_ij [x_i != x_j]``.
+
+    ``w_ij = weight exp(-|I_i - I_j|^2 / (2 <|I_i - I_j|^2>)) / dist(i, j)`` for pixels that touch,
+    diagonally too, with the mean over all such pairs: a border is cheap where the colour changes.
+    ``f`` are the colours, or measures of texture around a pixel.
+
+    Parameters
+    ----------
+    image : str
+        ``shapes`` (coloured by `seed`), ``china`` or ``flower`` (photographs that come with
+        scikit-learn), or a file, see `inference_lab.images.find_file`.
+    truth : str, optional
+        Ground truth: an image in which each region has a value, or a ``.mat`` file of the
+        Berkeley data set. Default: the file of that kind beside the image, or ``gt.png`` there.
+    annotator : int
+        Which of the segmentations of a ``.mat`` file.
+    regions : int
+        Number of labels. The ground truth is made of as many of its largest regions, the largest
+        first; the pixels of others do not count in scores.
+    models : {"scribbles", "box", "gmm", "kmeans"}
+        Where ``p`` comes from. "scribbles": a mixture of normal distributions fitted to a random
+        share of the pixels of each true region, which are thereby given. "box": two regions;
+        the object is fitted to the box around it, what is outside is given as background.
+        "gmm" and "kmeans" look at no truth: one normal distribution a region, with covariances
+        of their own and shares, or round ones of equal size around the centroids.
+    share : float in (0, 1]
+        Share of the pixels that are scribbled on.
+    hard : bool
+        Forbid other labels where a scribble or a box gives one.
+    components : int
+        Normal distributions a region, for scribbles and boxes; fewer where few pixels are given.
+    features : {"colour", "texture"}
+        "texture": mean, deviation and the strength of four directions of a grey image around a
+        pixel, at two sizes.
+    weight : float
+    diagonals : bool
+        8 neighbours, or 4.
+    scale : float in (0, 1]
+        Shrink the image first.
+    height, width : int
+        Of drawn images.
+    seed : int
+        Of the drawn image, the scribbles, and the fitting.
+
+    References
+    ----------
+    Y. Boykov, M.-P. Jolly, "Interactive graph cuts for optimal boundary and region segmentation of
+    objects in N-D images", ICCV 2001, eq. 1-3. C. Rother, V. Kolmogorov, A. Blake, "GrabCut",
+    SIGGRAPH 2004, eq. 9-11 (boxes; their weight is 50). P. Arbelaez et al., "Contour detection and
+    hierarchical image segmentation", PAMI 33(5), 2011 (the Berkeley data set).
+
+    Examples
+    --------
+    >>> problem = Segmentation(height=24, width=32).build()
+    >>> problem.graph
+    FactorGraph(768 variables x 2 labels; terms: 2906 Potts)
+    >>> problem.score(problem.truth)["misclassified"]
+    0.0
+    """
+
+    image: str = field(default="shapes", metadata={"always": True})
+    truth: str | None = None
+    annotator: int = 0
+    regions: int = 2
+    models: Literal["scribbles", "box", "gmm", "kmeans"] = "scribbles"
+    share: float = 0.02
+    hard: bool = True
+    components: int = 3
+    features: Literal["colour", "texture"] = "colour"
+    weight: float = 20.0
+    diagonals: bool = True
+    scale: float = 1.0
+    height: int = 96
+    width: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name, least in (("regions", 2), ("components", 1), ("height", 1), ("width", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.models == "box" and self.regions != 2:
+            raise ValueError(f"models=box makes 2 regions, got regions={self.regions}")
+        if self.truth is not None and self.image == "shapes":
+            raise ValueError("truth is a setting of files; image=shapes has its own")
+        for name in ("annotator", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("share", "scale"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+        if not 0.0 <= self.weight < math.inf:
+            raise ValueError(f"weight must be finite and not negative, got {self.weight}")
+
+    def build(self, data_dir: Path | None = None) -> SegmentationProblem:
+        """Read or draw the image, fit the models, and set up the energy.
+
+        Raises
+        ------
+        DataNotFoundError, DataFormatError
+            If a file is not found, or cannot be read.
+        ValueError
+            If the models need a ground truth and there is none, or it has too few regions.
+        """
+        draw, fit = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(2))
+        image, segments = self._input(draw, data_dir)
+        height, width = image.shape[:2]
+        truth, scored = None, None
+        if segments is not None:
+            truth, scored = self._main_regions(segments)
+        elif self.models in ("scribbles", "box"):
+            raise ValueError(
+                f"models={self.models} needs a ground truth, and {self.image} has none"
+            )
+        colours = image.reshape(height * width, -1) / 255.0
+        features = texture(image) if self.features == "texture" else colours
+        if self.models in ("gmm", "kmeans") or truth is None:
+            unary = _clustered(features, self.regions, self.models == "gmm", fit)
+            if truth is not None:
+                chosen = slice(None) if scored is None else scored
+                order = _numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
+                unary = np.ascontiguousarray(unary[:, order])
+        else:
+            unary = self._supervised(features, truth, scored, (height, width), fit)
+        edges = grid_edges(height, width, diagonals=self.diagonals)
+        weights = self.weight * contrast(colours, edges, width)
+        return SegmentationProblem(
+            self.spec,
+            FactorGraph.from_terms(unary, [DiagonalTerms(edges, 0.0, weights)]),
+            truth=truth,
+            scored=scored,
+            info={"given": int(np.isinf(unary).any(axis=1).sum())},
+            shape=(height, width),
+            palette=label_colours(self.regions),
+            named=self.models in ("scribbles", "box"),
+        )
+
+    # ------------------------------------------------------------------ image and truth
+
+    def _input(
+        self, rng: np.random.Generator, data_dir: Path | None
+    ) -> tuple[Image, IntArray | None]:
+        """Return the image and the segments of the ground truth."""
+        if self.image == "shapes":
+            return self._draw(rng)
+        image = load_image(self.image, data_dir)
+        place = self._truth_path(data_dir)
+        if place is None:
+            return shrink(image, self.scale), None
+        segments = _read_segments(place, self.annotator)
+        if segments.shape != image.shape[:2]:
+            raise ValueError(
+                f"{place} has {segments.shape[0]} x {segments.shape[1]} pixels, but {self.image} "
+                f"has {image.shape[0]} x {image.shape[1]}"
+            )
+        return shrink(image, self.scale), sample(segments, self.scale)
+
+    def _truth_path(self, data_dir: Path | None) -> Path | None:
+        if self.truth is not None:
+            return find_file(self.truth, data_dir)
+        if self.image in EMBEDDED:
+            return None
+        image = find_file(self.image, data_dir)
+        beside = (image.with_suffix(".mat"), image.with_name("gt.png"))
+        return next((place for place in beside if place.is_file()), None)
+
+    def _draw(self, rng: np.random.Generator) -> tuple[Image, IntArray]:
+        """Draw textured shapes whose colours differ, but not by much more than the texture."""
+        height = max(1, round(self.height * self.scale))
+        width = max(1, round(self.width * self.scale))
+        shapes = draw_shapes(height, width, self.regions - 1, rng)
+        # Corners of a grid of colours, so that no two regions are of the same one.
+        side = math.ceil(self.regions ** (1 / 3)) if self.regions > 8 else 2
+        cell = rng.permutation(side**3)[: self.regions]
+        steps = np.stack(np.unravel_index(cell, (side,) * 3), axis=1) / (side - 1)
+        colour = 128.0 + 40.0 * (2.0 * steps - 1.0)
+        channels = [
+            0.8 * (draw_texture(height, width, rng, grain=0.7).astype(np.float64) - 128.0)
+            for _ in range(3)
+        ]
+        image = colour[shapes] + np.stack(channels, axis=2)
+        return np.clip(np.rint(image), 0, 255).astype(np.uint8), shapes
+
+    def _main_regions(self, segments: IntArray) -> tuple[IntArray, IntArray | None]:
+        """Return the truth, made of the largest segments by size, and the pixels that count."""
+        values, number = np.unique(segments.ravel(), return_inverse=True)
+        sizes = np.bincount(number)
+        if len(values) < self.regions:
+            raise ValueError(
+                f"the ground truth has {len(values)} regions, fewer than regions={self.regions}"
+            )
+        order = np.argsort(-sizes, kind="stable")
+        rank = np.empty(len(values), dtype=np.int64)
+        rank[order] = np.arange(len(values))
+        truth = rank[number]
+        if len(values) == self.regions:
+            return truth, None
+        counted = np.flatnonzero(truth < self.regions)
+        # The rest needs some label to have an energy.
+        truth[truth >= self.regions] = 0
+        return truth, counted
+
+    # ------------------------------------------------------------------ models
+
+    def _supervised(
+        self,
+        features: FloatArray,
+        truth: IntArray,
+        scored: IntArray | None,
+        shape: tuple[int, int],
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Fit a mixture to the given pixels of each region."""
+        inside = np.arange(truth.size) if scored is None else scored
+        given = np.full(truth.size, -1, dtype=np.int64)
+        fitted: list[IntArray] = []
+        if self.models == "box":
+            rows, columns = np.divmod(inside[truth[inside] == 1], shape[1])
+            box = np.zeros(shape, dtype=bool)
+            box[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1] = True
+            outside = np.flatnonzero(~box.ravel())
+            if not outside.size:
+                raise ValueError("models=box: the box around the object fills the image")
+            given[outside] = 0
+            fitted = [outside, np.flatnonzero(box.ravel())]
+        else:
+            for region in range(self.regions):
+                members = inside[truth[inside] == region]
+                count = min(members.size, max(self.components, round(self.share * members.size)))
+                fitted.append(rng.choice(members, count, replace=False))
+                given[fitted[-1]] = region
+        unary = np.stack([self._mixture(features, f, rng) for f in fitted], axis=1)
+        if self.hard:
+            rows = np.flatnonzero(given >= 0)
+            kept = unary[rows, given[rows]]
+            unary[rows] = np.inf
+            unary[rows, given[rows]] = kept
+        return unary
+
+    def _mixture(
+        self, features: FloatArray, members: IntArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return ``-log p`` of all pixels under a mixture fitted to some."""
+        if members.size > _FITTED:
+            members = rng.choice(members, _FITTED, replace=False)
+        # Fewer than four points for each direction make a covariance that fits nothing else.
+        most = members.size // (4 * (features.shape[1] + 1))
+        model = _fit_mixture(features[members], max(1, min(self.components, most)), rng)
+        return -np.asarray(model.score_samples(features), dtype=np.float64)
+
+
+def contrast(colours: FloatArray, edges: IntArray, width: int) -> FloatArray:
+    """Return ``exp(-|I_i - I_j|^2 / (2 mean)) / dist(i, j)`` of each edge."""
+    squares = ((colours[edges[:, 0]] - colours[edges[:, 1]]) ** 2).sum(axis=1)
+    mean = float(squares.mean()) if len(edges) else 0.0
+    row, column = np.divmod(edges, width)
+    distance = np.hypot(row[:, 0] - row[:, 1], column[:, 0] - column[:, 1])
+    return np.asarray(np.exp(-squares / (2.0 * mean if mean > 0.0 else 1.0)) / distance)
+
+
+def texture(image: Image) -> FloatArray:
+    """Return measures of texture around each pixel, each of unit variance, shape (n, 12).
+
+    Mean and deviation of the grey values, and the root mean squares of their differences along
+    rows, columns and both diagonals, over Gaussian windows of 4 and 8 pixels.
+    """
+    from scipy.ndimage import gaussian_filter
+
+    grey = to_grey(image).astype(np.float64) / 255.0
+    padded = np.pad(grey, 1, mode="edge")
+    steps = [
+        padded[1:-1, 2:] - grey,
+        padded[2:, 1:-1] - grey,
+        padded[2:, 2:] - grey,
+        padded[2:, :-2] - grey,
+    ]
+    columns = []
+    for size in (4.0, 8.0):
+        mean = gaussian_filter(grey, size)
+        variance = gaussian_filter(grey**2, size) - mean**2
+        columns += [mean, np.sqrt(np.maximum(variance, 0.0))]
+        columns += [np.sqrt(gaussian_filter(step**2, size)) for step in steps]
+    stacked = np.stack([column.ravel() for column in columns], axis=1)
+    spread = stacked.std(axis=0)
+    return np.asarray((stacked - stacked.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0))
+
+
+def _fit_mixture(features: FloatArray, components: int, rng: np.random.Generator) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    model = GaussianMixture(
+        components,
+        covariance_type="full",
+        reg_covar=_FLOOR,
+        random_state=int(rng.integers(2**31)),
+    )
+    with warnings.catch_warnings():
+        # A fit that could still improve a little, or fewer colours than components, will do.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if len(features) < 2:  # one pixel has no covariance to be fitted
+            features = np.repeat(features, 2, axis=0)
+        return model.fit(features)
+
+
+def _clustered(
+    features: FloatArray, regions: int, own_shapes: bool, rng: np.random.Generator
+) -> FloatArray:
+    """Return ``-log p`` of all pixels under clusters found without a ground truth."""
+    members = np.arange(len(features))
+    if members.size > _FITTED * 2:
+        members = rng.choice(members, _FITTED * 2, replace=False)
+    if own_shapes:
+        model = _fit_mixture(features[members], min(regions, len(members)), rng)
+        unary = np.stack(
+            [
+                -_log_normal(features, mean, covariance) - np.log(share)
+                for mean, covariance, share in zip(
+                    model.means_, model.covariances_, model.weights_, strict=True
+                )
+            ],
+            axis=1,
+        )
+    else:
+        from inference_lab.initialisation import kmeans_centroids, squared_distances
+
+        distances = squared_distances(features, kmeans_centroids(features[members], regions, rng))
+        variance = float(distances.min(axis=1).mean()) / features.shape[1]
+        unary = distances / (2.0 * max(variance, _FLOOR))
+    if unary.shape[1] < regions:
+        raise ValueError(f"{len(features)} pixels do not make {regions} regions")
+    return unary
+
+
+def _log_normal(x: FloatArray, mean: FloatArray, covariance: FloatArray) -> FloatArray:
+    from scipy.linalg import solve_triangular
+
+    lower = np.linalg.cholesky(covariance)
+    whitened = solve_triangular(lower, (x - mean).T, lower=True)
+    determinant = 2.0 * float(np.log(np.diagonal(lower)).sum())
+    return np.asarray(
+        -0.5 * ((whitened**2).sum(axis=0) + determinant + len(mean) * math.log(2.0 * math.pi))
+    )
+
+
+def _numbered_like(found: IntArray, truth: IntArray, k: int) -> IntArray:
+    """Return the order of clusters in which cluster ``h`` overlaps region ``h`` most, in total."""
+    from scipy.optimize import linear_sum_assignment
+
+    overlap = np.bincount(truth * k + found, minlength=k * k).reshape(k, k)
+    _, cluster_of_region = linear_sum_assignment(overlap, maximize=True)
+    return np.asarray(cluster_of_region, dtype=np.int64)
+
+
+def _read_segments(path: Path, annotator: int) -> IntArray:
+    """Read the numbers of the regions from a Berkeley file, or from the values of an image."""
+    if path.suffix.lower() != ".mat":
+        image = read_image(path).astype(np.int64)
+        return image if image.ndim == 2 else np.asarray(image @ np.array([65536, 256, 1]))
+    from scipy.io import loadmat
+
+    try:
+        cells = loadmat(path)["groundTruth"].ravel()
+        maps = [np.asarray(cell["Segmentation"][0, 0]) for cell in cells]
+    # What damaged files raise differs; OSError is kept, it says that the file cannot be opened.
+    except (KeyError, ValueError, TypeError, IndexError, NotImplementedError) as problem:
+        raise DataFormatError(f"{path}: no segmentations of the Berkeley data set") from problem
+    if annotator >= len(maps):
+        raise ValueError(f"{path} has {len(maps)} segmentations, so none of number {annotator}")
+    return np.asarray(maps[annotator], dtype=np.int64)

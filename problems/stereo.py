@@ -1,0 +1,439 @@
+"""Stereo matching: the disparity of each pixel of the left image of a rectified pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
+from inference_lab.grids import grid_edges
+from inference_lab.images import (
+    Image,
+    ImageProblem,
+    draw_shapes,
+    draw_texture,
+    find_file,
+    read_image,
+    sample,
+    shrink,
+)
+from inference_lab.problem import ProblemFamily
+
+
+class Energy(NamedTuple):
+    """The settings of the energy, as published for a pair."""
+
+    labels: int
+    cost: Literal["absolute", "squared"]
+    data_cap: float
+    smoothness: Literal["linear", "quadratic"]
+    cap: float
+    weight: float
+    threshold: float
+    factor: float
+
+
+class Files(NamedTuple):
+    """Where a known pair lies in the data folder, and how its disparities are written."""
+
+    left: str
+    right: str
+    truth: str
+    truth_right: str
+    truth_scale: float
+
+
+#: The energies of the Middlebury MRF benchmark (Szeliski et al. 2008), as its program was called.
+BENCHMARK = {
+    "tsukuba": Energy(16, "absolute", math.inf, "linear", 2.0, 20.0, 8.0, 2.0),
+    "teddy": Energy(60, "absolute", 16.0, "linear", 1.0, 10.0, 10.0, 3.0),
+}
+
+PAIRS = {
+    "tsukuba": Files("tsukuba_imL.png", "tsukuba_imR.png", "tsukuba_truedispL.png", "", 16.0),
+    "teddy": Files(
+        "teddy_im2.png", "teddy_im6.png", "teddy_disp2.pgm.gz", "teddy_disp6.pgm.gz", 4.0
+    ),
+}
+
+
+_SOURCE = "https://vision.middlebury.edu/stereo/data/"
+
+
+@dataclass(frozen=True)
+class StereoProblem(ImageProblem):
+    """A stereo problem, scored like the Middlebury benchmark.
+
+    Attributes
+    ----------
+    disparities : (n,) float64 array or None
+        True disparities in pixels; NaN where they are not known.
+    """
+
+    disparities: FloatArray | None = None
+
+    def score(self, labels: npt.ArrayLike) -> dict[str, float]:
+        """Compare disparities with the true ones.
+
+        Returns
+        -------
+        dict
+            ``bad_pixels``, the share of the scored pixels (known, and visible in both images)
+            that are wrong by more than one pixel; ``bad_pixels_known``, the same of all pixels
+            whose disparity is known; ``rms``, the root of the mean squared error of the scored
+            pixels; ``accuracy``, one less ``bad_pixels``. Empty without ground truth.
+        """
+        if self.disparities is None:
+            return {}
+        error = np.abs(self.graph.check_labels(labels) - self.disparities)
+        known = np.isfinite(error)
+        scored = error[known] if self.scored is None else error[self.scored]
+        if not scored.size:
+            return {}
+        bad = float((scored > 1.0).mean())
+        return {
+            "bad_pixels": bad,
+            "bad_pixels_known": float((error[known] > 1.0).mean()),
+            "rms": float(np.sqrt((scored**2).mean())),
+            "accuracy": 1.0 - bad,
+        }
+
+
+@dataclass(frozen=True)
+class Stereo(ProblemFamily):
+    """Energies ``sum_p D_p(d_p) + sum_pq w_pq min(|d_p - d_q|^e, cap)`` over the 4-neighbourhood.
+
+    A label is a disparity in pixels: pixel ``(r, c)`` of the left image is seen at ``(r, c - d)``
+    in the right one. ``D`` is the cost of Birchfield and Tomasi, which allows for sampling, added
+    up over the colours; a match outside the right image costs the most that is possible.
+    ``w_pq`` is `weight`, times `factor` where the left image has no edge: where the root mean
+    square of the differences of the colours of ``p`` and ``q`` is below `threshold`.
+
+    Settings that are not given are those of the Middlebury MRF benchmark for the pair, and those
+    of Tsukuba for other pairs, so that energies can be compared with published ones. They are
+    whole numbers; for Tsukuba the bound of ``trw-s`` leaves none below 369,218.
+
+    Parameters
+    ----------
+    pair : str
+        ``synthetic``: random textures at the depths of random shapes. ``tsukuba`` or ``teddy``,
+        from ``image/stereo`` of the data folder. ``files``: your own.
+    left, right : str, optional
+        Rectified images of equal size, for ``pair=files``; paths as in
+        `inference_lab.images.find_file`.
+    truth : str, optional
+        Image of the left disparities times `truth_scale`, 0 where they are not known.
+    truth_scale : float
+    labels : int, optional
+        Disparities are 0 to ``labels - 1``.
+    cost : {"absolute", "squared"}, optional
+        Whether the differences of a colour are squared.
+    data_cap : float, optional
+        Largest difference of a colour: absolute differences are cut off at the number of colours
+        times this, squared ones at its square.
+    smoothness : {"linear", "quadratic"}, optional
+        Exponent ``e`` of 1 or 2.
+    cap, weight, threshold, factor : float, optional
+    scale : float in (0, 1]
+        Shrink both images; disparities shrink along, and the number of labels, if not given.
+    height, width : int
+        Of synthetic images.
+    noise : float
+        Standard deviation of the noise of synthetic images, in grey values.
+    seed : int
+        Of synthetic images.
+
+    Notes
+    -----
+    Ground truth of a pixel that is not known is filled in from the nearest one that is; it does
+    not count in scores. Pixels that the right image does not show are found from both disparity
+    maps where there are two (they must agree to a pixel), else from the left one: those that lie
+    behind another pixel or outside the image.
+
+    The settings of the benchmark are, for Tsukuba, ``labels=16, cost=absolute, data_cap=inf,
+    smoothness=linear, cap=2, weight=20, threshold=8, factor=2``; for Teddy ``labels=60,
+    cost=absolute, data_cap=16, smoothness=linear, cap=1, weight=10, threshold=10, factor=3`` (a
+    Potts model); for Venus, with ``pair=files``, ``labels=20, cost=squared, data_cap=16,
+    smoothness=quadratic, cap=7, weight=50, threshold=0``.
+
+    References
+    ----------
+    R. Szeliski et al., "A comparative study of energy minimization methods for Markov random
+    fields with smoothness-based priors", PAMI 30(6), 2008, sec. 4.1. S. Birchfield, C. Tomasi, "A
+    pixel dissimilarity measure that is insensitive to image sampling", PAMI 20(4), 1998, eq. 3-5.
+    D. Scharstein, R. Szeliski, "A taxonomy and evaluation of dense two-frame stereo
+    correspondence algorithms", IJCV 47, 2002, sec. 5.1 (bad pixels).
+
+    Examples
+    --------
+    >>> problem = Stereo(height=30, width=40, labels=6).build()
+    >>> problem.graph
+    FactorGraph(1200 variables x 6 labels; terms: 2330 table)
+    >>> problem.score(problem.truth)["bad_pixels"]
+    0.0
+    """
+
+    pair: str = field(default="synthetic", metadata={"always": True})
+    left: str | None = None
+    right: str | None = None
+    truth: str | None = None
+    truth_scale: float = 1.0
+    labels: int | None = None
+    cost: Literal["absolute", "squared"] | None = None
+    data_cap: float | None = None
+    smoothness: Literal["linear", "quadratic"] | None = None
+    cap: float | None = None
+    weight: float | None = None
+    threshold: float | None = None
+    factor: float | None = None
+    scale: float = 1.0
+    height: int = 96
+    width: int = 128
+    noise: float = 4.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        pairs = ("synthetic", *PAIRS, "files")
+        if self.pair not in pairs:
+            raise ValueError(f"pair must be one of {', '.join(pairs)}, got {self.pair!r}")
+        for name in ("left", "right", "truth"):
+            if getattr(self, name) is not None and self.pair != "files":
+                raise ValueError(f"{name} is a setting of pair=files; pair={self.pair} has its own")
+            if getattr(self, name) is None and self.pair == "files" and name != "truth":
+                raise ValueError(f"pair=files needs the setting {name}, the path of an image")
+        for name in ("data_cap", "cap"):
+            value = getattr(self, name)
+            if value is not None and not value > 0.0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+        if not 0.0 < self.truth_scale < math.inf:
+            raise ValueError(f"truth_scale must be finite and above 0, got {self.truth_scale}")
+        for name in ("weight", "threshold", "factor", "noise"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {value}")
+        for name in ("labels", "height", "width"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0.0 < self.scale <= 1.0:
+            raise ValueError(f"scale must be above 0 and at most 1, got {self.scale}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+    @property
+    def energy(self) -> Energy:
+        """The settings of the energy, with the benchmark's where none are given."""
+        base = BENCHMARK.get(self.pair, BENCHMARK["tsukuba"])
+        if self.scale < 1.0:
+            base = base._replace(labels=max(1, math.ceil(base.labels * self.scale)))
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in Energy._fields}
+        return base._replace(**{name: v for name, v in own.items() if v is not None})
+
+    def build(self, data_dir: Path | None = None) -> StereoProblem:
+        """Read or draw the images, and set up the energy.
+
+        Raises
+        ------
+        DataNotFoundError
+            If a file is not found.
+        DataFormatError
+            If a file is no image.
+        ValueError
+            If images differ in size.
+        """
+        energy = self.energy
+        truth: FloatArray | None
+        if self.pair == "synthetic":
+            left, right, truth, visible = self._draw(energy.labels)
+        else:
+            left, right, truth, visible = self._read(data_dir)
+        height, width = left.shape[:2]
+        k = energy.labels
+        edges = grid_edges(height, width)
+        distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
+        power = 1.0 if energy.smoothness == "linear" else 2.0
+        table = np.minimum(distance**power, energy.cap)
+        flat = differences(left, edges) < _channels(left) * energy.threshold**2
+        weights = np.where(flat, energy.factor, 1.0) * energy.weight
+        unary = data_costs(left, right, k, energy.cost, energy.data_cap)
+        graph = FactorGraph.from_terms(unary, [SharedTable(edges, table, weights)])
+        grey = np.rint(np.arange(k) * (255.0 / max(k - 1, 1))).astype(np.uint8)
+        if truth is None:
+            return StereoProblem(self.spec, graph, shape=(height, width), palette=grey)
+        filled = np.clip(np.rint(_filled(truth)), 0, k - 1).astype(np.int64)
+        known = np.isfinite(truth)
+        return StereoProblem(
+            self.spec,
+            graph,
+            truth=filled.ravel(),
+            scored=np.flatnonzero(known & visible),
+            info={"known": int(known.sum()), "visible": int((known & visible).sum())},
+            shape=(height, width),
+            palette=grey,
+            disparities=truth.ravel(),
+        )
+
+    def _read(
+        self, data_dir: Path | None
+    ) -> tuple[Image, Image, FloatArray | None, npt.NDArray[np.bool_]]:
+        """Return both images, the left disparities, and which pixels both images show."""
+        if self.pair == "files":
+            files = Files(self.left or "", self.right or "", self.truth or "", "", self.truth_scale)
+        else:
+            files = PAIRS[self.pair]
+
+        def read(name: str, like: Image | None = None) -> Image:
+            source = "" if self.pair == "files" else _SOURCE
+            image = read_image(find_file(name, data_dir, "image/stereo", source=source))
+            if like is not None and image.shape[:2] != like.shape[:2]:
+                raise ValueError(
+                    f"{name} has {image.shape[0]} x {image.shape[1]} pixels, but "
+                    f"{files.left} has {like.shape[0]} x {like.shape[1]}"
+                )
+            return image
+
+        left = read(files.left)
+        right = read(files.right, left)
+        if left.ndim != right.ndim:
+            raise ValueError(f"one of {files.left} and {files.right} is grey and the other is not")
+        small = shrink(left, self.scale), shrink(right, self.scale)
+        if not files.truth:
+            return *small, None, np.zeros(small[0].shape[:2], dtype=bool)
+        truth = self._disparities(read(files.truth, left), files.truth_scale)
+        other = None
+        if files.truth_right:
+            other = self._disparities(read(files.truth_right, left), files.truth_scale)
+        visible = sample(visible_pixels(truth, other), self.scale)
+        shorter = small[0].shape[1] / left.shape[1]
+        return *small, sample(truth, self.scale) * shorter, visible
+
+    def _disparities(self, image: Image, scale: float) -> FloatArray:
+        levels = image if image.ndim == 2 else image[:, :, 0]
+        return np.where(levels == 0, np.nan, levels / scale)
+
+    def _draw(self, k: int) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
+        """Draw a textured scene, and what the right camera sees of it."""
+        rng = np.random.default_rng(self.seed)
+        height = max(1, round(self.height * self.scale))
+        width = max(1, round(self.width * self.scale))
+        shapes = draw_shapes(height, width, 5, rng)
+        # The background is farthest away; what was drawn later lies nearer.
+        depth = np.sort(rng.integers(min(1, k - 1), k, 6))
+        disparity = depth[shapes]
+        left = draw_texture(height, width, rng, grain=1.0)
+        right = draw_texture(height, width, rng, grain=1.0)  # where no left pixel is seen
+        for d in np.unique(disparity):
+            r, c = np.nonzero(disparity == d)
+            inside = c >= d
+            right[r[inside], c[inside] - d] = left[r[inside], c[inside]]
+        noisy = [
+            np.clip(np.rint(image + rng.normal(0.0, self.noise, image.shape)), 0, 255)
+            for image in (left, right)
+        ]
+        truth = disparity.astype(np.float64)
+        return (
+            noisy[0].astype(np.uint8),
+            noisy[1].astype(np.uint8),
+            truth,
+            visible_pixels(truth, None),
+        )
+
+
+def _channels(image: Image) -> int:
+    return 1 if image.ndim == 2 else int(image.shape[2])
+
+
+def differences(image: Image, edges: IntArray) -> IntArray:
+    """Return the squared differences of the ends of edges, added up over the colours, (m,)."""
+    colours = image.reshape(image.shape[0] * image.shape[1], -1).astype(np.int64)
+    return np.asarray(((colours[edges[:, 0]] - colours[edges[:, 1]]) ** 2).sum(axis=1))
+
+
+def data_costs(
+    left: Image, right: Image, k: int, cost: Literal["absolute", "squared"], cap: float
+) -> FloatArray:
+    """Return the costs of Birchfield and Tomasi, shape (height * width, k).
+
+    A pixel is compared with the range of the values half way to its neighbours, rounded down as
+    in the benchmark, in both directions; the smaller distance counts.
+
+    Complexity: O(height * width * k), in k passes over the image.
+    """
+    height, width = left.shape[:2]
+    one = left.reshape(height, width, -1).astype(np.int32)
+    two = right.reshape(height, width, -1).astype(np.int32)
+    low_one, high_one = _half_way(one)
+    low_two, high_two = _half_way(two)
+    colours = one.shape[2]
+    power = 2 if cost == "squared" else 1
+    largest = cap**2 if cost == "squared" else colours * cap
+    worst = min(float(colours * 255**power), largest)
+    out = np.full((height, width, k), worst)
+    for d in range(min(k, width)):
+        near, far = slice(d, width), slice(0, width - d)
+        there = np.maximum(one[:, near] - high_two[:, far], low_two[:, far] - one[:, near])
+        back = np.maximum(two[:, far] - high_one[:, near], low_one[:, near] - two[:, far])
+        difference = np.minimum(np.maximum(there, 0), np.maximum(back, 0))
+        out[:, near, d] = np.minimum((difference**power).sum(axis=2), largest)
+    return out.reshape(height * width, k)
+
+
+def _half_way(
+    values: npt.NDArray[np.int32],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the least and the largest value around each pixel in its row."""
+    half = (values[:, :-1] + values[:, 1:]) // 2
+    low, high = values.copy(), values.copy()
+    np.minimum(low[:, 1:], half, out=low[:, 1:])
+    np.minimum(low[:, :-1], half, out=low[:, :-1])
+    np.maximum(high[:, 1:], half, out=high[:, 1:])
+    np.maximum(high[:, :-1], half, out=high[:, :-1])
+    return low, high
+
+
+def visible_pixels(left: FloatArray, right: FloatArray | None) -> npt.NDArray[np.bool_]:
+    """Return which pixels of the left image the right one shows, as far as is known.
+
+    Parameters
+    ----------
+    left, right : (h, w) arrays
+        Disparities of both views, NaN where they are not known. With both, a pixel is visible
+        where they agree to a pixel; with the left one only, where no nearer pixel (by more than
+        a pixel of disparity) falls on the same place of the right image.
+    """
+    height, width = left.shape
+    known = np.isfinite(left)
+    rows, columns = np.nonzero(known)
+    there = columns - np.rint(left[known]).astype(np.int64)
+    inside = there >= 0
+    rows, columns, there = rows[inside], columns[inside], there[inside]
+    shift = left[rows, columns]
+    if right is None:
+        nearest = np.full((height, width), -np.inf)
+        np.maximum.at(nearest, (rows, there), shift)
+    else:
+        nearest = right
+    with np.errstate(invalid="ignore"):
+        agrees = np.abs(nearest[rows, there] - shift) <= 1.0
+    out = np.zeros((height, width), dtype=bool)
+    out[rows[agrees], columns[agrees]] = True
+    return out
+
+
+def _filled(values: FloatArray) -> FloatArray:
+    """Return a map with each unknown entry taken from the nearest known one; 0 if none is."""
+    unknown = np.isnan(values)
+    if not unknown.any():
+        return values
+    if unknown.all():
+        return np.zeros_like(values)
+    from scipy.ndimage import distance_transform_edt
+
+    where = distance_transform_edt(unknown, return_distances=False, return_indices=True)
+    return np.asarray(values[tuple(where)], dtype=np.float64)
