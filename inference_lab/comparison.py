@@ -12,7 +12,7 @@ import os
 import pickle
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from inference_lab.contract import Solution, Solver, proves
+from inference_lab.contract import Solution, Solver, TracePoint, proves
 from inference_lab.factor_graph import FactorGraph, OwnTables
+from inference_lab.isolation import Board, End, Ended, can_isolate, isolated, undisturbed
 from inference_lab.problem import Problem, ProblemFamily, as_problem
 from inference_lab.records import Record, RecordError, RecordStore, jsonable
 from inference_lab.registry import as_solver
@@ -61,6 +62,12 @@ _DERIVED = (
 
 #: Edges of each kind whose ends make up the graph that solvers are warmed up on.
 _WARM_UP_EDGES = 6
+
+#: Seconds that a warm-up may take, compilation included.
+_WARM_UP_LIMIT = 60.0
+
+#: Scores that have fields of their own.
+_STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 ProblemSource: TypeAlias = "str | Path | Problem | ProblemFamily | FactorGraph"
 _S = TypeVar("_S")
@@ -211,6 +218,32 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
 _warm: set[tuple[Any, ...]] = set()
 
 
+def _warm_up_apart(solver: Solver, graph: FactorGraph, temperature: float) -> None:
+    """Warm a solver up, first in a process of its own: only one that survives may do it here.
+
+    Compiled code goes to the disk there, and is loaded from it here, once for all runs.
+    """
+    if _warmth(solver, graph, temperature) in _warm:
+        return
+    ended = isolated(_warm_up, solver, graph, temperature, wall_limit=_WARM_UP_LIMIT)
+    if ended.end == End.RETURNED:
+        with undisturbed():
+            _warm_up(solver, graph, temperature)
+    else:
+        _warm.add(_warmth(solver, graph, temperature))
+
+
+def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
+    """Return what tells whether a solver has seen the like of a graph."""
+    families = (
+        tuple(np.unique(graph.edge_kinds).tolist()),
+        graph.n_factors > 0,
+        graph.n_labels is None,
+        graph.has_infinite,
+    )
+    return (type(solver), solver.spec, families, temperature > 0)
+
+
 def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     """Run a solver once on a small graph, so that loading and compiling is not timed.
 
@@ -218,13 +251,7 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     """
     from inference_lab.solving import solve
 
-    families = (
-        tuple(np.unique(graph.edge_kinds).tolist()),
-        graph.n_factors > 0,
-        graph.n_labels is None,
-        graph.has_infinite,
-    )
-    key = (type(solver), solver.spec, families, temperature > 0)
+    key = _warmth(solver, graph, temperature)
     if key in _warm:
         return
     _warm.add(key)
@@ -280,10 +307,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         ),
         lower_bound=float(solution.lower_bound),
         gap=float(solution.gap),
-        pairwise_f=scores.get("pairwise_f"),
-        nmi=scores.get("nmi"),
-        ari=scores.get("ari"),
-        accuracy=scores.get("accuracy"),
+        **_score_fields(scores),
         seconds=float(solution.seconds),
         compile_seconds=float(solution.compile_seconds),
         iterations=int(solution.iterations),
@@ -305,22 +329,149 @@ def _fail(record: Record, crash: Crash) -> Record:
     )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a run in a process of its own may take.
+
+    Parameters
+    ----------
+    isolated : bool
+        Whether runs have processes of their own at all.
+    memory : int or None
+        Bytes of address space on top of what is loaded.
+    slack, constant : float
+        A run is ended by force after ``slack`` times its time limit and ``constant`` seconds: more
+        than it should need, so that only those that do not heed their limit are.
+    """
+
+    isolated: bool = True
+    memory: int | None = None
+    slack: float = 1.5
+    constant: float = 5.0
+
+    def wall(self, time_limit: float | None) -> float | None:
+        """Return the seconds of wall time that a run may take, None without a time limit."""
+        return None if time_limit is None else self.slack * time_limit + self.constant
+
+
 def _run(
-    case: _Case, solver: Solver, seed: int, time_limit: float | None, temperature: float
+    case: _Case,
+    solver: Solver,
+    seed: int,
+    time_limit: float | None,
+    temperature: float,
+    limits: Limits,
 ) -> Record:
     """Run a solver on a problem; whatever it does, return the record."""
+    record = _blank(case, solver, seed, time_limit, temperature)
+    if not (limits.isolated and can_isolate()):
+        _warm_up(solver, case.problem.graph, temperature)
+        try:
+            return _attempt(record, case.problem, solver, None)[0]
+        except (Exception, SystemExit) as problem:
+            message = f"{type(problem).__name__}: {_one_line(problem)}"
+            return _fail(record, Crash(message, traceback_tail(problem)))
+    _warm_up_apart(solver, case.problem.graph, temperature)
+    record = replace(record, memory_limit=limits.memory)
+    board = Board(case.problem.graph.n_variables)
+    try:
+        ended = isolated(
+            _attempt,
+            record,
+            case.problem,
+            solver,
+            board,
+            wall_limit=limits.wall(time_limit),
+            memory_limit=limits.memory,
+        )
+        if ended.end == End.RETURNED:
+            record = _judge(record, case.problem, *ended.value)
+        else:
+            record = _salvage(record, case.problem, ended, board)
+    finally:
+        board.close()
+    return replace(
+        record,
+        cpu_seconds=ended.cpu_seconds,
+        peak_memory=ended.peak_memory,
+        exit_code=ended.exit_code,
+    )
+
+
+def _attempt(
+    record: Record, problem: Problem, solver: Solver, board: Board | None
+) -> tuple[Record, Any]:
+    """Run a solver; return the record and the labels. What it offers is left on the board."""
     from inference_lab.solving import solve
 
-    _warm_up(solver, case.problem.graph, temperature)
-    record = _blank(case, solver, seed, time_limit, temperature)
+    def tell_bound(point: TracePoint) -> None:
+        if board is not None and point.lower_bound > board.bound:
+            board.bound = point.lower_bound
+
+    solution = solve(
+        problem.graph,
+        solver,
+        seed=record.seed,
+        time_limit=record.time_limit,
+        temperature=record.temperature,
+        on_offer=None if board is None else tell_bound,
+        on_improve=None if board is None else board.write,
+    )
+    return _finish(record, problem, solution), solution.labels
+
+
+def _judge(asked: Record, problem: Problem, record: Record, labels: Any) -> Record:
+    """Evaluate labels once more, on a graph that no solver could have touched."""
+    energy = math.inf if labels is None else float(problem.graph.energy(labels))
+    if energy == record.energy:
+        return record
+    return _fail(
+        asked,
+        Crash(
+            f"the run says that its labelling has energy {record.energy:.9g}, but it has "
+            f"{energy:.9g}: the solver changed the graph",
+            "",
+        ),
+    )
+
+
+def _salvage(record: Record, problem: Problem, ended: Ended, board: Board) -> Record:
+    """Return the record of a run that gave no answer, with the best it had offered."""
+    status = {End.RAISED: "error"}.get(ended.end, str(ended.end))
+    record = replace(
+        record,
+        status=status,
+        message=_one_line(ValueError(ended.message)),
+        traceback=ended.traceback,
+        lower_bound=board.bound,
+        finished=_now(),
+    )
+    left = board.read()
+    if left is None:
+        return record
+    labels, _, seconds = left
     try:
-        solution = solve(
-            case.problem.graph, solver, seed=seed, time_limit=time_limit, temperature=temperature
-        )
-        return _finish(record, case.problem, solution)
-    except (Exception, SystemExit) as problem:
-        message = f"{type(problem).__name__}: {_one_line(problem)}"
-        return _fail(record, Crash(message, traceback_tail(problem)))
+        energy = float(problem.graph.energy(labels))
+    except ValueError:
+        # It wrote to memory that was not its own.
+        return record
+    scores = problem.score(labels)
+    return replace(
+        record,
+        energy=energy,
+        gap=energy - board.bound,
+        seconds=seconds,
+        trace=(TracePoint(seconds, energy, energy, board.bound),),
+        **_score_fields(scores),
+    )
+
+
+def _score_fields(scores: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of a record that scores go to."""
+    return {
+        **{name: scores.get(name) for name in _STANDARD_SCORES},
+        "scores": {name: v for name, v in scores.items() if name not in _STANDARD_SCORES},
+    }
 
 
 #: In a worker: the case that was sent last. Runs come problem by problem.
@@ -340,11 +491,12 @@ def _run_held(
     seed: int,
     time_limit: float | None,
     temperature: float,
+    limits: Limits,
 ) -> Record:
     """Do `_run` in a worker, which keeps the last problem it was sent."""
     if sent:
         _hold(number, sent[0])
-    return _run(_held[number], as_solver(solver), seed, time_limit, temperature)
+    return _run(_held[number], as_solver(solver), seed, time_limit, temperature, limits)
 
 
 # ---------------------------------------------------------------------- many runs
@@ -358,6 +510,7 @@ class _Plan:
     seeds: list[int]
     time_limit: float | None
     temperature: float
+    limits: Limits
     tasks: list[_Task] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -382,6 +535,7 @@ class _Plan:
                         task.seed,
                         self.time_limit,
                         self.temperature,
+                        self.limits,
                     ),
                 )
 
@@ -454,6 +608,7 @@ class _Plan:
             task.seed,
             self.time_limit,
             self.temperature,
+            self.limits,
         )
 
     def _asked(self, task: _Task) -> Record:
@@ -476,15 +631,21 @@ def compare(
     store: str | os.PathLike[str] | RecordStore | None = None,
     temperature: float = 0.0,
     data_dir: str | os.PathLike[str] | None = None,
+    memory_limit: int | None = None,
+    isolate: bool = True,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Comparison:
     """Run solvers on problems and compare what they find, all judged by the same evaluator.
 
     All problems are built and all solvers made before the first run. Each solver is run once on
     a small part of the problem beforehand, so that neither compilation nor loading of libraries
-    is timed, and numerical libraries are kept to one thread. A run that raises, or whose process
-    dies, becomes a record with status ``error``; one that the method does not cover becomes a
-    record with status ``unsupported``.
+    is timed, and numerical libraries are kept to one thread.
+
+    Each run has a process of its own, forked from one that has all loaded. One that raises becomes
+    a record with status ``error``, one whose process dies ``crash``, one that takes more memory
+    than it may ``memory``, one that does not heed its time limit ``timeout`` (it is ended by force
+    after half as long again and five seconds); the best labelling that it had offered is kept. One
+    that the method does not cover becomes a record with status ``unsupported``.
 
     Parameters
     ----------
@@ -503,6 +664,11 @@ def compare(
         0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``.
     data_dir : path, optional
         Folder of real data that does not travel with the package.
+    memory_limit : int, optional
+        Bytes of address space that a run may take on top of what is loaded.
+    isolate : bool
+        Whether runs have processes of their own; without, and on systems that cannot fork, a run
+        that crashes or hangs takes the comparison with it.
     progress : bool or callable
         True reports on standard error; a callable is given a `Progress` at each start and end.
 
@@ -530,6 +696,8 @@ def compare(
         raise InputError(f"jobs must be an integer of at least 1, got {jobs!r}")
     if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
         raise InputError(f"time_limit must be positive seconds, got {time_limit}")
+    if memory_limit is not None and not memory_limit > 0:
+        raise InputError(f"memory_limit must be positive bytes, got {memory_limit}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise InputError(f"temperature must be finite and not negative, got {temperature}")
     chosen_seeds = _seeds(seeds)
@@ -547,7 +715,8 @@ def compare(
         except (OSError, RecordError) as reason:
             raise InputError(f"cannot keep records: {_one_line(reason)}") from reason
 
-    plan = _Plan(cases, sources, made, chosen_seeds, time_limit, temperature)
+    limits = Limits(isolated=isolate, memory=memory_limit)
+    plan = _Plan(cases, sources, made, chosen_seeds, time_limit, temperature, limits)
     total = len(plan.tasks)
     records: dict[int, Record] = {}
 
@@ -677,6 +846,8 @@ class Row:
         Median and sum of the solver's time over the runs that neither failed nor were refused.
     accuracy, pairwise_f, nmi, ari : float or None
         Means.
+    scores : mapping
+        Means of the problem's own scores, over the runs that have them.
     log_partition : float or None
         Median estimate, and in `log_partition_kind` what it is.
     status : str
@@ -705,6 +876,7 @@ class Row:
     pairwise_f: float | None
     nmi: float | None
     ari: float | None
+    scores: Mapping[str, float]
     log_partition: float | None
     log_partition_kind: str | None
     status: str
@@ -748,6 +920,17 @@ class SolverSummary:
 def _mean(values: Iterable[float | None]) -> float | None:
     present = [v for v in values if v is not None and not math.isnan(v)]
     return statistics.fmean(present) if present else None
+
+
+def _mean_scores(records: list[Record]) -> dict[str, float]:
+    names = dict.fromkeys(name for record in records for name in record.scores)
+    means = {}
+    for name in names:
+        given = [r.scores[name] for r in records if isinstance(r.scores.get(name), int | float)]
+        mean = _mean(given)
+        if mean is not None:
+            means[name] = mean
+    return means
 
 
 def _median(values: Iterable[float]) -> float | None:
@@ -864,7 +1047,7 @@ class Comparison:
         found = [r.energy for r in records if math.isfinite(r.energy)]
         energy = _median(found)
         unsupported = sum(r.status == "unsupported" for r in records)
-        timed = [r.seconds for r in records if r.status not in ("unsupported", "error")]
+        timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
         proofs = [self._proof(r, problem) for r in records]
         statuses = _grouped(records, lambda r: r.status)
         estimates = [r.log_partition for r in records if r.log_partition is not None]
@@ -896,6 +1079,7 @@ class Comparison:
             pairwise_f=_mean(r.pairwise_f for r in records),
             nmi=_mean(r.nmi for r in records),
             ari=_mean(r.ari for r in records),
+            scores=_mean_scores(records),
             log_partition=_median(estimates),
             log_partition_kind=next((r.log_partition_kind for r in records if estimates), None),
             status=(
@@ -939,7 +1123,7 @@ class Comparison:
         for solver, records in groups.items():
             rows = [row for row in self.rows if row.solver == solver]
             gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
-            timed = [r.seconds for r in records if r.status not in ("unsupported", "error")]
+            timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
             own = [
                 self._proof(r, by_key[(r.problem, r.problem_hash), solver]) == "yes"
                 for r in records
@@ -1018,7 +1202,7 @@ class Comparison:
         import pandas as pd
 
         summary = dict(zip(self._by_problem, self.problems, strict=True))
-        left_out = {"settings", "problem_info", "diagnostics", "environment", "trace"}
+        left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
         lines = []
         for record in self.records:
             problem = summary[record.problem, record.problem_hash]
@@ -1124,6 +1308,5 @@ class Comparison:
 
 
 def _solved(record: Record) -> bool:
-    return record.status not in ("error", "unsupported", "infeasible") and math.isfinite(
-        record.energy
-    )
+    refused = record.status in ("unsupported", "infeasible")
+    return not (refused or record.failed) and math.isfinite(record.energy)

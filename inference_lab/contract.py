@@ -31,7 +31,10 @@ Marginals: TypeAlias = "FloatArray | list[FloatArray]"
 
 
 class Status(StrEnum):
-    """How a run ended; each member carries its sentence."""
+    """How a run ended; each member carries its sentence.
+
+    The last three are said by the harness, of runs in processes of their own.
+    """
 
     OPTIMAL = "optimal", "the answer is proved to be exact"
     CONVERGED = "converged", "the method reached its own fixed point"
@@ -39,6 +42,9 @@ class Status(StrEnum):
     INFEASIBLE = "infeasible", "it is proved that every labelling has infinite energy"
     UNSUPPORTED = "unsupported", "the method's theory does not cover this problem"
     ERROR = "error", "the method failed"
+    TIMEOUT = "timeout", "it did not stop when its time was over, and was ended by force"
+    MEMORY = "memory", "it asked for more memory than it may have"
+    CRASH = "crash", "its process died"
 
     sentence: str
 
@@ -101,6 +107,7 @@ class Run:
         time_limit: float | None = None,
         max_iterations: int | None = None,
         on_offer: Callable[[TracePoint], None] | None = None,
+        on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.graph = graph
@@ -114,6 +121,7 @@ class Run:
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
         self._on_offer = on_offer
+        self._on_improve = on_improve
         # Seconds that do not count as the solver's: looking at labellings, and compilation.
         self._paused = 0.0
         self._stopped = False
@@ -175,6 +183,8 @@ class Run:
             if self.best_labels is None or energy < self.best_energy:
                 self.best_labels = checked.copy()
                 self.best_energy = energy
+                if self._on_improve is not None:
+                    self._on_improve(self.best_labels, energy, now)
             self._record(now, energy)
         return energy
 

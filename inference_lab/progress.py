@@ -1,15 +1,19 @@
-"""Progress of a comparison on standard error: a live line in a terminal, else a log."""
+"""Progress of long work on standard error: a live line in a terminal, else a log."""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from inference_lab.comparison import Progress
 
-__all__ = ["display", "log_line"]
+__all__ = ["bar", "display", "log_line"]
+
+#: Seconds between two lines of a log.
+_LOG_EVERY = 10.0
 
 
 def log_line(event: Progress) -> str:
@@ -34,7 +38,18 @@ def log_line(event: Progress) -> str:
 def display() -> Iterator[Callable[[Progress], None]]:
     """Show progress on standard error, live if it is a terminal, else one line a run."""
     if sys.stderr.isatty():
-        with _live() as report:
+        with _live() as update:
+
+            def report(event: Progress) -> None:
+                gap = event.gap_percent
+                update(
+                    event.done,
+                    event.total,
+                    event.failed,
+                    "" if gap is None else f"best gap {gap:.2f}%",
+                    f"{event.solver}  {event.problem}",
+                )
+
             yield report
     else:
         yield _log
@@ -46,7 +61,34 @@ def _log(event: Progress) -> None:
 
 
 @contextmanager
-def _live() -> Iterator[Callable[[Progress], None]]:
+def bar() -> Iterator[Callable[[int, int, int, str], None]]:
+    """Show how much is done on standard error: live in a terminal, else now and then a line.
+
+    Yields a function that takes the number done, the total, the number failed, and what was done
+    last.
+    """
+    if sys.stderr.isatty():
+        with _live() as update:
+
+            def live(done: int, total: int, failed: int, what: str) -> None:
+                update(done, total, failed, "", what)
+
+            yield live
+        return
+    last = time.monotonic()
+
+    def log(done: int, total: int, failed: int, what: str) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _LOG_EVERY:
+            last = time.monotonic()
+            broken = f", {failed} failed" if failed else ""
+            print(f"[{done}/{total}{broken}] {what}", file=sys.stderr, flush=True)
+
+    yield log
+
+
+@contextmanager
+def _live() -> Iterator[Callable[[int, int, int, str, str], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -59,7 +101,7 @@ def _live() -> Iterator[Callable[[Progress], None]]:
     from rich.progress import Progress as Bar
     from rich.table import Column
 
-    bar = Bar(
+    shown = Bar(
         SpinnerColumn(),
         MofNCompleteColumn(),
         BarColumn(bar_width=16),
@@ -78,17 +120,17 @@ def _live() -> Iterator[Callable[[Progress], None]]:
         refresh_per_second=4,  # drawing takes time from the runs
         expand=True,
     )
-    with bar:
-        task = bar.add_task("", total=None, failed="", gap="")
+    with shown:
+        task = shown.add_task("", total=None, failed="", gap="")
 
-        def report(event: Progress) -> None:
-            bar.update(
+        def update(done: int, total: int, failed: int, gap: str, what: str) -> None:
+            shown.update(
                 task,
-                total=event.total,
-                completed=event.done,
-                failed=f"{event.failed} failed" if event.failed else "",
-                gap="" if event.gap_percent is None else f"best gap {event.gap_percent:.2f}%",
-                description=f"{event.solver}  {event.problem}",
+                total=total,
+                completed=done,
+                failed=f"{failed} failed" if failed else "",
+                gap=gap,
+                description=what,
             )
 
-        yield report
+        yield update

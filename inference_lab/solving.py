@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status, TracePoint, proves
-from inference_lab.factor_graph import FactorGraph
+from inference_lab.factor_graph import FactorGraph, IntArray
 from inference_lab.feasibility import contradiction
 from inference_lab.registry import as_solver
 
@@ -24,6 +24,7 @@ def solve(
     temperature: float = 0.0,
     initial: npt.ArrayLike | None = None,
     on_offer: Callable[[TracePoint], None] | None = None,
+    on_improve: Callable[[IntArray, float, float], None] | None = None,
 ) -> Solution:
     """Run a solver on a graph and return what it found, evaluated anew.
 
@@ -44,6 +45,9 @@ def solve(
         A labelling to start from; the answer is never worse.
     on_offer : callable, optional
         Called with each `TracePoint` as it happens, for progress displays.
+    on_improve : callable, optional
+        Called with labels (not to be changed), energy and seconds when a labelling is the best so
+        far. The solver's clock is stopped meanwhile, as it is in `on_offer`.
 
     Returns
     -------
@@ -102,6 +106,7 @@ def solve(
             time_limit=time_limit,
             max_iterations=max_iterations,
             on_offer=on_offer,
+            on_improve=on_improve,
             stopwatch=lambda: meter.seconds,
         )
         why = contradiction(graph)

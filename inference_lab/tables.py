@@ -181,6 +181,9 @@ def _problem_block(
         columns.append(_Column("accur.", [_share(row.accuracy) for row in rows]))
     if shown.pairwise:
         columns.append(_Column("pair F", [_share(row.pairwise_f) for row in rows]))
+    for name in dict.fromkeys(name for row in rows for name in row.scores):
+        cells = [f"{row.scores[name]:.4g}" if name in row.scores else _NONE for row in rows]
+        columns.append(_Column(name.replace("_", " "), cells))
     columns.append(_Column("status", [_status(row, notes) for row in rows], right=False))
     return _Block(
         problem.name,

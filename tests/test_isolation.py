@@ -1,0 +1,254 @@
+"""Calls in processes of their own: each fault is really made, and costs that call only."""
+
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+import inference_lab.comparison as comparison_module
+from inference_lab.contract import Outcome, Solver
+from inference_lab.isolation import Board, End, can_isolate, isolated
+from inference_lab.records import RecordStore
+
+pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
+
+GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0], [0.2, 0.5]], [(0, 1), (1, 2)], [0.5, 0.25])
+
+
+def double(x):
+    return 2 * x
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+def deaf_loop():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def allocate(size):
+    return len(np.ones(size // 8))
+
+
+def leave_process_behind(path):
+    """Start a process that would write to a file later."""
+    if os.fork() == 0:
+        time.sleep(1.5)
+        path.write_text("still here")
+        os._exit(0)
+    return 1
+
+
+def talk():
+    print("to the screen")
+    os.write(2, b"past Python")
+    assert sys.stdin.read() == ""
+    os.chdir("/")
+    return os.getcwd()
+
+
+def big_answer(n):
+    return np.arange(n)
+
+
+def test_the_value_comes_back_whatever_its_size():
+    assert isolated(double, 21).value == 42
+    ended = isolated(big_answer, 3_000_000)
+    np.testing.assert_array_equal(ended.value, np.arange(3_000_000))
+    assert ended.end == End.RETURNED
+    assert ended.exit_code == 0
+    assert ended.peak_memory > 24_000_000
+
+
+def test_a_segmentation_fault():
+    ended = isolated(crash)
+    assert ended.end == End.CRASHED
+    assert ended.exit_code == -signal.SIGSEGV
+    assert "SIGSEGV" in ended.message
+
+
+def test_a_loop_that_ignores_the_request_to_end():
+    since = time.monotonic()
+    ended = isolated(deaf_loop, wall_limit=0.3)
+    assert ended.end == End.TIMEOUT
+    assert ended.exit_code == -signal.SIGKILL
+    assert "0.3 s" in ended.message
+    # Not a measurement: it ended at all, and not by chance after minutes.
+    assert time.monotonic() - since < 60
+
+
+def test_a_hundred_gigabytes():
+    ended = isolated(allocate, 100 << 30, memory_limit=1 << 30)
+    assert ended.end == End.MEMORY
+    assert "allocate" in ended.message
+    # and what fits does.
+    assert isolated(allocate, 100 << 20, memory_limit=1 << 30).value == (100 << 20) // 8
+
+
+def test_leaving_without_an_answer_and_raising():
+    ended = isolated(os._exit, 3)
+    assert (ended.end, ended.exit_code) == (End.CRASHED, 3)
+    ended = isolated(int, "x")
+    assert ended.end == End.RAISED
+    assert ended.message.startswith("ValueError")
+    assert "invalid literal" in ended.traceback
+    ended = isolated(sys.exit, 5)
+    assert ended.end == End.RAISED
+
+
+def test_an_answer_that_cannot_be_sent_is_said():
+    ended = isolated(lambda: lambda: None)
+    assert ended.end == End.RAISED
+    assert "pickle" in ended.message
+
+
+def test_output_directory_and_input_of_the_child_are_its_own(capfd):
+    before = os.getcwd()
+    ended = isolated(talk)
+    assert ended.value == "/"
+    assert os.getcwd() == before
+    assert "to the screen" in ended.output
+    assert "past Python" in ended.output
+    shown = capfd.readouterr()
+    assert shown.out == shown.err == ""
+
+
+def test_processes_left_behind_are_ended_too(tmp_path):
+    path = tmp_path / "late.txt"
+    assert isolated(leave_process_behind, path).value == 1
+    time.sleep(2.0)
+    assert not path.exists()
+
+
+def test_what_is_on_the_board_survives_its_writer():
+    board = Board(4)
+    assert board.read() is None
+    assert board.bound == -math.inf
+
+    def write_and_die():
+        board.write(np.array([1, 0, 2, 3]), 2.5, 0.1)
+        board.write(np.array([0, 0, 2, 3]), 1.5, 0.2)
+        board.bound = 1.0
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert isolated(write_and_die).exit_code == -signal.SIGKILL
+    labels, energy, seconds = board.read()
+    assert labels.tolist() == [0, 0, 2, 3]
+    assert (energy, seconds, board.bound) == (1.5, 0.2, 1.0)
+    board.close()
+
+
+@dataclass(frozen=True)
+class Faulty(Solver):
+    """Offer a labelling and a bound, then fail in the way asked for."""
+
+    how: str = "segfault"
+
+    def run(self, graph, run):
+        run.bound(-1.0)
+        run.offer(np.array([0, 1, 1]))
+        if self.how == "segfault":
+            ctypes.string_at(0)
+        if self.how == "loop":
+            deaf_loop()
+        if self.how == "memory":
+            allocate(1 << 40)
+        if self.how == "exit":
+            os._exit(0)
+        if self.how == "raise":
+            raise RuntimeError("no")
+        if self.how == "print":
+            print("noise " * 1000)
+            os.write(1, b"more noise")
+        if self.how == "fork" and os.fork() == 0:
+            # The copy of the solver goes on, and answers as well.
+            return Outcome(converged=True)
+        if self.how == "chdir":
+            os.chdir("/")
+        if self.how == "scribble":
+            address = graph.unary_values.ctypes.data
+            ctypes.memset(address, 0, graph.unary_values.nbytes)
+            run.offer(np.array([1, 0, 0]))
+        return Outcome(converged=True)
+
+
+EXPECTED = {
+    "segfault": "crash",
+    "loop": "timeout",
+    "memory": "memory",
+    "exit": "crash",
+    "raise": "error",
+    "print": "converged",
+    "fork": "converged",
+    "chdir": "converged",
+    "scribble": "error",
+}
+
+
+def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(comparison_module, "_WARM_UP_LIMIT", 2.0)
+    before = os.getcwd()
+    store = tmp_path / "runs.jsonl"
+    solvers = [Faulty(how) for how in EXPECTED]
+    comparison = il.compare(
+        il.Problem("p", GRAPH), [*solvers, "icm"], time_limit=0.2, memory_limit=4 << 30, store=store
+    )
+    found = {r.settings.get("how", "icm"): r for r in comparison.records}
+    assert {how: found[how].status for how in EXPECTED} == EXPECTED
+    for how, status in EXPECTED.items():
+        record = found[how]
+        assert record.failed == (status != "converged")
+        assert record.memory_limit == 4 << 30
+        if how != "scribble":
+            assert record.energy == GRAPH.energy([0, 1, 1])
+            assert record.lower_bound == -1.0
+    assert found["icm"].status == "converged"
+    assert "changed the graph" in found["scribble"].message
+    assert found["segfault"].exit_code == -signal.SIGSEGV
+    assert found["icm"].exit_code == 0
+    assert found["icm"].cpu_seconds > 0
+    assert found["icm"].peak_memory > 1 << 20
+    assert RecordStore(store).read() == comparison.records
+    assert comparison.alarms == []
+    assert os.getcwd() == before
+    assert capfd.readouterr().out == ""
+    # Failures are shown and counted.
+    summary = {s.solver: s.failed for s in comparison.solvers}
+    assert sum(summary.values()) == 6
+    assert "timeout" in comparison.to_markdown()
+
+
+def test_an_interrupt_ends_the_run_in_flight(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+        "from test_isolation import *\n"
+        "print('ready', flush=True)\n"
+        "il.compare(il.Problem('p', GRAPH), Faulty('loop'))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in said
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(child), 0)
