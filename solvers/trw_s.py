@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,9 @@ from inference_lab.factor_graph import (
     IntArray,
 )
 from inference_lab.kernels import cost_scale, edge_cost, min_sum_message, slot_ptr
+from inference_lab.reparametrisation import Dual, half_ptr, start_dual
 from inference_lab.solvers.icm import descend
+from inference_lab.tightening import tighten
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2
@@ -34,6 +36,8 @@ _GENERAL, _ATTRACTIVE, _REPULSIVE, _LINEAR = 0, 1, 2, 3
 _STRETCH = 200_000_000
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
+#: Limit on sweeps over clusters, which end earlier by themselves.
+_TIGHTENING_SWEEPS = 10_000
 
 
 class Plan(NamedTuple):
@@ -484,6 +488,69 @@ def half_sweep(
     return total
 
 
+@lean_kernel
+def hand_over(
+    g: GraphArrays,
+    plan: Plan,
+    state: State,
+    hard: bool,
+    ptr: IntArray,
+    from_edge: FloatArray,
+    from_factor: FloatArray,
+    work: Workspace,
+) -> None:
+    """Make one more forward pass and write the reparametrisation that its bound belongs to.
+
+    That is what each term passes on to its variables: where the pass goes on, the message before
+    it less the variable's share of its costs; where it leaves the term, the new message. Messages
+    must be those after a backward pass. The parts of edge ``e`` start at ``ptr[2 e + s]``, ``+inf``
+    marks labels in no labelling of finite energy.
+    """
+    for t in range(plan.order.size):
+        i = plan.order[t]
+        k = g.cardinalities[i]
+        share = plan.share[1, t]
+        costs = work.costs
+        first = g.unary_ptr[i]
+        for a in range(k):
+            costs[a] = g.unary[first + a]
+        for q in range(plan.ptr[t], plan.ptr[t + 1]):
+            add(k, state.rows[plan.at[q] : plan.at[q] + k], costs)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            at = plan.slot_ptr[slot]
+            message = state.slots[at : at + k]
+            if plan.role[slot] != _FIRST:
+                smallest = collect(g, slot, state.slots, plan.slot_ptr, message, work.digits)
+                if smallest < np.inf:
+                    for a in range(k):
+                        message[a] -= smallest
+            add(k, message, costs)
+        for q in range(plan.ptr[t], plan.middle[t]):
+            h, at = plan.half[q], plan.at[q]
+            take_share(k, costs, share, state.rows[at : at + k], hard, work.cavity)
+            own = ptr[h ^ 1]
+            for a in range(k):
+                from_edge[own + a] = np.inf if np.isinf(work.cavity[a]) else -work.cavity[a]
+            smallest = min_sum_message(g, h, work.cavity, work.new)
+            other = ptr[h]
+            for b in range(g.cardinalities[g.edges[h >> 1, h & 1]]):
+                value = np.inf if np.isinf(work.new[b]) else work.new[b] - smallest
+                from_edge[other + b] = value
+                state.rows[at + b] = value
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            at = plan.slot_ptr[slot]
+            message = state.slots[at : at + k]
+            if plan.role[slot] == _LAST:
+                for a in range(k):
+                    from_factor[at + a] = message[a]
+            else:
+                take_share(k, costs, share, message, hard, message)
+                for a in range(k):
+                    from_factor[at + a] = np.inf if np.isinf(message[a]) else -message[a]
+
+
 @inlined
 def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
     """Add a message to the costs; infinite entries are counted."""
@@ -629,6 +696,21 @@ class Passes:
                 return math.inf
         return math.fsum(bound)
 
+    def reparametrisation(self) -> Dual:
+        """Return the dual after one more forward pass; meant for the end of a backward pass.
+
+        Its bound is not below that of the pass before, but for rounding. Complexity: a pass, and
+        two messages an edge.
+        """
+        graph = self.graph
+        ptr = half_ptr(graph)
+        from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)
+        hand_over(
+            graph.arrays, self.plan, self.state, graph.has_infinite, ptr, from_edge, from_factor,
+            self._work,
+        )  # fmt: skip
+        return start_dual(graph, from_edge, from_factor[: int(self.plan.slot_ptr[-1])])
+
     def decode(self) -> IntArray:
         """Return the labelling that the messages suggest; meant for the end of a backward pass."""
         x = np.empty(self.graph.n_variables, dtype=np.int64)
@@ -664,25 +746,31 @@ class TRWS(Solver):
     decode_every : int
         Sweeps from one labelling to the next; the last messages always give one.
     max_sweeps : int
-        Limit on sweeps; a sweep is a forward and a backward pass.
+        Limit on sweeps; a sweep is a forward and a backward pass. Those of tightening do not count.
     polish : bool
         Improve the best labelling by ICM at the end if it is not proved optimal.
+    tighten : {"cycles", "triplets"} or None
+        When the sweeps have ended without a proof, go on from their reparametrisation with
+        clusters of variables, see `inference_lab.tightening`: those of frustrated cycles, triangles
+        of existing pairs, or none.
 
     Guarantees
     ----------
     The bound never falls, whatever the terms, and is at most the optimum of the local polytope.
     Exact on forests, after one sweep and with ties. At the fixed point, a weak tree agreement, the
     bound equals the local polytope's if all variables have two labels and all terms are pairwise,
-    and the optimum if these are submodular, too; with more labels it can stay below. Infeasibility
-    is reported only where the messages prove it. `converged` is said only when the bound stands
-    still.
+    and the optimum if these are submodular, too; with more labels it can stay below. Tightening
+    takes it beyond the local polytope, and it does not fall on the way. Infeasibility is reported
+    only where the messages prove it. `converged` is said only when the bound stands still and,
+    with tightening, no cluster promises more.
 
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal, truncated linear and truncated quadratic terms,
     O(k^2) for other tables, O(table size * arity) for higher-order factors. Memory: one message
     an edge, ``8 m k`` bytes, one a position of a higher-order factor's scope; 49 bytes an edge and
-    56 a variable for order and layout.
+    56 a variable for order and layout. Tightening adds two messages an edge, a copy of the pairwise
+    tables, and what clusters take.
 
     References
     ----------
@@ -707,9 +795,12 @@ class TRWS(Solver):
     decode_every: int = 1
     max_sweeps: int = 1000
     polish: bool = True
+    tighten: Literal["cycles", "triplets"] | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        if self.tighten not in ("cycles", "triplets", None):
+            raise ValueError(f"tighten must be cycles, triplets or None, got {self.tighten!r}")
         if not self.tolerance >= 0.0:
             raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
         for name in ("patience", "decode_every", "max_sweeps"):
@@ -757,6 +848,21 @@ class TRWS(Solver):
             polished = best.copy()
             descend(graph.arrays, polished, order, _POLISH_SWEEPS)
             run.offer(polished)
+        diagnostics: dict[str, Any] = {"last_gain": gain, "bound": bound}
+        settled = converged or sweeps >= self.max_sweeps
+        if self.tighten is None or run.proved or not settled or run.should_stop(sweeps):
+            return Outcome(converged=converged, iterations=sweeps, diagnostics=diagnostics)
+        tightened = tighten(
+            graph,
+            run,
+            passes.reparametrisation(),
+            how=self.tighten,
+            sweeps=sweeps,
+            max_sweeps=sweeps + _TIGHTENING_SWEEPS,
+        )
         return Outcome(
-            converged=converged, iterations=sweeps, diagnostics={"last_gain": gain, "bound": bound}
+            converged=tightened.stopped_by == "converged",
+            infeasible=tightened.stopped_by == "infeasible",
+            iterations=tightened.sweeps,
+            diagnostics=diagnostics | asdict(tightened),
         )

@@ -19,7 +19,9 @@ from inference_lab.contract import Run, Status
 from inference_lab.factor_graph import FloatArray, IntArray
 from inference_lab.grids import grid_edges
 from inference_lab.kernels import cost_scale
+from inference_lab.problems.instances import Instances, find
 from inference_lab.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.reparametrisation import dual_bound, make_scratch
 from inference_lab.solvers import trw_s
 from inference_lab.solvers.trw_s import TRWS, Passes
 
@@ -353,6 +355,7 @@ def test_marginals_are_refused() -> None:
         ("patience", 0, "patience must be at least 1, got 0"),
         ("decode_every", 0, "decode_every must be at least 1, got 0"),
         ("max_sweeps", -1, "max_sweeps must be at least 1, got -1"),
+        ("tighten", "cycle", "tighten must be cycles, triplets or None, got 'cycle'"),
     ],
 )
 def test_bad_settings_are_refused(setting: str, value: float, says: str) -> None:
@@ -369,6 +372,97 @@ def test_both_orders_give_true_answers(family: str) -> None:
             solution = il.solve(graph, f"trw-s(order={order})")
             assert solution.lower_bound <= optimum + slack
             assert solution.energy >= optimum - slack
+
+
+# ------------------------------------------------------------------ tightening
+
+
+@cases
+@given(
+    family=st.sampled_from(sorted(FAMILIES)),
+    seed=seeds,
+    sweeps=st.integers(0, 5),
+    shuffled=st.booleans(),
+)
+def test_reparametrisation_has_the_bound_of_the_next_pass(
+    family: str, seed: int, sweeps: int, shuffled: bool
+) -> None:
+    """What is handed over to tightening: not below the last pass, and equal to one more."""
+    graph = random_graph(family, seed)
+    order = natural(graph)
+    if shuffled:
+        order = np.random.default_rng(seed).permutation(order)
+    passes, run = Passes(graph, order), Run(graph)
+    for _ in range(sweeps):
+        for direction in (1, 0):
+            if passes.half_sweep(direction, run) == math.inf:
+                return
+    bound = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
+    again = Passes(graph, order)
+    for direction in (*(1, 0) * sweeps, 1):
+        expected = again.half_sweep(direction, run)
+    assert expected is not None
+    slack, optimum = tolerance(graph), exhaustive(graph).optimum
+    if expected == math.inf:
+        # The pass went on after the first label was lost, so it may have found out less.
+        assert optimum == math.inf
+    else:
+        assert bound == pytest.approx(expected, abs=slack)
+
+
+@pytest.mark.parametrize("how", ["cycles", "triplets"])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_tightening_never_loosens(family: str, how: str) -> None:
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        found, slack = exhaustive(graph), tolerance(graph)
+        plain = il.solve(graph, "trw-s", seed=0)
+        solution = il.solve(graph, f"trw-s(tighten={how})", seed=0)
+        if solution.status == Status.INFEASIBLE:
+            assert found.optimum == math.inf
+            continue
+        assert plain.lower_bound - slack <= solution.lower_bound <= found.optimum + slack
+        assert found.optimum - slack <= solution.energy <= plain.energy
+        if "start_bound" in solution.diagnostics:
+            assert solution.diagnostics["start_bound"] >= plain.lower_bound - slack
+
+
+def test_tightening_proves_what_messages_cannot() -> None:
+    """Three variables, two labels, all different: hard, and at a price."""
+    edges = [(0, 1), (1, 2), (2, 0)]
+    soft = il.FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)
+    assert il.solve(soft, "trw-s").lower_bound == pytest.approx(0.0, abs=1e-9)
+    solution = il.solve(soft, "trw-s(tighten=cycles)")
+    assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)
+    hard = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, np.inf, 0.0)])
+    assert il.solve(hard, "trw-s(tighten=cycles)").status == Status.INFEASIBLE
+
+
+def test_no_tightening_by_default_nor_without_a_gap() -> None:
+    rng = np.random.default_rng(0)
+    edges = grid_edges(6, 6)
+    graph = il.FactorGraph.potts(rng.normal(size=(36, 2)), edges, 3 * rng.normal(size=60))
+    assert "clusters" not in il.solve(graph, "trw-s").diagnostics
+    assert il.solve(graph, "trw-s(tighten=cycles)").diagnostics["clusters"] > 0
+    tree = random_graph("forest", 0)
+    assert "clusters" not in il.solve(tree, "trw-s(tighten=cycles)").diagnostics
+
+
+#: Instances that are frustrated, all proved within a second or two with tightening.
+PROVED_BY_CLUSTERS = [
+    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "Promedas_65")),
+    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "uai2012_protein/pdb1i24"),
+]
+
+
+@needs_data
+@pytest.mark.parametrize("name", PROVED_BY_CLUSTERS)
+def test_known_optima_are_proved_with_clusters(name: str) -> None:
+    """The values are those of exact elimination or of toulbar2, as the registry says."""
+    graph = Instances(name).build(DATA).graph
+    solution = il.solve(graph, "trw-s(tighten=cycles)", seed=0)
+    assert solution.status == Status.OPTIMAL
+    assert solution.energy == pytest.approx(find(name).energy, abs=2e-6)
 
 
 #: Instances whose plain relaxation is tight, so that TRW-S proves their optimum.
