@@ -5,15 +5,23 @@ A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``; the mess
 stored in the order of the adjacency, so that all that arrive at a variable lie side by side. Sums
 that may hold ``+inf`` are kept as a finite part and a count of infinite terms, so that a term can
 be taken out again without ``inf - inf``.
+
+In the inner loops an index is unsigned, ``np.uint64(i)``: a signed one may count from the end in
+Python, and the test for that costs as much as the access; it also keeps loops from becoming vector
+instructions. Signed and unsigned integers must not be mixed in arithmetic: they meet as floats.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.contract import Marginals
 from inference_lab.factor_graph import (
+    NO_FORM,
     POTTS,
     TABLE,
     TRUNCATED_LINEAR,
@@ -71,6 +79,145 @@ def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
     return [flat[lo:hi] for lo, hi in zip(graph.unary_ptr[:-1], graph.unary_ptr[1:], strict=True)]
 
 
+def aligned_zeros(size: int) -> FloatArray:
+    """Return an array of zeros that starts at a cache line, so that vectors do not straddle two."""
+    line = 8
+    array = np.zeros(size + line)
+    skip = -(array.ctypes.data // 8) % line
+    return array[skip : skip + size]
+
+
+#: How the message of an edge is computed.
+GENERAL, ATTRACTIVE, REPULSIVE, LINEAR = 0, 1, 2, 3
+
+
+class Terms(NamedTuple):
+    """The numbers of the pairwise terms for which there is a kernel of their own, each (m,).
+
+    * ``way`` uint8: `ATTRACTIVE` or `REPULSIVE` for Potts terms between variables of as many
+      labels, `LINEAR` for truncated linear terms, `GENERAL` for all others;
+    * ``base``: the least cost; ``rise``: that of equal or unequal labels over it, or the slope;
+      ``cap``: the largest cost over the least one of a truncated linear term.
+    """
+
+    way: npt.NDArray[np.uint8]
+    base: FloatArray
+    rise: FloatArray
+    cap: FloatArray
+
+
+def make_terms(g: GraphArrays) -> Terms:
+    """Sort the pairwise terms by how their messages are computed."""
+    m = g.kinds.size
+    way = np.full(m, GENERAL, dtype=np.uint8)
+    base, rise, cap = np.zeros((3, m))
+    sizes = g.cardinalities[g.edges]
+    # With both costs infinite there is no difference to speak of.
+    potts = np.flatnonzero(
+        (g.kinds == POTTS)
+        & (sizes[:, 0] == sizes[:, 1])
+        & (np.isfinite(g.weights) | np.isfinite(g.pairwise[g.offsets]))
+    )
+    same, differ = g.pairwise[g.offsets[potts]], g.weights[potts]
+    way[potts] = np.where(differ >= same, ATTRACTIVE, REPULSIVE)
+    base[potts] = np.minimum(same, differ)
+    rise[potts] = np.abs(differ - same)
+    linear = np.flatnonzero(g.forms == TRUNCATED_LINEAR)
+    at, weight = g.offsets[linear], g.weights[linear]
+    first = g.pairwise[at]
+    way[linear] = LINEAR
+    base[linear] = weight * first
+    rise[linear] = weight * (g.pairwise[at + 1] - first)
+    cap[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
+    return Terms(way, base, rise, cap)
+
+
+@inlined_minimum
+def least(k: int, values: FloatArray) -> float:
+    """Return the smallest of the first `k` values."""
+    # Four chains: one alone waits for itself, and compilers leave it so for few labels.
+    first = np.inf
+    second = np.inf
+    third = np.inf
+    fourth = np.inf
+    for block in range(k >> 2):
+        a = block << 2
+        first = min(first, values[a])
+        second = min(second, values[a + 1])
+        third = min(third, values[a + 2])
+        fourth = min(fourth, values[a + 3])
+    for a in range(k & ~3, k):
+        first = min(first, values[a])
+    return min(min(first, second), min(third, fourth))
+
+
+@inlined_minimum
+def greatest(k: int, values: FloatArray) -> float:
+    """Return the largest of the first `k` values."""
+    first = -np.inf
+    second = -np.inf
+    third = -np.inf
+    fourth = -np.inf
+    for block in range(k >> 2):
+        a = block << 2
+        first = max(first, values[a])
+        second = max(second, values[a + 1])
+        third = max(third, values[a + 2])
+        fourth = max(fourth, values[a + 3])
+    for a in range(k & ~3, k):
+        first = max(first, values[a])
+    return max(max(first, second), max(third, fourth))
+
+
+@inlined
+def first_label(k: int, value: float, values: FloatArray) -> int:
+    """Return the first of `k` labels with this value, `k` if there is none."""
+    # Without a branch that could be mispredicted, and in vector instructions.
+    label = k
+    for a in range(k):
+        label = min(label, a if values[a] == value else k)
+    return label
+
+
+@inlined_minimum
+def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
+    """Send `given` through a Potts term to `message`; return the least given.
+
+    `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that was
+    given least can cost the receiver more than others. `given` is overwritten.
+    """
+    best = least(k, given)
+    label = 0
+    for a in range(k):
+        message[a] = 0.0
+        if given[a] == best:
+            label = a
+    given[label] = np.inf
+    message[label] = min(rise, least(k, given) - best)
+    return best
+
+
+@inlined_minimum
+def lower_envelope(
+    k: int, slope: float, given: FloatArray, down: FloatArray, up: FloatArray
+) -> float:
+    """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given.
+
+    A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
+    wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the others.
+    """
+    low = np.inf
+    high = np.inf
+    for a in range(k):
+        low = min(given[a], low + slope)
+        up[a] = low
+        # Unsigned, or the compiler cannot see that it is no index from the end.
+        b = np.uint64(k - 1 - a)
+        high = min(given[b], high + slope)
+        down[b] = high
+    return least(k, given)
+
+
 @inlined
 def edge_cost(g: GraphArrays, e: int, a: int, b: int) -> float:
     """Return the cost of label ``a`` at ``edges[e, 0]`` and ``b`` at ``edges[e, 1]``."""
@@ -84,6 +231,60 @@ def edge_cost(g: GraphArrays, e: int, a: int, b: int) -> float:
 
 
 @inlined
+def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
+    """Fill the costs of each label of a variable while all others keep theirs, up to a constant.
+
+    What all labels pay alike is left out. Returns the sum of the absolute contributions of the
+    pairwise terms; if it is not finite, there are infinite costs among them, and `cost` is of no
+    use. Infinite unary costs are taken over. Higher-order terms are not covered.
+
+    Complexity: O(k + degree) for diagonal terms, O(k) more a table.
+    """
+    k = g.cardinalities[i]
+    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    for a in range(k):
+        cost[a] = own[a]
+    scale = 0.0
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        p = np.uint64(q)
+        h = np.uint64(g.adj_half[p])
+        j = np.uint64(g.adj_var[p])
+        e = h >> np.uint64(1)
+        b = x[j]
+        kind = g.kinds[e]
+        weight = g.weights[e]
+        at = g.offsets[e]
+        if kind != TABLE:
+            if b < k:
+                same = g.pairwise[np.uint64(at + b * kind)]
+                cost[np.uint64(b)] += same - weight
+                scale += abs(same)
+            scale += abs(weight)
+        elif g.forms[e] != NO_FORM:
+            # Symmetric, with the least cost first and the largest last.
+            row = g.pairwise[at + b * k : at + b * k + k]
+            for a in range(k):
+                cost[a] += weight * row[a]
+            base = g.pairwise[np.uint64(at)]
+            top = g.pairwise[np.uint64(at + k - 1)]
+            scale += abs(weight) * max(abs(base), abs(top))
+        else:
+            stride = 1
+            if h & np.uint64(1) == np.uint64(0):
+                at += b
+                stride = g.cardinalities[j]
+            else:
+                at += b * k
+            largest = 0.0
+            for a in range(k):
+                value = weight * g.pairwise[np.uint64(at + a * stride)]
+                cost[a] += value
+                largest = max(largest, abs(value))
+            scale += largest
+    return scale
+
+
+@inlined
 def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
     """Fill the costs of each label of variable ``i`` while all others keep theirs.
 
@@ -93,10 +294,10 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
     Complexity: O(k + degree) for diagonal terms, O(k) more a table, O(k * arity) more a factor.
     """
     k = g.cardinalities[i]
-    start = g.unary_ptr[i]
+    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
     for a in range(k):
-        value = g.unary[start + a]
+        value = own[a]
         if np.isinf(value):
             cost[a] = 0.0
             infinite[a] = 1
@@ -106,22 +307,24 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
             scale = max(scale, abs(value))
     base = 0.0
     base_infinite = 0
-    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        h = g.adj_half[p]
-        b = x[g.adj_var[p]]
-        e = h >> 1
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        p = np.uint64(q)
+        h = np.uint64(g.adj_half[p])
+        j = np.uint64(g.adj_var[p])
+        e = h >> np.uint64(1)
+        b = x[j]
         kind = g.kinds[e]
         if kind == TABLE:
             weight = g.weights[e]
-            if h & 1 == 0:
+            if h & np.uint64(1) == np.uint64(0):
                 first = g.offsets[e] + b
-                stride = g.cardinalities[g.adj_var[p]]
+                stride = g.cardinalities[j]
             else:
                 first = g.offsets[e] + b * k
                 stride = 1
             largest = 0.0
             for a in range(k):
-                value = weight * g.pairwise[first + a * stride]
+                value = weight * g.pairwise[np.uint64(first + a * stride)]
                 if np.isinf(value):
                     infinite[a] += 1
                 else:
@@ -137,7 +340,7 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
                 base += differ
                 scale += abs(differ)
             if b < k:
-                same = g.pairwise[g.offsets[e] + b * kind]
+                same = g.pairwise[np.uint64(g.offsets[e] + b * kind)]
                 if np.isinf(differ):
                     infinite[b] -= 1
                 else:
@@ -147,8 +350,8 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
                 else:
                     cost[b] += same
                     scale += abs(same)
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        slot = g.inc_slot[p]
+    for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        slot = g.inc_slot[q]
         f = g.slot_factor[slot]
         index = g.table_ptr[f]
         stride = 1
@@ -256,10 +459,7 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
     kind = g.kinds[e]
     weight = g.weights[e]
     offset = g.offsets[e]
-    best = np.inf
-    for a in range(ka):
-        best = min(best, cavity[a])
-    smallest = np.inf
+    best = least(ka, cavity)
     if kind != TABLE:
         # The best sender label pays `same` at its own label; there, the second best counts.
         # Written as separate simple loops, which the compiler turns into vector instructions.
@@ -267,10 +467,8 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
         for a in range(ka):
             if cavity[a] == best:
                 best_label = a
-        second = np.inf
         cavity[best_label] = np.inf
-        for a in range(ka):
-            second = min(second, cavity[a])
+        second = least(ka, cavity)
         cavity[best_label] = best
         others = weight + best
         both = min(ka, kb)
@@ -279,8 +477,9 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
             for b in range(both):
                 out[b] = min(others, same + cavity[b])
         else:
+            own = g.pairwise[offset : offset + both]
             for b in range(both):
-                out[b] = min(others, g.pairwise[offset + b] + cavity[b])
+                out[b] = min(others, own[b] + cavity[b])
         for b in range(both, kb):
             out[b] = others
         if best_label < kb:
@@ -312,19 +511,18 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
         for b in range(kb):
             out[b] = np.inf
         for a in range(ka):
-            first = offset + a * kb
+            row = g.pairwise[offset + a * kb : offset + (a + 1) * kb]
+            sent = cavity[a]
             for b in range(kb):
-                out[b] = min(out[b], weight * g.pairwise[first + b] + cavity[a])
+                out[b] = min(out[b], weight * row[b] + sent)
     else:
         for b in range(kb):
-            first = offset + b * ka
+            row = g.pairwise[offset + b * ka : offset + (b + 1) * ka]
             value = np.inf
             for a in range(ka):
-                value = min(value, weight * g.pairwise[first + a] + cavity[a])
+                value = min(value, weight * row[a] + cavity[a])
             out[b] = value
-    for b in range(kb):
-        smallest = min(smallest, out[b])
-    return smallest
+    return least(kb, out)
 
 
 @inlined

@@ -20,12 +20,24 @@ from inference_lab.factor_graph import (
     SharedTable,
 )
 from inference_lab.kernels import (
+    ATTRACTIVE,
+    GENERAL,
+    LINEAR,
+    REPULSIVE,
+    aligned_zeros,
     cost_scale,
     edge_cost,
     factor_message,
+    finite_costs,
+    first_label,
+    greatest,
+    least,
     local_costs,
+    lower_envelope,
+    make_terms,
     message_ptr,
     min_sum_message,
+    repulsive_message,
     slot_ptr,
     soft_minimum,
     sum_product_message,
@@ -284,6 +296,118 @@ def test_local_costs_are_differences_of_the_energy(family):
             if allowed.size:
                 delta = energies[allowed] - energies[allowed[0]]
                 assert np.allclose(cost[allowed] - cost[allowed[0]], delta, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("empty", "infeasible")])
+def test_finite_costs_are_differences_of_the_energy(family):
+    """Where they say to be finite; and they say so exactly if the pairwise terms at hand are."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        a = graph.arrays
+        x = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        width = int(graph.cardinalities.max())
+        for i in range(graph.n_variables):
+            if a.inc_ptr[i] < a.inc_ptr[i + 1]:
+                continue
+            k = int(graph.cardinalities[i])
+            cost = np.full(width, np.nan)
+            scale = finite_costs(a, x, i, cost)
+            unary = graph.unary_of(i)
+            expected, total = unary.copy(), 0.0
+            for p in range(a.adj_ptr[i], a.adj_ptr[i + 1]):
+                e, side = divmod(int(a.adj_half[p]), 2)
+                table = graph.edge_table(e) if side == 0 else graph.edge_table(e).T
+                seen = table[:, x[a.adj_var[p]]]
+                expected += seen
+                # Of a diagonal term both costs are added up, of others the largest.
+                total += np.abs(seen).max()
+            if not math.isfinite(scale):
+                assert not np.isfinite(graph.pairwise_values).all() or (
+                    not np.isfinite(graph.edge_weights).all()
+                )
+                continue
+            assert scale >= (1 - 1e-12) * total
+            assert np.isnan(cost[k:]).all()
+            finite = np.isfinite(unary)
+            assert (cost[:k] == INF).tolist() == (~finite).tolist()
+            if finite.any():
+                shifted = cost[:k][finite] - cost[:k][finite][0]
+                true = expected[finite] - expected[finite][0]
+                assert np.allclose(shifted, true, atol=1e-12 * (1 + total), rtol=1e-12)
+
+
+def test_finite_costs_tell_of_infinite_ones():
+    edges = [(0, 1)]
+    for graph in (
+        FactorGraph.potts(np.zeros((2, 3)), edges, INF),
+        FactorGraph.from_terms(np.zeros((2, 3)), [DiagonalTerms(edges, INF, 0.0)]),
+        FactorGraph.pairwise(np.zeros((2, 3)), edges, np.where(np.eye(3) > 0, INF, [1.0, 2, 4])),
+    ):
+        cost = np.empty(3)
+        for i in (0, 1):
+            assert finite_costs(graph.arrays, np.array([1, 1]), i, cost) == INF
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33])
+def test_small_operations_at_every_length(k):
+    rng = np.random.default_rng(k)
+    for values in (rng.normal(size=k), rng.integers(0, 3, k).astype(float), np.full(k, INF)):
+        padded = np.concatenate([values, [-99.0, 99.0, -99.0, 99.0]])
+        assert least(k, padded) == values.min()
+        assert greatest(k, padded) == values.max()
+        assert first_label(k, values.min(), padded) == values.argmin()
+        assert first_label(k, -99.0, padded) == k
+        array = aligned_zeros(k)
+        assert array.shape == (k,) and not array.any() and array.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 16, 21])
+def test_messages_of_their_own_kind(k):
+    """Through the tables they stand for."""
+    rng = np.random.default_rng(k)
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    for sent in (rng.normal(size=k), rng.integers(0, 2, k).astype(float)):
+        for rise in (0.0, 0.3, 50.0):
+            down, up = np.empty(k), np.empty(k)
+            assert lower_envelope(k, rise, sent.copy(), down, up) == sent.min()
+            expected = (rise * apart + sent).min(axis=1)
+            assert np.allclose(np.minimum(up, down), expected, atol=1e-14)
+            message = np.empty(k)
+            if k > 1 and rise > 0:
+                assert repulsive_message(k, rise, sent.copy(), message) == sent.min()
+                table = (rise * np.eye(k) + sent).min(axis=1)
+                assert np.allclose(message, table - table.min(), atol=1e-14)
+
+
+def test_terms_by_hand():
+    edges = np.array([(0, 1), (1, 2), (0, 2), (0, 3), (1, 3)])
+    table = np.minimum(2.0 * np.abs(np.subtract.outer(range(4), range(4))), 4.0) + 1.0
+    graph = FactorGraph.from_terms(
+        np.zeros((4, 4)),
+        [
+            DiagonalTerms(edges[:2], [0.5, 3.0], [2.0, 1.0]),
+            DiagonalTerms(edges[2:3], INF, INF),
+            DiagonalTerms(edges[3:4], [[1.0, 2.0, 3.0, 4.0]], 0.0),
+            SharedTable(edges[4:], table, 3.0),
+        ],
+    )
+    order = np.lexsort(graph.edges.T[::-1])
+    place = {tuple(map(int, graph.edges[e])): e for e in order}
+    terms = make_terms(graph.arrays)
+    expected = {
+        (0, 1): (ATTRACTIVE, 0.5, 1.5, 0.0),
+        (1, 2): (REPULSIVE, 1.0, 2.0, 0.0),
+        (0, 2): (GENERAL, 0.0, 0.0, 0.0),
+        (0, 3): (GENERAL, 0.0, 0.0, 0.0),
+        (1, 3): (LINEAR, 3.0, 6.0, 12.0),
+    }
+    for edge, numbers in expected.items():
+        e = place[edge]
+        found = (terms.way[e], terms.base[e], terms.rise[e], terms.cap[e])
+        assert found == pytest.approx(numbers), edge
+    # Variables of different numbers of labels have no Potts message of the simple kind.
+    ragged = FactorGraph.potts([[0.0, 1.0], [0.0, 1.0, 2.0]], [(0, 1)], 1.0)
+    assert make_terms(ragged.arrays).way.tolist() == [GENERAL]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -20,9 +20,11 @@ from inference_lab.factor_graph import (
     FloatArray,
     SharedTable,
 )
+from inference_lab.grids import grid_edges
 from inference_lab.problem import as_problem
 from inference_lab.random_graphs import FAMILIES, FINITE, random_graph
-from inference_lab.solvers.loopy_bp import LoopyBP, Messages, _State
+from inference_lab.solvers import loopy_bp
+from inference_lab.solvers.loopy_bp import LoopyBP, Passes, plain_sweep, renumber
 
 INF = math.inf
 SCHEDULES = ("sequential", "residual", "synchronous")
@@ -49,13 +51,14 @@ class Reference:
     A message is a pair (term, position): to the variable at that position of the term's scope.
     """
 
-    def __init__(self, graph: FactorGraph, msg: Messages) -> None:
+    def __init__(self, graph: FactorGraph, passes: Passes) -> None:
         self.graph = graph
-        a = graph.arrays
+        a, msg = passes.arrays, passes.msg
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
         self.messages: dict[tuple[int, int], FloatArray] = {}
         for p, h in enumerate(a.adj_half.tolist()):
-            self.messages[h // 2, h % 2] = msg.to_variable[msg.ptr[p] : msg.ptr[p + 1]].copy()
+            k = int(graph.cardinalities[graph.edges[h // 2, h % 2]])
+            self.messages[h // 2, h % 2] = msg.to_variable[msg.ptr[p] : msg.ptr[p] + k].copy()
         for slot, f in enumerate(a.slot_factor.tolist()):
             key = graph.n_edges + f, slot - int(a.factor_ptr[f])
             self.messages[key] = msg.from_factor[msg.slot_ptr[slot] : msg.slot_ptr[slot + 1]].copy()
@@ -123,9 +126,9 @@ class Reference:
         return -free / temperature
 
 
-def pass_messages(graph: FactorGraph, solver: LoopyBP, temperature: float) -> tuple[_State, bool]:
+def pass_messages(graph: FactorGraph, solver: LoopyBP, temperature: float) -> tuple[Passes, bool]:
     """Run the sweeps of a solver and keep its messages."""
-    state = _State(solver, graph, temperature)
+    state = Passes(solver, graph, temperature)
     for number in range(solver.max_sweeps):
         if state.sweep(number):
             return state, True
@@ -253,7 +256,7 @@ def test_converged_means_a_fixed_point(temperature, schedule, damping):
         for seed in range(3):
             graph = random_graph(family, seed)
             state, converged = pass_messages(graph, solver, temperature)
-            residual = Reference(graph, state.msg).residual(temperature)
+            residual = Reference(graph, state).residual(temperature)
             if converged:
                 assert residual <= 1e-8, (family, seed)
                 checked += graph.n_edges + graph.n_factors > 0
@@ -271,7 +274,7 @@ def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
     for temperature in (0.0, 1.0):
         state, converged = pass_messages(graph, LoopyBP(schedule=schedule), temperature)
         assert converged
-        assert Reference(graph, state.msg).residual(temperature) < 1e-4
+        assert Reference(graph, state).residual(temperature) < 1e-4
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -280,11 +283,11 @@ def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
 def test_synchronous_sweeps_are_those_of_the_textbook(family, damping, temperature):
     """Sweep by sweep: all messages at once from the last sweep's, damped in the log domain."""
     graph = next(g for g in (random_graph(family, s) for s in range(50)) if not g.is_forest)
-    state = _State(LoopyBP(schedule="synchronous", damping=damping), graph, temperature)
+    state = Passes(LoopyBP(schedule="synchronous", damping=damping), graph, temperature)
     for number in range(5):
-        before = Reference(graph, state.msg)
+        before = Reference(graph, state)
         state.sweep(number)
-        after = Reference(graph, state.msg)
+        after = Reference(graph, state)
         for key, new in before.renewed(temperature).items():
             old = before.messages[key]
             both = np.isfinite(old) & np.isfinite(new)
@@ -306,7 +309,7 @@ def test_bethe_log_partition(temperature, schedule):
             if not converged:
                 continue
             marginals, log_z = state.marginals()
-            reference = Reference(graph, state.msg)
+            reference = Reference(graph, state)
             assert log_z == pytest.approx(reference.bethe(temperature), rel=1e-8, abs=1e-8)
             for i, row in enumerate(marginals):
                 belief = reference.cavity(i, None)
@@ -397,7 +400,7 @@ def test_messages_that_run_in_circles_do_not_pass_for_converged(schedule):
         solver = LoopyBP(schedule=schedule, max_sweeps=100)
         s = il.solve(graph, solver)
         state, converged = pass_messages(graph, solver, 0.0)
-        residual = Reference(graph, state.msg).residual(0.0)
+        residual = Reference(graph, state).residual(0.0)
         assert (s.status == "converged") == converged == (residual < 1e-4)
         if s.status == "limit":
             limits += 1
@@ -410,7 +413,7 @@ def test_damping_does_not_make_small_steps_pass_for_convergence():
     for schedule in SCHEDULES:
         solver = LoopyBP(schedule=schedule, damping=1 - 1e-9, max_sweeps=50)
         state, converged = pass_messages(easy(0), solver, 0.0)
-        assert not converged and Reference(easy(0), state.msg).residual(0.0) > 1e-3
+        assert not converged and Reference(easy(0), state).residual(0.0) > 1e-3
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -504,6 +507,105 @@ def test_tables_that_forbid_are_not_taken_for_truncated_linear():
     graph = FactorGraph.pairwise([[0.0, 5.0, 50.0], [50.0, 50.0, 0.0]], [(0, 1)], table)
     s = il.solve(graph, "loopy-bp")
     assert s.labels.tolist() == [1, 2] and s.energy == 6.0 and s.status == "optimal"
+
+
+def grids(k: int) -> list[FactorGraph]:
+    """Return grids of `k` labels with Potts terms of either sign, and truncated linear ones."""
+    rng = np.random.default_rng(k)
+    edges = grid_edges(7, 6)
+    unary = rng.normal(size=(42, k))
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    weights = rng.uniform(0, 1, size=len(edges))
+    return [
+        FactorGraph.potts(unary, edges, weights),
+        FactorGraph.potts(unary, edges, weights - 0.5),
+        FactorGraph.pairwise(unary, edges, np.minimum(0.7 * apart, 1.6), weights),
+    ]
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("k", [2, 3, 8, 16, 19])
+def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
+    """One kernel for Potts and truncated linear terms, one for all; and all terms as tables."""
+    solver = LoopyBP(damping=damping)
+    for graph in grids(k):
+        fast = Passes(solver, graph, 0.0)
+        assert fast._pass is plain_sweep
+        any_graph = Passes(solver, graph, 0.0)
+        any_graph._pass = loopy_bp.sequential_sweep
+        tables = Passes(solver, graph, 0.0)
+        tables._links["way"] = loopy_bp.GENERAL
+        tables._pass = loopy_bp.sequential_sweep
+        for number in range(6):
+            for passes in (fast, any_graph, tables):
+                passes.sweep(number)
+            for other in (any_graph, tables):
+                near = np.isclose(other.msg.to_variable, fast.msg.to_variable, atol=1e-11)
+                assert near.all()
+                assert (other.labels() == fast.labels()).all()
+
+
+@pytest.mark.parametrize("temperature", [0.02, 0.5, 1.0, 1e4])
+def test_soft_potts_messages_are_those_of_the_general_way(temperature):
+    for k in (2, 3, 16):
+        for graph in grids(k)[:2]:
+            fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))
+            assert (fast._links["way"] != loopy_bp.GENERAL).any()
+            slow._links["way"] = loopy_bp.GENERAL
+            for number in range(6):
+                fast.sweep(number)
+                slow.sweep(number)
+                difference = fast.msg.to_variable - slow.msg.to_variable
+                assert np.abs(difference).max() <= 1e-11 * (1 + temperature)
+
+
+def test_costs_of_many_temperatures_do_not_underflow():
+    """``exp(-rise / T)`` is 0, but messages are within a few T of the min-sum ones."""
+    temperature = 1e-3
+    unary = np.array([[0.0, 5.0, 7.0], [0.0, 0.0, 0.0], [9.0, 0.0, 9.0]])
+    graph = FactorGraph.potts(unary, [(0, 1), (1, 2), (2, 0)], 3.0)
+    soft_passes, hard_passes = (Passes(LoopyBP(), graph, t) for t in (temperature, 0.0))
+    for number in range(4):
+        soft_passes.sweep(number)
+        hard_passes.sweep(number)
+        difference = soft_passes.msg.to_variable - hard_passes.msg.to_variable
+        assert np.abs(difference).max() <= 30 * temperature
+    s = il.solve(graph, "loopy-bp", temperature=temperature)
+    assert s.labels.tolist() == [1, 1, 1] and s.energy == 5.0
+    assert_distributions(graph, s.marginals)
+
+
+# ---------------------------------------------------------------------- layout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_renumbering_and_layout(family):
+    """The same terms at the variables' new places, and a place for each message."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        order = np.random.default_rng(seed).permutation(graph.n_variables)
+        a, entries = renumber(graph.arrays, order)
+        for new, old in enumerate(order.tolist()):
+            lo, hi = a.unary_ptr[new], a.unary_ptr[new + 1]
+            assert a.unary[lo:hi].tolist() == graph.unary_of(old).tolist()
+            assert entries[lo:hi].tolist() == list(
+                range(graph.unary_ptr[old], graph.unary_ptr[old + 1])
+            )
+            for p in range(a.adj_ptr[new], a.adj_ptr[new + 1]):
+                e, side = divmod(int(a.adj_half[p]), 2)
+                assert graph.edges[e, side] == old and a.edges[e, side] == new
+                assert order[a.adj_var[p]] == graph.edges[e, 1 - side]
+                assert a.adj_reverse[a.adj_reverse[p]] == p
+                assert a.adj_half[a.adj_reverse[p]] == a.adj_half[p] ^ 1
+            slots = a.inc_slot[a.inc_ptr[new] : a.inc_ptr[new + 1]]
+            assert (graph.factor_scopes[slots] == old).all() and (a.scopes[slots] == new).all()
+        assert order[a.scopes].tolist() == graph.factor_scopes.tolist()
+        passes = Passes(LoopyBP(), graph, 0.0)
+        sizes = np.repeat(passes.arrays.cardinalities, np.diff(passes.arrays.adj_ptr))
+        by_place = np.argsort(passes.msg.ptr)
+        ends = passes.msg.ptr[by_place] + sizes[by_place]
+        assert [0, *ends.tolist()][:-1] == passes.msg.ptr[by_place].tolist()
+        assert passes.msg.to_variable.size == sizes.sum()
 
 
 # ---------------------------------------------------------------------- extremes
@@ -693,7 +795,7 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
     # Several priorities change in one update; a heap mended only afterwards loses its order, and
     # the schedule stops short of convergence or visits variables in the wrong order.
     graph = as_problem("random-graph(variables=300, labels=3, degree=6, coupling=2)").graph
-    state = _State(LoopyBP(schedule="residual"), graph, 0.0)
+    state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
     for number in range(40):
         done = state.sweep(number)
         keys = state.priority[state.heap]
