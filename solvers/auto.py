@@ -1,0 +1,298 @@
+"""Portfolio: looks at the structure of the graph and runs what suits it, in stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab.contract import Outcome, Run, Solution, Solver, Status
+from inference_lab.factor_graph import (
+    NO_FORM,
+    POTTS,
+    TABLE,
+    FactorGraph,
+    IntArray,
+)
+from inference_lab.persistency import reduce
+from inference_lab.registry import as_solver
+from inference_lab.solvers.icm import unary_minimum
+from inference_lab.solving import solve
+
+#: Tables of junction trees that are built without further thought, in bytes.
+_SMALL_TREE = 1 << 26
+#: Variables up to which an LP or an SDP is worth a try.
+_DENSE = 2000
+#: Entries of pairwise tables up to which an ILP is worth a try.
+_ILP_ENTRIES = 60_000
+#: Share of the budget that the reduction may take.
+_REDUCTION = 0.2
+
+
+class Stage(NamedTuple):
+    """One step of a plan: a solver, its share of the time that is left, and why it is there."""
+
+    solver: str
+    share: float
+    why: str
+
+
+def structure(graph: FactorGraph) -> str:
+    """Say in a few words what kind of energy a graph holds.
+
+    Returns
+    -------
+    {"forest", "higher-order", "binary", "attractive", "signed-potts", "pairwise"}
+        "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
+        "signed-potts": one cost for equal and one for unequal labels, of either sign.
+    """
+    if graph.n_factors:
+        return "higher-order"
+    if graph.is_forest:
+        return "forest"
+    if int(graph.cardinalities.max(initial=1)) <= 2:
+        return "binary"
+    arrays = graph.arrays
+    potts = arrays.kinds == POTTS
+    same = np.zeros(graph.n_edges)
+    same[potts] = arrays.pairwise[arrays.offsets[potts]]
+    with np.errstate(invalid="ignore"):
+        attractive = potts & (arrays.weights >= same)
+    near = (arrays.kinds == TABLE) & (arrays.forms != NO_FORM)
+    if (attractive | near).all():
+        return "attractive"
+    return "signed-potts" if potts.all() else "pairwise"
+
+
+def plan(graph: FactorGraph) -> Iterator[Stage]:
+    """Yield the stages for a graph of which nothing more can be ruled out cheaply.
+
+    A stage is asked for only when those before have left the question open.
+    """
+    kind = structure(graph)
+    if kind == "forest":
+        yield Stage("tree-dp", 1.0, "a forest: dynamic programming is exact")
+        return
+    small = f"junction-tree(max_bytes={_SMALL_TREE})"
+    if as_solver(small).supports(graph, 0.0) is None:
+        yield Stage(small, 1.0, "small treewidth: elimination is exact")
+    n = graph.n_variables
+    if kind == "attractive":
+        yield Stage("alpha-expansion", 0.25, "attractive terms: expansion moves are strong")
+        yield Stage("trw-s", 0.4, "its bound is often tight on attractive terms")
+        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound where it is not")
+    elif kind == "signed-potts":
+        yield Stage("kernighan-lin", 0.1, "Potts terms of both signs: chains of moves")
+        if n <= _DENSE:
+            yield Stage("semidefinite", 0.7, "frustrated Potts terms: the LP says little")
+        yield Stage("mplp", 0.6, "clusters raise the bound over cycles")
+    elif kind == "binary":
+        yield Stage("mplp", 0.5, "two labels: tightening over frustrated cycles often proves")
+        if n <= _DENSE:
+            yield Stage("semidefinite", 0.6, "dense or strongly frustrated: more than cycles")
+    elif kind == "pairwise":
+        yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
+        yield Stage("mplp", 0.4, "another way to the same bound")
+    else:
+        yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
+    entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
+    if int(entries) <= _ILP_ENTRIES:
+        yield Stage("ilp", 0.6, "small enough for branch and bound")
+    if as_solver("junction-tree").supports(graph, 0.0) is None:
+        yield Stage("junction-tree", 0.8, "its tables still fit into memory")
+    yield Stage("simulated-annealing", 1.0, "time is left: another way to good labellings")
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """Choose solvers by the structure of the graph and run them within one budget.
+
+    First, labels that some optimum does without are ruled out (persistency), which alone solves
+    binary submodular energies. What is left is solved exactly where it is a forest or of small
+    treewidth. Else stages follow that depend on the terms: expansion moves and TRW-S for
+    attractive ones, chains of moves and a semidefinite relaxation for Potts terms of either sign,
+    message passing tightened by clusters for others, then branch and bound, elimination with
+    larger tables, and annealing, as size and time allow. Each stage starts from the best labelling
+    so far; the run ends when bound and energy meet.
+
+    At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
+    field and tree-reweighted propagation for bounds on the log-partition.
+
+    Parameters
+    ----------
+    seconds : float
+        Budget where the run has no time limit.
+
+    Guarantees
+    ----------
+    The best labelling and the largest bound of all stages; `optimal` where they meet. At T > 0 the
+    log-partition is ``"exact"`` where elimination was possible, else an estimate, with bounds in
+    the diagnostics.
+
+    Diagnostics
+    -----------
+    ``structure``; ``share_fixed`` of the variables by persistency; ``plan``: for each stage its
+    solver, why it was chosen, its seconds, energy, bound and status.
+
+    Complexity
+    ----------
+    That of the stages, each with a share of the time that is left.
+
+    References
+    ----------
+    B. Hurley et al., "Multi-language evaluation of exact solvers in graphical model discrete
+    optimization", Constraints 21, 2016: no solver dominates.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "auto")
+    >>> s.energy, s.status.value, s.diagnostics["share_fixed"]
+    (0.5, 'optimal', 1.0)
+    """
+
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise ValueError(f"seconds must be positive, got {self.seconds}")
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Cover every graph, at any temperature."""
+        return None
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Reduce the graph, then run the stages of the plan."""
+        end = self.seconds if run.time_limit is None else run.time_limit
+        if run.temperature > 0:
+            return _marginals(graph, run, end)
+        if graph.n_variables:
+            run.offer(unary_minimum(graph))
+        reduction = reduce(graph, lambda: run.seconds >= _REDUCTION * end or run.should_stop())
+        rest = reduction.graph
+        diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": []}
+        if reduction.infeasible:
+            return Outcome(infeasible=True, diagnostics=diagnostics)
+        if rest.n_variables == 0:
+            run.bound(rest.constant)
+            run.offer(reduction.fixed)
+            return Outcome(converged=True, diagnostics=diagnostics)
+        diagnostics["structure"] = structure(rest)
+        # The start, brought into what is left.
+        best: IntArray | None = None if run.initial is None else reduction.restrict(run.initial)
+        best_energy = math.inf if best is None else float(rest.energy(best))
+        iterations = 0
+        converged = False
+        for stage in plan(rest):
+            left = end - run.seconds
+            if run.proved or left <= 0 or run.should_stop(iterations):
+                break
+            if as_solver(stage.solver).supports(rest, 0.0) is not None:
+                continue
+            solution = solve(
+                rest,
+                stage.solver,
+                seed=int(run.rng.integers(2**32)),
+                time_limit=stage.share * left,
+                max_iterations=_iterations_left(run, iterations),
+                initial=best,
+                on_offer=lambda point: run.bound(point.lower_bound),
+                # Nothing is lost if this run is ended by force.
+                on_improve=lambda labels, energy, seconds: _tell(run, reduction, labels, energy),
+            )
+            iterations += solution.iterations
+            diagnostics["plan"].append(_said(stage, solution))
+            if solution.labels is not None:
+                run.offer(reduction.expand(solution.labels))
+                if solution.energy < best_energy:
+                    best, best_energy = solution.labels, solution.energy
+            if solution.status == Status.INFEASIBLE:
+                return Outcome(infeasible=True, iterations=iterations, diagnostics=diagnostics)
+            if solution.status == Status.OPTIMAL:
+                converged = True
+                break
+        else:
+            # All that was planned has come to its own end.
+            converged = all(entry["status"] == "converged" for entry in diagnostics["plan"])
+        return Outcome(
+            converged=converged or run.proved, iterations=iterations, diagnostics=diagnostics
+        )
+
+
+def _tell(run: Run, reduction: Any, labels: IntArray, energy: float) -> None:
+    if energy < run.best_energy:
+        run.offer(reduction.expand(labels))
+
+
+def _iterations_left(run: Run, done: int) -> int | None:
+    return None if run.max_iterations is None else max(1, run.max_iterations - done)
+
+
+def _said(stage: Stage, solution: Solution) -> dict[str, Any]:
+    return {
+        "solver": stage.solver,
+        "why": stage.why,
+        "seconds": round(solution.seconds, 4),
+        "energy": solution.energy,
+        "lower_bound": solution.lower_bound,
+        "status": solution.status.value,
+    }
+
+
+def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
+    """Answer at T > 0: exactly if elimination fits, else by propagation, with bounds."""
+    stages = [
+        Stage("tree-dp", 1.0, "a forest: dynamic programming is exact"),
+        Stage("junction-tree", 1.0, "the tables of elimination fit into memory: exact"),
+        Stage("loopy-bp", 0.5, "marginals and the Bethe estimate"),
+        Stage("trw-bp", 0.6, "an upper bound on the log-partition"),
+        Stage("mean-field", 1.0, "a lower bound on the log-partition"),
+    ]
+    diagnostics: dict[str, Any] = {"plan": []}
+    answer: Solution | None = None
+    iterations = 0
+    for stage in stages:
+        left = end - run.seconds
+        if answer is not None and (left <= 0 or run.should_stop(iterations)):
+            break
+        if as_solver(stage.solver).supports(graph, run.temperature) is not None:
+            continue
+        solution = solve(
+            graph,
+            stage.solver,
+            seed=int(run.rng.integers(2**32)),
+            time_limit=max(1e-3, stage.share * left),
+            max_iterations=_iterations_left(run, iterations),
+            temperature=run.temperature,
+            initial=run.initial,
+        )
+        iterations += solution.iterations
+        diagnostics["plan"].append(_said(stage, solution))
+        if solution.labels is not None:
+            run.offer(solution.labels)
+        run.bound(solution.lower_bound)
+        if solution.status == Status.INFEASIBLE:
+            return Outcome(infeasible=True, iterations=iterations, diagnostics=diagnostics)
+        if solution.log_partition_kind in ("lower", "upper"):
+            diagnostics[f"log_partition_{solution.log_partition_kind}"] = solution.log_partition
+        better = answer is None or answer.marginals is None
+        if better and solution.marginals is not None:
+            answer = solution
+        if solution.log_partition_kind == "exact":
+            answer = solution
+            break
+    if answer is None:
+        return Outcome(iterations=iterations, diagnostics=diagnostics)
+    return Outcome(
+        converged=answer.status == Status.CONVERGED,
+        iterations=iterations,
+        marginals=answer.marginals,
+        log_partition=answer.log_partition,
+        log_partition_kind=answer.log_partition_kind,
+        diagnostics=diagnostics,
+    )

@@ -1,0 +1,132 @@
+"""The portfolio: which stages it takes, that it says so, and that no stage's result is lost."""
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.problem import as_problem
+from inference_lab.solvers.auto import plan, structure
+from inference_lab.solvers.brute_force import BruteForce
+
+
+def names(graph):
+    return [stage.solver.partition("(")[0] for stage in plan(graph)]
+
+
+def potts(weights, labels=3, n=None, seed=0):
+    rng = np.random.default_rng(seed)
+    n = 12 if n is None else n
+    edges = [(i, j) for i in range(n) for j in range(i)][: len(weights)]
+    return il.FactorGraph.potts(rng.normal(size=(n, labels)), edges, weights)
+
+
+@pytest.mark.parametrize(
+    ("graph", "kind"),
+    [
+        (il.FactorGraph.potts(np.zeros((4, 3)), [(0, 1), (1, 2), (1, 3)], [1, -1, 2]), "forest"),
+        (potts(np.ones(20)), "attractive"),
+        (potts(np.resize([1.0, -1.0], 20)), "signed-potts"),
+        (potts(np.resize([1.0, -1.0], 20), labels=2), "binary"),
+        (
+            il.FactorGraph.pairwise(
+                np.zeros((4, 5)),
+                [(0, 1), (1, 2), (2, 0), (2, 3)],
+                np.minimum(np.abs(np.subtract.outer(np.arange(5), np.arange(5))), 2.0),
+            ),
+            "attractive",
+        ),
+        (
+            il.FactorGraph.pairwise(
+                np.zeros((3, 3)),
+                [(0, 1), (1, 2), (2, 0)],
+                np.random.default_rng(0).normal(size=(3, 3, 3)),
+            ),
+            "pairwise",
+        ),
+        (
+            il.FactorGraph.from_factors([2, 2, 2], [((0, 1, 2), np.zeros((2, 2, 2)))]),
+            "higher-order",
+        ),
+    ],
+)
+def test_structure(graph, kind):
+    assert structure(graph) == kind
+
+
+def test_the_plan_follows_the_structure():
+    forest = il.FactorGraph.potts(np.zeros((4, 3)), [(0, 1), (1, 2)], [1, -1])
+    assert names(forest) == ["tree-dp"]
+    grid = as_problem("potts-grid(height=20, width=20, labels=4)").graph
+    assert names(grid)[0] == "alpha-expansion"
+    assert "junction-tree" not in names(grid)[:3]
+    noisy = as_problem("estep(data=iris, constraints=700, noise=0.2, weight=30)").graph
+    assert names(noisy)[:2] == ["kernighan-lin", "semidefinite"]
+    narrow = as_problem("potts-grid(height=4, width=200, labels=3)").graph
+    assert names(narrow)[0] == "junction-tree"
+    for graph in (grid, noisy, narrow):
+        for stage in plan(graph):
+            assert 0 < stage.share <= 1
+            assert stage.why
+
+
+def test_it_says_what_it_chose_and_loses_nothing():
+    graph = as_problem("estep(data=iris, constraints=600, noise=0.2, weight=30)").graph
+    s = il.solve(graph, "auto", time_limit=6.0)
+    stages = s.diagnostics["plan"]
+    assert [stage["solver"] for stage in stages][:2] == ["kernighan-lin", "semidefinite"]
+    shift = s.lower_bound - max(stage["lower_bound"] for stage in stages)
+    # What was fixed before has its costs in the constant, so energies are those of the whole.
+    assert shift == pytest.approx(0.0, abs=1e-6)
+    assert s.energy == pytest.approx(min(stage["energy"] for stage in stages))
+    assert all(stage["why"] and stage["seconds"] >= 0 for stage in stages)
+    plain = il.solve(graph, "lp-relaxation")
+    assert s.energy - s.lower_bound <= 0.1 * (s.energy - plain.lower_bound)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "estep(data=iris, constraints=60)",
+        "potts-grid(height=12, width=12, labels=3)",
+        "ising(size=30, coupling=3.0)",
+        "random-graph(variables=40, labels=4)",
+    ],
+)
+def test_real_problems_are_proved(spec):
+    graph = as_problem(spec).graph
+    s = il.solve(graph, "auto", time_limit=20.0)
+    assert s.status == "optimal", s.diagnostics
+
+
+def test_a_binary_submodular_energy_is_solved_by_the_reduction():
+    rng = np.random.default_rng(1)
+    graph = il.FactorGraph.potts(
+        rng.normal(size=(50, 2)), rng.permutation(50)[:40].reshape(20, 2), rng.random(20)
+    )
+    s = il.solve(graph, "auto")
+    assert s.status == "optimal"
+    assert s.diagnostics["share_fixed"] == 1.0
+    assert s.diagnostics["plan"] == []
+
+
+def test_marginals_are_exact_where_elimination_fits():
+    graph = potts(np.resize([1.0, -0.5], 20), n=8)
+    s = il.solve(graph, "auto", temperature=0.7)
+    exact = il.solve(graph, BruteForce(), temperature=0.7)
+    np.testing.assert_allclose(s.marginals, exact.marginals, atol=1e-9)
+    assert s.log_partition_kind == "exact"
+
+
+def test_marginals_of_large_graphs_come_with_bounds():
+    graph = as_problem("ising(size=40, coupling=0.5)").graph
+    s = il.solve(graph, "auto", temperature=1.0, time_limit=10.0)
+    said = s.diagnostics
+    if s.log_partition_kind != "exact":
+        assert said["log_partition_lower"] <= said["log_partition_upper"]
+        assert said["log_partition_lower"] <= s.log_partition + 1e-6 * abs(s.log_partition)
+    assert s.marginals.shape == (1600, 2)
+
+
+def test_budget():
+    with pytest.raises(ValueError, match="seconds"):
+        il.solve(potts(np.ones(3)), "auto(seconds=0)")
