@@ -57,4 +57,7 @@ $(VENV)/.package: pyproject.toml
 $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the tools for development"
 	@$(PIP) install --group dev
+	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
+	@$(PIP) install --only-binary ortools,pytoulbar2 --editable '.[all]' || \
+	  echo "The optional solvers cannot be installed here; the rest is complete" >&2
 	@touch $@

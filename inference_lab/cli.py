@@ -402,6 +402,11 @@ def _default_problems(data_dir: Path | None) -> list[str]:
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="File for the labels, one a line.",
 )
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="File for the labels as an image (.png, .pgm, .ppm), where they are an image.",
+)
 @_data_dir
 @_json
 @_debug
@@ -413,6 +418,7 @@ def solve(
     evidence: Path | None,
     seed: int,
     out: Path | None,
+    picture: Path | None,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -429,6 +435,8 @@ def solve(
             problem = load_problem(file, data_dir)
         else:
             problem = _observed(file, evidence, data_dir)
+        if picture is not None:
+            _check_picture(problem, picture)
     with _quiet_stdout():
         solution = solve_graph(
             problem.graph, method, seed=seed, time_limit=time_limit, temperature=temperature
@@ -437,6 +445,13 @@ def solve(
     if out is not None and solution.labels is not None:
         with _input():
             out.write_text("".join(f"{label}\n" for label in solution.labels), encoding="ascii")
+    if picture is not None and solution.labels is not None:
+        from inference_lab.images import write_image
+
+        shown = problem.picture(solution.labels)
+        if shown is not None:
+            with _input():
+                write_image(picture, shown)
     if as_json:
         _print_json(_solution_document(problem, solution, scores))
     else:
@@ -448,6 +463,20 @@ def solve(
     )
     if not answered:
         click.get_current_context().exit(1)
+
+
+def _check_picture(problem: Problem, path: Path) -> None:
+    """Refuse before the run what could not be shown or written after it."""
+    import numpy as np
+
+    from inference_lab.images import check_picture_path
+
+    try:
+        check_picture_path(path)
+    except ValueError as reason:
+        raise _BadInput(str(reason)) from reason
+    if problem.picture(np.zeros(problem.graph.n_variables, dtype=np.int64)) is None:
+        raise _BadInput(f"{problem.name} is not about an image: --picture has nothing to show")
 
 
 def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
@@ -576,7 +605,9 @@ def list_names(kind: str, name: str | None, verbose: bool, as_json: bool) -> Non
         _print_json({"schema": 1, kind: described})
         return
     if name is not None:
-        click.echo(f"{name}\n\n{described[name]['documentation']}\n\nSettings")
+        missing = registry.missing(name)
+        click.echo(f"{name} ({missing})" if missing else name)
+        click.echo(f"\n{described[name]['documentation']}\n\nSettings")
         _print_settings(described[name]["settings"])
         return
     width = max((len(each) for each in described), default=0)
@@ -701,4 +732,75 @@ def check(solver: str, as_json: bool) -> None:
         said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
         click.echo(f"{method.spec}: {said}")
     if counts[Verdict.FAILED] or not counts[Verdict.PASSED]:
+        click.get_current_context().exit(1)
+
+
+# ---------------------------------------------------------------------- reproduce
+
+
+@main.command()
+@click.argument("study", metavar="STUDY")
+@click.option("--quick", is_flag=True, help="The quick form of the study: a minute or two.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of processes. Timings are cleanest with 1.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for records and report (default: the study's own; with --quick, runs/STUDY).",
+)
+@click.option("--render", is_flag=True, help="Run nothing: render what the records hold.")
+@_data_dir
+@_debug
+def reproduce(
+    study: str, quick: bool, jobs: int, out: Path | None, render: bool, data_dir: Path | None
+) -> None:
+    """Run a study of clustering and render its report.
+
+    STUDY is the name of a folder under reports/, or a path to one with a study.toml. Fits that
+    the records hold already are not run again.
+    """
+    from inference_lab.datasets import DataFormatError, DataNotFoundError
+    from inference_lab.progress import bar
+    from inference_lab.studies import StudyError, load_study, render_study, run_study
+
+    folder = Path(study)
+    if not (folder / "study.toml").is_file() and not folder.is_file():
+        folder = Path("reports") / study
+        if not (folder / "study.toml").is_file():
+            raise _BadInput(
+                f"{study} is no study: neither {study}/study.toml nor {folder}/study.toml exists"
+            )
+    try:
+        definition = load_study(folder)
+        if quick:
+            definition = definition.quickly()
+        if out is None:
+            out = Path("runs") / definition.name if quick else folder
+        with bar() as report:
+
+            def tell(step: Any) -> None:
+                record = step.record
+                report(
+                    step.done,
+                    step.total,
+                    step.failed,
+                    f"{record.method}  {record.data}  {record.constraints:g} constraints",
+                )
+
+            where = None if data_dir is None else str(data_dir)
+            if render:
+                jobs = 0
+            records = run_study(definition, out, jobs=jobs, data_dir=where, on_step=tell)
+        page = render_study(definition, records, out)
+    except (StudyError, DataNotFoundError, DataFormatError) as problem:
+        raise _BadInput(_one_line(problem)) from problem
+    failed = sum(record.status != "ok" for record in records)
+    click.echo(page)
+    if failed:
+        _say(f"{failed} of {len(records)} fits failed; see {page}")
         click.get_current_context().exit(1)

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.contract import Solution, Solver, Status, TracePoint
+from inference_lab.extras import why_missing
 from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray
 from inference_lab.random_graphs import FAMILIES, FINITE, HARD, random_graph
 from inference_lab.registry import as_solver, solver_registry
@@ -504,6 +505,9 @@ class _Examination:
     # -------------------------------------------------------------- what it covers
 
     def supports_something(self) -> None:
+        missing = why_missing(self.solver)
+        if missing:
+            raise NotApplicable(missing)
         if not self.map_cases and not self.soft_cases:
             graph = random_graph("potts", 0)
             reasons = [self.solver.supports(graph, t) for t in (0.0, 1.0)]

@@ -2,12 +2,12 @@
 
 One model serves `lp-relaxation`, `ilp` and PuLP. It is built in bulk: edges and factors of equal
 shape make one block of rows, and no Python object is made per term.
+`inference_lab.linear_solvers` solves it, `inference_lab.cycle_cuts` tightens it.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -344,6 +344,22 @@ class LinearModel:
         slack = energy - view.bound + 16 * _EPS * abs(energy)
         return replace(self, upper=np.where(rise > slack, 0.0, self.upper))
 
+    def with_rows(self, rows: CsrArray, rhs: FloatArray) -> LinearModel:
+        """Add inequalities ``rows x <= rhs`` that every labelling meets.
+
+        Parameters
+        ----------
+        rows : (T, N) CSR array
+        rhs : (T,) float64 array
+        """
+        from scipy.sparse import vstack
+
+        return replace(
+            self,
+            a_ub=vstack([self.a_ub, rows], format="csr"),
+            b_ub=np.concatenate([self.b_ub, rhs]),
+        )
+
     def _reparametrise(
         self, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None
     ) -> _Reparametrised:
@@ -437,8 +453,8 @@ def _finite(values: npt.ArrayLike | None, size: int) -> FloatArray:
 # ------------------------------------------------------------------ building
 
 
-class _Rows:
-    """Rows of a sparse matrix, collected in blocks whose rows have equally many entries."""
+class Rows:
+    """Rows of a sparse matrix, collected in blocks."""
 
     def __init__(self) -> None:
         self.indices: list[IntArray] = []
@@ -456,13 +472,13 @@ class _Rows:
         self.rhs.append(np.full(count, rhs))
 
     def add_ragged(
-        self, columns: IntArray, values: FloatArray, lengths: IntArray, rhs: float
+        self, columns: IntArray, values: FloatArray, lengths: IntArray, rhs: npt.ArrayLike
     ) -> None:
-        """Add rows of the given lengths."""
+        """Add rows of the given lengths, with one `rhs` for all or one for each."""
         self.indices.append(columns)
         self.data.append(values)
         self.lengths.append(lengths)
-        self.rhs.append(np.full(lengths.size, rhs))
+        self.rhs.append(np.broadcast_to(np.asarray(rhs, dtype=np.float64), lengths.shape))
 
     def build(self, n_columns: int) -> tuple[CsrArray, FloatArray]:
         """Return the matrix and its right-hand side."""
@@ -522,7 +538,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     ptr = graph.unary_ptr
     n_u = int(ptr[-1])
     node_cost = graph.unary_values.copy()
-    equal, below = _Rows(), _Rows()
+    equal, below = Rows(), Rows()
     if n:
         equal.add_ragged(np.arange(n_u), np.ones(n_u), graph.cardinalities, 1.0)
     costs: list[FloatArray] = []
@@ -576,7 +592,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
 
 
 def _add_joint(
-    equal: _Rows,
+    equal: Rows,
     ptr: IntArray,
     scopes: npt.NDArray[np.integer[Any]],
     shape: tuple[int, ...],
@@ -599,7 +615,7 @@ def _add_joint(
     return count * size
 
 
-def _add_equality(equal: _Rows, node_cost: FloatArray, same: FloatArray, ends: IntArray) -> None:
+def _add_equality(equal: Rows, node_cost: FloatArray, same: FloatArray, ends: IntArray) -> None:
     """Make both ends equal on the k labels they share, and charge `same` (m, k) to the first.
 
     Labels that only one end has need no row: the k labels of the other sum to 1 already.
@@ -611,8 +627,23 @@ def _add_equality(equal: _Rows, node_cost: FloatArray, same: FloatArray, ends: I
     np.add.at(node_cost, first.ravel(), same.ravel())
 
 
+def _is_mixed(gain: FloatArray) -> npt.NDArray[np.bool_]:
+    """Whether an edge with ``r = gain`` (m, k) likes some equal labels and dislikes others."""
+    return np.asarray((gain < 0).any(axis=1) & (gain > 0).any(axis=1))
+
+
+def _diagonal_columns(gain: FloatArray, start: int) -> tuple[IntArray, int]:
+    """Return the columns of the diagonal variables (m, k), -1 for none, and their number."""
+    # On an edge of one sign, labels with r = 0 need no variable; else the others need all.
+    used = np.isfinite(gain) & ((gain != 0) | _is_mixed(gain)[:, None])
+    column = np.full(gain.shape, -1, dtype=np.int64)
+    count = int(used.sum())
+    column[used] = start + np.arange(count)
+    return column, count
+
+
 def _add_diagonal(
-    below: _Rows,
+    below: Rows,
     gain: FloatArray,
     ends: IntArray,
     start: int,
@@ -628,12 +659,9 @@ def _add_diagonal(
     u_j = ends[:, 1:] + np.arange(k)
     negative: npt.NDArray[np.bool_] = np.less(gain, 0.0)
     finite: npt.NDArray[np.bool_] = np.isfinite(gain)
-    mixed = np.asarray(negative.any(axis=1) & np.greater(gain, 0.0).any(axis=1))
-    # On an edge of one sign, labels with r = 0 need no variable; else the others need all.
-    used = finite & ((gain != 0) | mixed[:, None])
-    column = np.full(gain.shape, -1, dtype=np.int64)
-    count = int(used.sum())
-    column[used] = start + np.arange(count)
+    mixed = _is_mixed(gain)
+    column, count = _diagonal_columns(gain, start)
+    used = column >= 0
     costs.append(gain[used])
     held = used.sum(axis=1)
     groups.append(held[held > 0])
@@ -659,6 +687,84 @@ def _add_diagonal(
     return count
 
 
+# ------------------------------------------------------------------ what both ends have
+
+
+class Links(NamedTuple):
+    """Pairs of labels at the ends of edges, with what the model knows of having both.
+
+    Attributes
+    ----------
+    first, second : (L,) int64
+        Columns ``u_ia`` and ``u_jb``.
+    both : (L,) int64
+        The column of ``P(x_i = a, x_j = b)``, or `NEVER` where that is 0, or `ALWAYS` where
+        ``u_ia = u_jb`` by a hard must-link.
+    edge : (L,) int64
+        The edge, of the diagonal kinds; its links stand together. -1 for table edges.
+    """
+
+    first: IntArray
+    second: IntArray
+    both: IntArray
+    edge: IntArray
+
+
+#: Values of `Links.both` that are no columns.
+NEVER = -1
+ALWAYS = -2
+
+
+def links(graph: FactorGraph) -> Links:
+    """List the links of `build_linear_model`'s result.
+
+    On an edge of the diagonal kinds these are the pairs of equal labels for which there is a
+    variable or a hard constraint, on a table edge all pairs of labels.
+
+    Complexity: linear in their number.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> links(g).first.tolist(), links(g).second.tolist(), links(g).both.tolist()
+    ([0, 1], [2, 3], [4, 5])
+    """
+    ptr = graph.unary_ptr
+    start = int(ptr[-1])
+    parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
+    for (ki, kj), edges in _table_groups(graph):
+        ends = ptr[graph.edges[edges]]
+        block = (edges.size, ki, kj)
+        first = np.broadcast_to(ends[:, 0, None, None] + np.arange(ki)[:, None], block)
+        second = np.broadcast_to(ends[:, 1, None, None] + np.arange(kj), block)
+        count = edges.size * ki * kj
+        both = start + np.arange(count)
+        parts.append((first.ravel(), second.ravel(), both, np.full(count, -1)))
+        start += count
+    for shape, members in _factor_groups(graph):
+        start += members.size * math.prod(shape)
+    for k, edges in _diagonal_groups(graph):
+        same = _diagonal_entries(graph, edges, k)
+        differ = graph.edge_weights[edges]
+        must = np.isinf(differ)
+        both = np.full(same.shape, ALWAYS, dtype=np.int64)
+        gain = same[~must] - differ[~must, None]
+        columns, count = _diagonal_columns(gain, start)
+        # Without a variable the two labels never meet, or it costs nothing and is left open.
+        both[~must] = np.where(np.isfinite(gain), columns, NEVER)
+        listed = np.ones(same.shape, dtype=bool)
+        listed[~must] = (columns >= 0) | ~np.isfinite(gain)
+        ends = ptr[graph.edges[edges]]
+        owner = np.broadcast_to(edges[:, None], same.shape)
+        nodes = (ends[:, :1] + np.arange(k), ends[:, 1:] + np.arange(k))
+        parts.append((nodes[0][listed], nodes[1][listed], both[listed], owner[listed]))
+        start += count
+    empty = np.empty(0, dtype=np.int64)
+    parts.append((empty, empty, empty, empty))
+    return Links(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
 # ------------------------------------------------------------------ PuLP
 
 
@@ -680,6 +786,7 @@ def to_pulp(graph: FactorGraph) -> tuple[Any, dict[tuple[int, int], Any]]:
     --------
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> from inference_lab.linear_solvers import pulp_solver
     >>> problem, variables = to_pulp(g)
     >>> _ = problem.solve(pulp_solver("PULP_CBC_CMD"))
     >>> labels_from_pulp(variables).tolist(), problem.objective.value()
@@ -710,357 +817,3 @@ def labels_from_pulp(variables: dict[tuple[int, int], Any]) -> IntArray:
         if i not in best or value > best[i][0]:
             best[i] = (value, a)
     return np.array([best[i][1] for i in range(len(best))], dtype=np.int64)
-
-
-# ------------------------------------------------------------------ solving
-
-
-@dataclass(frozen=True)
-class Relaxed:
-    """What came of solving the relaxation.
-
-    Attributes
-    ----------
-    x : (N,) float64 array, or None
-        The optimal solution, if there is one.
-    dual_eq, dual_ub : (R,) and (S,) float64 arrays, or None
-    value : float
-        The energy of the relaxation by the LP solver's account, ``nan`` without a solution.
-    bound : float
-        Lower bound by `LinearModel.lower_bound`, ``-inf`` without duals.
-    infeasible : bool
-    iterations : int
-    message : str
-    """
-
-    x: FloatArray | None
-    dual_eq: FloatArray | None
-    dual_ub: FloatArray | None
-    value: float
-    bound: float
-    infeasible: bool
-    iterations: int
-    message: str
-
-
-def objective_scale(model: LinearModel) -> float:
-    """Return the power of two by which costs are multiplied for the LP solver.
-
-    LP solvers take costs apart at an absolute tolerance of about 1e-7, so a typical cost is
-    brought to about 100. Multiplying by a power of two is exact.
-    """
-    sizes = np.abs(model.cost[model.cost != 0.0])
-    if sizes.size == 0:
-        return 1.0
-    typical = max(float(np.median(sizes)), float(sizes.max()) * 1e-7)
-    # Costs near the ends of the float range must not turn into 0 or inf.
-    return 2.0 ** min(900, round(math.log2(100.0) - math.log2(typical)))
-
-
-def solve_relaxation(
-    model: LinearModel,
-    backend: str = "highs",
-    *,
-    time_limit: float = math.inf,
-    max_iterations: int | None = None,
-) -> Relaxed:
-    """Solve the LP relaxation.
-
-    Parameters
-    ----------
-    model : LinearModel
-        With at least one column.
-    backend : str
-        ``"highs"``, or the name of a solver that PuLP drives.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    max_iterations : int, optional
-        Limit on simplex iterations, for HiGHS.
-    """
-    scale = objective_scale(model)
-    if backend == "highs":
-        return _relax_with_highs(model, scale, time_limit, max_iterations)
-    return _relax_with_pulp(model, backend, scale, time_limit)
-
-
-def _relax_with_highs(
-    model: LinearModel, scale: float, time_limit: float, max_iterations: int | None
-) -> Relaxed:
-    from scipy.optimize import linprog
-
-    options: dict[str, Any] = {"presolve": True}
-    if math.isfinite(time_limit):
-        options["time_limit"] = max(0.0, time_limit - seconds_to_start(model.n_nonzeros))
-    if max_iterations is not None:
-        options["maxiter"] = max_iterations
-    bounds = np.stack([np.zeros(model.n_columns), model.upper], axis=1)
-
-    def solve() -> Any:
-        return linprog(
-            model.cost * scale,
-            model.a_ub,
-            model.b_ub,
-            model.a_eq,
-            model.b_eq,
-            bounds=bounds,
-            method="highs-ds",
-            options=options,
-        )
-
-    result = solve()
-    if result.status not in (0, 1, 2):
-        # Presolve may leave open whether there is no solution or no bound (there is one).
-        options["presolve"] = False
-        result = solve()
-    if result.x is None or result.status != 0:
-        infeasible = result.status == 2
-        return Relaxed(
-            None, None, None, math.nan, -math.inf, infeasible, result.nit, result.message
-        )
-    dual_eq, dual_ub = result.eqlin.marginals / scale, result.ineqlin.marginals / scale
-    bound = model.lower_bound(dual_eq, dual_ub)
-    value = float(model.cost @ result.x) + model.constant
-    return Relaxed(result.x, dual_eq, dual_ub, value, bound, False, result.nit, "optimal")
-
-
-def _relax_with_pulp(model: LinearModel, backend: str, scale: float, time_limit: float) -> Relaxed:
-    import pulp
-
-    problem, columns, rows = replace(model, cost=model.cost * scale).to_pulp(integer=False)
-    problem.solve(pulp_solver(backend, time_limit))
-    message = pulp.LpStatus[problem.status].lower()
-    infeasible = problem.status == pulp.LpStatusInfeasible
-    x = np.array([v.varValue for v in columns], dtype=np.float64)
-    if problem.status != pulp.LpStatusOptimal or np.isnan(x).any():
-        return Relaxed(None, None, None, math.nan, -math.inf, infeasible, 0, message)
-    duals = np.array([row.pi for row in rows], dtype=np.float64) / scale
-    at = model.b_eq.size
-    # Solvers differ in the sign of duals; either gives a valid bound, the right one a good one.
-    bound, sign = max((model.lower_bound(s * duals[:at], s * duals[at:]), s) for s in (1.0, -1.0))
-    value = float(model.cost @ x) + model.constant
-    return Relaxed(x, sign * duals[:at], sign * duals[at:], value, bound, False, 0, message)
-
-
-@dataclass(frozen=True)
-class Integral:
-    """What came of solving the ILP.
-
-    Attributes
-    ----------
-    x : (N,) float64 array, or None
-        The best solution found.
-    value : float
-        Its energy by the ILP solver's account, ``nan`` without a solution.
-    bound : float
-        The ILP solver's lower bound on the energy, ``nan`` if it gives none.
-    tolerance : float
-        By how much `bound` may be wrong by the ILP solver's own tolerance.
-    optimal, infeasible : bool
-    nodes : int
-    message : str
-    """
-
-    x: FloatArray | None
-    value: float
-    bound: float
-    tolerance: float
-    optimal: bool
-    infeasible: bool
-    nodes: int
-    message: str
-
-
-def solve_integer(
-    model: LinearModel,
-    backend: str = "highs",
-    *,
-    magnitude: float = 1.0,
-    time_limit: float = math.inf,
-) -> Integral:
-    """Solve the ILP; columns that are forbidden are left out.
-
-    Parameters
-    ----------
-    model : LinearModel
-        With at least one column.
-    backend : str
-        ``"highs"``, or the name of a solver that PuLP drives.
-    magnitude : float
-        The optimum is at least about this large, in absolute value. Costs are scaled by a power
-        of two so that the absolute gap of 1e-6 at which HiGHS stops (and which scipy cannot
-        change) is at most 1e-9 of it.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    """
-    left = _pruned(model)
-    largest = max(1e-300, float(np.abs(left.cost).max()))
-    scale = 2.0 ** math.ceil(min(math.log2(1e3) - math.log2(magnitude), math.log2(1e10 / largest)))
-    tolerance = 1e-6 / scale
-    if backend == "highs":
-        result = _integer_with_highs(left, scale, tolerance, time_limit)
-    else:
-        result = _integer_with_pulp(left, backend, scale, tolerance, time_limit)
-    if result.x is None or left is model:
-        return result
-    x = np.zeros(model.n_columns)
-    x[model.upper > 0.0] = result.x
-    return replace(result, x=x)
-
-
-def _pruned(model: LinearModel) -> LinearModel:
-    """Leave out forbidden columns, and the rows that hold nothing else.
-
-    The groups are not kept: the result serves only to be solved.
-    """
-    kept = model.upper > 0.0
-    if kept.all():
-        return model
-    n_u = model.n_node_columns
-    a_eq, a_ub = model.a_eq[:, kept], model.a_ub[:, kept]
-    # An empty row with a right-hand side of 1 says that there is no solution, and stays.
-    rows_eq = (np.diff(a_eq.indptr) > 0) | (model.b_eq != 0.0)
-    rows_ub = np.diff(a_ub.indptr) > 0
-    position = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept[:n_u])])
-    return replace(
-        model,
-        cost=model.cost[kept],
-        a_eq=a_eq[rows_eq],
-        b_eq=model.b_eq[rows_eq],
-        a_ub=a_ub[rows_ub],
-        b_ub=model.b_ub[rows_ub],
-        upper=model.upper[kept],
-        label_ptr=position[model.label_ptr],
-    )
-
-
-def _integer_with_highs(
-    model: LinearModel, scale: float, tolerance: float, time_limit: float
-) -> Integral:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    integrality = np.zeros(model.n_columns)
-    integrality[: model.n_node_columns] = 1
-    options: dict[str, Any] = {"mip_rel_gap": 0.0}
-    if math.isfinite(time_limit):
-        options["time_limit"] = time_limit
-        # HiGHS does not look at the clock while it probes binary variables in presolve, which
-        # took 0.1 ms a nonzero on E-steps.
-        options["presolve"] = 2e-4 * model.n_nonzeros < time_limit
-    rows = [LinearConstraint(model.a_eq, model.b_eq, model.b_eq)]
-    if model.b_ub.size:
-        rows.append(LinearConstraint(model.a_ub, -np.inf, model.b_ub))
-
-    def solve() -> Any:
-        return milp(
-            model.cost * scale,
-            integrality=integrality,
-            bounds=Bounds(0.0, model.upper),
-            constraints=rows,
-            options=options,
-        )
-
-    result = solve()
-    if result.status not in (0, 1, 2):
-        # Presolve may leave open whether there is no solution or no bound (there is one).
-        options["presolve"] = False
-        result = solve()
-    nodes = int(result.mip_node_count or 0)
-    bound = math.nan
-    if result.mip_dual_bound is not None and math.isfinite(result.mip_dual_bound):
-        bound = float(result.mip_dual_bound) / scale + model.constant
-    optimal = result.status == 0
-    message = "optimal" if optimal else str(result.message)
-    if result.x is None:
-        infeasible = result.status == 2
-        return Integral(None, math.nan, bound, tolerance, False, infeasible, nodes, message)
-    value = float(model.cost @ result.x) + model.constant
-    return Integral(result.x, value, bound, tolerance, optimal, False, nodes, message)
-
-
-def _integer_with_pulp(
-    model: LinearModel, backend: str, scale: float, tolerance: float, time_limit: float
-) -> Integral:
-    import pulp
-
-    problem, columns, _ = replace(model, cost=model.cost * scale).to_pulp()
-    problem.solve(pulp_solver(backend, time_limit))
-    infeasible = problem.status == pulp.LpStatusInfeasible
-    message = pulp.LpSolution[problem.sol_status].lower()
-    x = np.array([v.varValue for v in columns], dtype=np.float64)
-    found = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
-    if not found or np.isnan(x).any():
-        return Integral(None, math.nan, math.nan, tolerance, False, infeasible, 0, message)
-    optimal = problem.sol_status == pulp.LpSolutionOptimal
-    value = float(model.cost @ x) + model.constant
-    bound = value if optimal else math.nan
-    return Integral(x, value, bound, tolerance, optimal, False, 0, message)
-
-
-def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> Any:
-    """Return a silent PuLP solver object by name.
-
-    Parameters
-    ----------
-    backend : str
-        A name in ``pulp.listSolvers(onlyAvailable=True)``.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    """
-    import pulp
-
-    settings: dict[str, Any] = {"msg": False}
-    if math.isfinite(time_limit):
-        settings["timeLimit"] = max(time_limit, 0.01)
-    with warnings.catch_warnings():
-        # PuLP 3.3 announces that 4.0 will carry CBC as an extra; the pin keeps us below 4.0.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return pulp.getSolver(backend, **settings)
-
-
-def check_backend(backend: str) -> None:
-    """Check that a backend is ``"highs"`` or known to PuLP.
-
-    Raises
-    ------
-    ValueError
-        If it is neither; the message lists what is.
-    """
-    if backend == "highs":
-        return
-    import pulp
-
-    known = pulp.listSolvers()
-    if backend not in known:
-        raise ValueError(f"backend must be highs or one of {', '.join(known)}, got {backend!r}")
-
-
-def why_unavailable(backend: str) -> str | None:
-    """Return None if a backend can be used here, else the reason and what can."""
-    if backend == "highs":
-        return None
-    import pulp
-
-    available = pulp.listSolvers(onlyAvailable=True)
-    if backend in available:
-        return None
-    return f"backend {backend} is not installed here; available: {', '.join(['highs', *available])}"
-
-
-def why_too_large(graph: FactorGraph) -> str | None:
-    """Return None if the model's matrix can be numbered with 32 bits, else its size."""
-    size = model_size(graph)
-    if max(size) <= MAX_NONZEROS:
-        return None
-    return (
-        f"the linear program would have {size.columns} columns and {size.nonzeros} nonzeros; "
-        f"the LP solver counts to {MAX_NONZEROS}"
-    )
-
-
-def seconds_to_start(nonzeros: int) -> float:
-    """Estimate the time before an LP solver looks at the clock, 1 us a nonzero.
-
-    Building takes a twentieth of it; the rest is spent by scipy and HiGHS on copying and checking,
-    as measured on an E-step with 16 million nonzeros.
-    """
-    return 1e-6 * nonzeros

@@ -18,19 +18,41 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Solver
+from inference_lab.extras import how_to_install
 from inference_lab.problem import ProblemFamily
 from inference_lab.spec import SpecError, build, parse_spec, unknown
 
 _T = TypeVar("_T")
 
 
+class _Head(NamedTuple):
+    """What a listing says about a file: its first line, and the package that it needs, if any."""
+
+    line: str
+    package: str | None
+    extra: str | None
+
+
 @cache
-def _first_line(path: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    return docstring.splitlines()[0].rstrip(".") if docstring else ""
+def _head(path: Path) -> _Head:
+    """Read a file without importing it; `inference_lab.extras` has the names of the constants."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstring = ast.get_docstring(tree)
+    constants = {
+        target.id: str(node.value.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return _Head(
+        docstring.splitlines()[0].rstrip(".") if docstring else "",
+        constants.get("PACKAGE"),
+        constants.get("EXTRA"),
+    )
 
 
 def load_file(path: Path) -> ModuleType:
@@ -105,7 +127,11 @@ class Registry(Generic[_T]):
 
     def available(self) -> dict[str, str]:
         """Return names with one-line descriptions, without importing our own modules."""
-        lines = {name: _first_line(path) for name, path in self._files().items()}
+        lines = {}
+        for name, path in self._files().items():
+            head = _head(path)
+            missing = self.missing(name)
+            lines[name] = f"{head.line} ({missing})" if missing else head.line
         for name in self._entry_points():
             if name not in lines:
                 try:
@@ -113,6 +139,19 @@ class Registry(Generic[_T]):
                 except SpecError as problem:  # somebody else's package must not break the listing
                     lines[name] = str(problem)
         return dict(sorted(lines.items()))
+
+    def missing(self, name: str) -> str | None:
+        """Return how to install the package that one of our own files needs; None if it is there.
+
+        Examples
+        --------
+        >>> solver_registry.missing("icm")
+        """
+        path = self._files().get(name)
+        head = None if path is None else _head(path)
+        if head is None or head.package is None or head.extra is None:
+            return None
+        return how_to_install(head.package, head.extra)
 
     def classes_in(self, module: ModuleType) -> dict[str, type[_T]]:
         """Return the concrete classes of this kind that a module defines."""

@@ -5,27 +5,40 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph
+from inference_lab.cycle_cuts import tighten
+from inference_lab.factor_graph import FactorGraph, IntArray
 from inference_lab.linear_model import (
+    LinearModel,
     build_linear_model,
-    check_backend,
     model_size,
+    sum_of_minima,
+)
+from inference_lab.linear_solvers import (
+    Relaxation,
+    Relaxed,
+    check_backend,
     seconds_to_start,
     solve_integer,
-    solve_relaxation,
-    sum_of_minima,
     why_too_large,
     why_unavailable,
 )
+from inference_lab.persistency import Reduction, reduce
 from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.
 _SWEEPS = 200
+
+#: Share of the time that is kept for what follows the cuts.
+_SHARE_AFTER_CUTS = 0.2
+
+#: Share of the time that is left for moves of several variables, before branch and bound.
+_SHARE_OF_MOVES = 0.1
 
 #: Seconds a column that HiGHS takes before it looks at the clock, as measured on E-steps.
 _SETUP_SECONDS = 1e-5
@@ -36,21 +49,32 @@ class ILP(Solver):
     """Minimise the energy exactly as an integer linear program.
 
     The model is that of `lp-relaxation` (`inference_lab.linear_model.build_linear_model`) with
-    binary node variables; everything else follows from them. The relaxation is solved first. If
-    its rounding, after a descent by ICM, meets its bound, that is the answer; else the labels that
+    binary node variables; everything else follows from them. Labels that some optimum does
+    without are ruled out first (`inference_lab.persistency`). The relaxation follows, then rounds
+    of cuts (`inference_lab.cycle_cuts`), its solution rounded in each and improved by ICM, in the
+    end by Kernighan-Lin. If a labelling meets the bound, that is the answer; else the labels that
     cannot be part of anything better, by their reduced costs, are left out, and branch and bound
-    solves the rest. Every labelling is evaluated on the graph.
+    solves the rest with the cuts. Every labelling is evaluated on the graph.
 
     Parameters
     ----------
     backend : str
         ``"highs"`` solves with HiGHS through scipy; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
+    cuts : "cycles" or None
+        Tighten the relaxation by cycle and clique inequalities, or leave it to the solver's own
+        cuts. Without frustrated cycles there is nothing to add, and no time is lost. With them,
+        on E-steps of iris with 300, 450 and 750 constraints of weight 30, 20% of them flipped,
+        the gap of 50, 71 and 85% of the energy at the root becomes 2, 26 and 19%; the first is
+        proved in 5 s instead of 25.
+    reduce : bool
+        Rule out labels beforehand.
 
     Guarantees
     ----------
     Exact when it ends before the time limit. Under one it gives the best labelling found and the
-    larger of the bound of the relaxation and, with HiGHS, that of branch and bound. The latter
+    larger of the bound of the relaxation with cuts and, with HiGHS, that of branch and bound. Cuts
+    never lower the bound, and take 80% of the time at most. The bound of branch and bound
     cuts off what is within an absolute 1e-6; costs are scaled so that this is about 1e-9 of the
     energy, and it is taken off the bound. The bound of the relaxation holds whatever the LP solver
     does; that of branch and bound, and infeasibility, rely on the arithmetic of the solver.
@@ -61,9 +85,10 @@ class ILP(Solver):
 
     Diagnostics
     -----------
-    ``columns``, ``rows``, ``build_seconds``, ``lp_seconds``, ``lp_status``; where the relaxation
-    does not settle it, ``columns_left`` (that are not left out), ``ilp_seconds``, ``ilp_status``,
-    ``nodes`` (of the search tree, with HiGHS).
+    ``share_fixed`` (of the variables, by persistency), ``columns``, ``rows``, ``build_seconds``,
+    ``lp_seconds``, ``lp_status``, ``lp_bound``; where the relaxation does not settle it,
+    ``cut_rounds``, ``cuts`` (in the end), ``cut_seconds``, ``cut_bound``, ``columns_left`` (that
+    are not left out), ``ilp_seconds``, ``ilp_status``, ``nodes`` (of the search tree, with HiGHS).
 
     Complexity
     ----------
@@ -73,6 +98,9 @@ class ILP(Solver):
     ----------
     Q. Huangfu, J. Hall, "Parallelizing the dual revised simplex method", Mathematical Programming
     Computation 10, 2018 (HiGHS).
+    F. Barahona, A. R. Mahjoub, "On the cut polytope", Mathematical Programming 36, 1986.
+    J. H. Kappes, M. Speth, G. Reinelt, C. Schnorr, "Higher-order segmentation via multicuts",
+    CVIU 143, 2016 (cycle cuts for signed Potts terms).
 
     Examples
     --------
@@ -84,10 +112,14 @@ class ILP(Solver):
     """
 
     backend: str = "highs"
+    cuts: Literal["cycles"] | None = "cycles"
+    reduce: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
         check_backend(self.backend)
+        if self.cuts not in ("cycles", None):
+            raise ValueError(f"cuts must be cycles or None, got {self.cuts!r}")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, a backend that is not installed, or a matrix too large."""
@@ -98,7 +130,7 @@ class ILP(Solver):
         )
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Build the model, hand it to the solver, report its labelling and its bound."""
+        """Shrink the graph, build the model, solve it, report its labelling and its bound."""
         trivial = sum_of_minima(graph)
         run.bound(trivial)
         if trivial == math.inf:
@@ -106,32 +138,140 @@ class ILP(Solver):
         if graph.n_variables == 0:
             energy = run.offer(np.empty(0, dtype=np.int64))
             return Outcome(converged=True, claimed_energy=energy)
-        start = unary_minimum(graph)
-        run.offer(start)
-        if seconds_to_start(model_size(graph).nonzeros) > run.remaining:
-            return Outcome(diagnostics={"lp_status": "no time for an LP of this size"})
+        run.offer(unary_minimum(graph))
+        search = _Search(self, graph, run)
+        if search.infeasible:
+            return Outcome(infeasible=True, diagnostics=search.diagnostics)
+        if search.settled():
+            return Outcome(converged=True, diagnostics=search.diagnostics)
+        if seconds_to_start(model_size(search.graph).nonzeros) > run.remaining:
+            search.diagnostics["lp_status"] = "no time for an LP of this size"
+            return Outcome(diagnostics=search.diagnostics)
+        return search.relax() or search.tighten() or search.branch()
+
+
+class _Search:
+    """One run: the reduced graph, its model, and the mapping of answers back."""
+
+    def __init__(self, settings: ILP, graph: FactorGraph, run: Run) -> None:
+        self.settings = settings
+        self.run = run
+        self.diagnostics: dict[str, Any] = {}
+        self.graph = graph
+        self.infeasible = False
+        self._reduction: Reduction | None = None
+        if settings.reduce:
+            self._reduction = reduce(graph, lambda: run.remaining <= 0.0)
+            self.graph = self._reduction.graph
+            self.infeasible = self._reduction.infeasible
+            self.diagnostics["share_fixed"] = self._reduction.share_fixed
+
+    def settled(self) -> bool:
+        """Whether the reduction has left nothing to be decided."""
+        if self.graph.n_variables:
+            return False
+        energy = self.offer(np.empty(0, dtype=np.int64))
+        # The constant of the reduced graph is a sum of the same costs in another order.
+        self.run.bound(min(energy, self.graph.constant))
+        return True
+
+    def offer(self, labels: IntArray) -> float:
+        """Offer a labelling of the reduced graph."""
+        if self._reduction is not None:
+            labels = self._reduction.expand(labels)
+        return self.run.offer(labels)
+
+    def round(self, x: Any) -> IntArray:
+        """Round a solution of the LP and descend; return the labelling, which is offered."""
+        labels = self.model.labels(x) if x is not None else unary_minimum(self.graph)
+        order = self.run.rng.permutation(self.graph.n_variables)
+        descend(self.graph.arrays, labels, order, _SWEEPS)
+        self.offer(labels)
+        return labels
+
+    def relax(self) -> Outcome | None:
+        """Solve the relaxation; return the outcome if that is all there is to do."""
         begin = time.perf_counter()
-        model = build_linear_model(graph)
+        self.model = build_linear_model(self.graph)
         built = time.perf_counter()
+        self.relaxation = Relaxation(self.model, self.settings.backend)
         # Half of the time at most for the relaxation, which may not end in time.
-        relaxed = solve_relaxation(model, self.backend, time_limit=0.5 * run.remaining)
-        diagnostics: dict[str, Any] = {
-            "columns": model.n_columns,
-            "rows": model.n_rows,
+        self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
+        self.diagnostics |= {
+            "columns": self.model.n_columns,
+            "rows": self.model.n_rows,
             "build_seconds": built - begin,
             "lp_seconds": time.perf_counter() - built,
-            "lp_status": relaxed.message,
+            "lp_status": self.relaxed.message,
         }
-        if relaxed.infeasible:
-            return Outcome(infeasible=True, diagnostics=diagnostics)
-        run.bound(relaxed.bound)
-        labels = start if relaxed.x is None else model.labels(relaxed.x)
-        descend(graph.arrays, labels, run.rng.permutation(graph.n_variables), _SWEEPS)
-        run.offer(labels)
-        if run.proved:
-            return Outcome(converged=True, diagnostics=diagnostics)
-        if relaxed.x is not None:
-            model = model.without(relaxed.dual_eq, relaxed.dual_ub, run.best_energy)
+        if self.relaxed.infeasible:
+            return Outcome(infeasible=True, diagnostics=self.diagnostics)
+        if self.relaxed.x is not None:
+            self.diagnostics["lp_bound"] = self.relaxed.bound
+        self.run.bound(self.relaxed.bound)
+        self.labels = self.round(self.relaxed.x)
+        return self._proved()
+
+    def _proved(self) -> Outcome | None:
+        if self.run.proved:
+            return Outcome(converged=True, diagnostics=self.diagnostics)
+        return None
+
+    def tighten(self) -> Outcome | None:
+        """Add cuts and improve the labelling; return the outcome if that is all."""
+        run = self.run
+        begin = time.perf_counter()
+        # While rounds gain, they gain more than branching would; inf - inf must not be formed.
+        kept = _SHARE_AFTER_CUTS * run.remaining if run.time_limit is not None else 0.0
+        rounds = 0
+        infeasible = False
+        # The last solution; a round that time cuts short has none.
+        solved: Relaxed = self.relaxed
+        model: LinearModel = self.model
+        if self.settings.cuts is not None:
+            for relaxed in tighten(
+                self.graph, self.relaxation, self.relaxed, lambda: run.remaining - kept
+            ):
+                rounds += 1
+                infeasible = relaxed.infeasible
+                run.bound(relaxed.bound)
+                if relaxed.x is None:
+                    break
+                solved, model = relaxed, self.relaxation.model
+                self.labels = self.round(relaxed.x)
+                if run.proved:
+                    break
+            self.diagnostics |= {
+                "cut_rounds": rounds,
+                "cuts": model.b_ub.size - self.model.b_ub.size,
+                "cut_seconds": time.perf_counter() - begin,
+                "cut_bound": solved.bound,
+            }
+            if infeasible:
+                return Outcome(infeasible=True, diagnostics=self.diagnostics)
+        self.relaxed, self.model = solved, model
+        if not run.proved:
+            self._improve()
+        return self._proved()
+
+    def _improve(self) -> None:
+        """Improve the last labelling by moves of several variables."""
+        run = self.run
+        local = Run(
+            self.graph,
+            rng=run.rng,
+            initial=self.labels,
+            time_limit=None if run.time_limit is None else _SHARE_OF_MOVES * run.remaining,
+        )
+        KernighanLin().run(self.graph, local)
+        if local.best_labels is not None:
+            self.offer(local.best_labels)
+
+    def branch(self) -> Outcome:
+        """Hand what is left to branch and bound."""
+        run, diagnostics, model = self.run, self.diagnostics, self.model
+        if self.relaxed.x is not None:
+            model = model.without(self.relaxed.dual_eq, self.relaxed.dual_ub, run.best_energy)
         left = int((model.upper > 0.0).sum())
         diagnostics["columns_left"] = left
         if _SETUP_SECONDS * left > run.remaining:
@@ -140,7 +280,7 @@ class ILP(Solver):
         begin = time.perf_counter()
         result = solve_integer(
             model,
-            self.backend,
+            self.settings.backend,
             # The optimum lies between the bound and the best energy.
             magnitude=max(1.0, run.lower_bound, -run.best_energy),
             time_limit=run.remaining,
@@ -152,7 +292,7 @@ class ILP(Solver):
             return Outcome(infeasible=True, iterations=1, diagnostics=diagnostics)
         claimed = None
         if result.x is not None:
-            found = run.offer(model.labels(result.x))
+            found = self.offer(model.labels(result.x))
             # Short of optimality the model's value may lie above the energy of its own labels:
             # the variables of the terms need not be the best for them.
             if result.optimal and found <= run.best_energy:

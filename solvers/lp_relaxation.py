@@ -16,11 +16,13 @@ from inference_lab.kernels import edge_cost
 from inference_lab.linear_model import (
     LinearModel,
     build_linear_model,
-    check_backend,
     model_size,
+    sum_of_minima,
+)
+from inference_lab.linear_solvers import (
+    check_backend,
     seconds_to_start,
     solve_relaxation,
-    sum_of_minima,
     why_too_large,
     why_unavailable,
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from inference_lab.extras import how_to_install
+
 #: Walked one by one: in a checkout, solvers and problems lie outside the folder of the package.
 PACKAGES = ("inference_lab", "inference_lab.solvers", "inference_lab.problems")
 
@@ -26,7 +28,10 @@ def modules() -> list[str]:
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All examples of a module pass."""
     monkeypatch.chdir(tmp_path)  # examples may write files
-    results = doctest.testmod(importlib.import_module(name))
+    module = importlib.import_module(name)
+    if hasattr(module, "PACKAGE") and how_to_install(module.PACKAGE, module.EXTRA):
+        pytest.skip(f"{module.PACKAGE} is not installed")
+    results = doctest.testmod(module)
     assert results.failed == 0
 
 

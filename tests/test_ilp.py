@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.linear_model import build_linear_model, solve_integer, sum_of_minima
+from inference_lab.linear_model import build_linear_model, sum_of_minima
+from inference_lab.linear_solvers import solve_integer
+from inference_lab.problem import as_problem
 from inference_lab.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers import ilp
 from inference_lab.solvers.ilp import ILP
@@ -73,7 +75,7 @@ def test_branch_and_bound_alone_is_exact(family, seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
     graph = frustrated(10, 3, 25, seed, ties=0.9)
-    s = il.solve(graph, "ilp")
+    s = il.solve(graph, "ilp(cuts=none)")
     assert s.status == "optimal"
     assert s.energy == pytest.approx(optimum(graph))
     relaxed = il.solve(graph, "lp-relaxation")
@@ -84,11 +86,68 @@ def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
 
 def test_some_of_those_need_branch_and_bound():
     """Else the test above tests the relaxation only."""
+    plain = ILP(cuts=None, reduce=False)
     used = [
-        "ilp_status" in il.solve(frustrated(10, 3, 25, seed, ties=0.9), "ilp").diagnostics
+        "ilp_status" in il.solve(frustrated(10, 3, 25, seed, ties=0.9), plain).diagnostics
         for seed in range(10)
     ]
     assert sum(used) >= 5
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
+    """At most a third of the gap that the relaxation leaves is left to branch and bound."""
+    graph = frustrated(10, 3, 25, seed, ties=0.9)
+    least = optimum(graph)
+    s = il.solve(graph, ILP(reduce=reduce))
+    assert s.status == "optimal" and s.energy == pytest.approx(least)
+    if "cut_bound" in s.diagnostics:
+        gap = least - s.diagnostics["lp_bound"]
+        assert -1e-9 <= least - s.diagnostics["cut_bound"] <= gap / 3
+
+
+def test_noisy_estep_is_proved_at_the_root():
+    """Where the relaxation alone falls far short (compare ``ilp(cuts=none)``)."""
+    graph = as_problem("estep(data=iris, constraints=200, noise=0.2, weight=30)").graph
+    s = il.solve(graph, "ilp", time_limit=60)
+    assert s.status == "optimal" and "ilp_status" not in s.diagnostics
+    assert s.diagnostics["lp_bound"] < 0.85 * s.energy
+    assert s.diagnostics["cut_rounds"] >= 1 and s.diagnostics["cuts"] > 10
+    plain = il.solve(graph, "ilp(cuts=none)", time_limit=60)
+    assert plain.energy == pytest.approx(s.energy, rel=1e-9) and "ilp_status" in plain.diagnostics
+
+
+def test_reduction_maps_labels_and_bounds_back():
+    """What persistency decides is gone from the model, not from the answer."""
+    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    far = np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1)
+    lone = np.array([[3.0, 1.0, 2.0, 4.0]] * 3)
+    terms = [
+        il.DiagonalTerms(graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights)
+    ]
+    wider = il.FactorGraph.from_terms(
+        np.concatenate([lone, far])[:, [3, 0, 1, 2]],
+        [il.DiagonalTerms(graph.edges + 3, terms[0].same, terms[0].differ)],
+    )
+    s = il.solve(wider, "ilp")
+    assert s.status == "optimal" and s.labels[:3].tolist() == [2, 2, 2]
+    assert s.energy == pytest.approx(optimum(graph) + 3.0)
+    assert s.lower_bound == pytest.approx(s.energy, rel=1e-8)
+    assert s.diagnostics["share_fixed"] >= 3 / 13
+    whole = il.solve(wider, "ilp(reduce=false)")
+    assert "share_fixed" not in whole.diagnostics
+    assert whole.diagnostics["columns"] > s.diagnostics["columns"]
+
+
+def test_infeasible_is_proved_by_cuts():
+    """An odd cycle of hard cannot-links between two clusters: no branching is needed."""
+    edges = [(i, (i + 1) % 5) for i in range(5)]
+    graph = il.FactorGraph.from_terms(
+        np.arange(10.0).reshape(5, 2), [il.DiagonalTerms(edges, math.inf, 0.0)]
+    )
+    s = il.solve(graph, "ilp(reduce=false)")
+    assert s.status == "infeasible" and "ilp_status" not in s.diagnostics
 
 
 def test_infeasible_is_proved_where_the_relaxation_is_feasible():
@@ -135,6 +194,22 @@ def test_cbc_through_pulp_is_exact(family):
         assert s.energy == pytest.approx(optimum(graph), rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_serve_other_backends(seed):
+    """CBC gets the cuts, and re-solves the relaxation for each round of them."""
+    graph = frustrated(9, 3, 22, seed, ties=0.9)
+    s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
+    assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
+    if "cut_bound" in s.diagnostics:
+        assert s.diagnostics["cut_bound"] > s.diagnostics["lp_bound"]
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="cuts must be cycles or None, got 'all'"):
+        ILP(cuts="all")
+    assert ILP(cuts=None).spec == "ilp(cuts=none)"
+
+
 def test_unknown_and_missing_backends():
     with pytest.raises(ValueError, match="backend must be highs or one of"):
         ILP(backend="nothing")
@@ -145,6 +220,9 @@ def test_unknown_and_missing_backends():
     s = il.solve(random_graph("potts", 0), ILP(backend=missing))
     assert s.status == "unsupported"
     assert missing in s.message
+    # What can be used instead is listed.
+    assert "available: highs" in s.message
+    assert all(name in s.message for name in available)
 
 
 def test_graph_without_variables():
@@ -183,10 +261,11 @@ def test_labels_left_out_are_counted(monkeypatch):
             )
         ],
     )
-    s = il.solve(wider, "ilp")
+    plain = ILP(cuts=None, reduce=False)
+    s = il.solve(wider, plain)
     assert s.diagnostics["columns_left"] <= s.diagnostics["columns"] - 10
     assert s.energy == pytest.approx(optimum(graph))
     monkeypatch.setattr(ilp, "_SETUP_SECONDS", 1e9)
-    stopped = il.solve(wider, "ilp", time_limit=60.0)
+    stopped = il.solve(wider, plain, time_limit=60.0)
     assert stopped.status == "limit"
     assert "no time" in stopped.diagnostics["ilp_status"]

@@ -14,14 +14,19 @@ from scipy.optimize import linprog
 import inference_lab as il
 from inference_lab import linear_model
 from inference_lab.linear_model import (
+    ALWAYS,
+    NEVER,
     build_linear_model,
     labels_from_pulp,
+    links,
     model_size,
+    sum_of_minima,
+    to_pulp,
+)
+from inference_lab.linear_solvers import (
     pulp_solver,
     solve_integer,
     solve_relaxation,
-    sum_of_minima,
-    to_pulp,
 )
 from inference_lab.random_graphs import FAMILIES, random_graph
 
@@ -276,6 +281,37 @@ def test_sum_of_minima_by_hand():
     assert sum_of_minima(graph) == pytest.approx(100 + 1 + 0.5 + 0 - 8 + 3 + 5 - 0.25)
     single = il.FactorGraph.from_terms([[0.0], [0.0]], [il.DiagonalTerms([(0, 1)], 2.0, 0.0)])
     assert sum_of_minima(single) == pytest.approx(2.0)
+
+
+@EXAMPLES
+@given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
+def test_links_are_joint_probabilities(family, seed):
+    """In the best solution for fixed labels, the column of a link is the product of its ends."""
+    graph = random_graph(family, seed)
+    model, known = build_linear_model(graph), links(graph)
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, graph.cardinalities)
+    if not np.isfinite(graph.energy(x)):
+        return
+    u = np.zeros(model.n_node_columns)
+    u[graph.unary_ptr[:-1] + x] = 1.0
+    bounds = np.stack([np.zeros(model.n_columns), model.upper], axis=1)
+    bounds[: u.size] = u[:, None]
+    # The sign of a cost is what keeps a diagonal column from being anything but the product.
+    result = linprog(
+        np.where(model.cost != 0.0, np.sign(model.cost), 1.0),
+        model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs",
+    )  # fmt: skip
+    held = known.both >= 0
+    both = u[known.first] * u[known.second]
+    assert result.x[known.both[held]] == pytest.approx(both[held], abs=1e-7)
+    assert (both[known.both == NEVER] == 0.0).all()
+    always = known.both == ALWAYS
+    assert (u[known.first[always]] == u[known.second[always]]).all()
+    # Every column beyond the nodes is that of one link, but for those of larger factors.
+    assert np.unique(known.both[held]).size == held.sum()
+    tables = int(np.diff(graph.table_ptr).sum())
+    assert held.sum() == model.n_columns - model.n_node_columns - tables
 
 
 def test_sum_of_minima_looks_at_shared_tables_in_blocks(monkeypatch):

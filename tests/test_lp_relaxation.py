@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.linear_model import build_linear_model, solve_relaxation, sum_of_minima
+from inference_lab.linear_model import build_linear_model, sum_of_minima
+from inference_lab.linear_solvers import solve_relaxation
 from inference_lab.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers import lp_relaxation
 from inference_lab.solvers.lp_relaxation import (

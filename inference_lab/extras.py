@@ -1,0 +1,49 @@
+"""Packages that only some solvers need: named in the solver's file, installed as extras.
+
+A solver's file that needs one says so in two constants, which listings read without importing it::
+
+    #: The package that this solver needs, and the extra of inference-lab that installs it.
+    PACKAGE = "ortools"
+    EXTRA = "ortools"
+
+The package is imported where it is used. Until it is installed the solver is listed with how to
+get it, and refuses every problem with the same words.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+__all__ = ["how_to_install", "why_missing"]
+
+
+def how_to_install(package: str, extra: str) -> str | None:
+    """Return None if a package is there, else how to install it, without importing it.
+
+    Examples
+    --------
+    >>> how_to_install("numpy", "all")
+    >>> how_to_install("no_such_package", "all")
+    'not installed: pip install "inference-lab[all]"'
+    """
+    try:
+        found = importlib.util.find_spec(package) is not None
+    except ValueError:  # a module without a specification is loaded under this name
+        found = True
+    return None if found else f'not installed: pip install "inference-lab[{extra}]"'
+
+
+def why_missing(solver: object) -> str | None:
+    """Return None if a solver has all it needs, else how to install it.
+
+    Examples
+    --------
+    >>> from inference_lab.solvers.icm import ICM
+    >>> why_missing(ICM())
+    """
+    module = sys.modules.get(type(solver).__module__)
+    package, extra = getattr(module, "PACKAGE", None), getattr(module, "EXTRA", None)
+    if package is None or extra is None:
+        return None
+    return how_to_install(package, extra)
