@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +28,12 @@ _SMALL_TREE = 1 << 26
 _DENSE = 2000
 #: Entries of pairwise tables up to which an ILP is worth a try.
 _ILP_ENTRIES = 60_000
+#: Edges a variable up to which a graph counts as sparse.
+_SPARSE = 2.5
+#: Variables, edges and factors up to which an order of elimination is looked for.
+_ELIMINABLE = 10_000
+#: Share of variables that must be fixed for a reduced graph to be worth the structure it loses.
+_WORTHWHILE = 0.2
 #: Share of the budget that the reduction may take.
 _REDUCTION = 0.2
 
@@ -73,26 +79,31 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     A stage is asked for only when those before have left the question open.
     """
     kind = structure(graph)
+    n, m = graph.n_variables, graph.n_edges
     if kind == "forest":
         yield Stage("tree-dp", 1.0, "a forest: dynamic programming is exact")
         return
+    # Looking for an order of elimination takes a second for some ten thousand variables.
+    eliminable = n + m + graph.n_factors <= _ELIMINABLE
     small = f"junction-tree(max_bytes={_SMALL_TREE})"
-    if as_solver(small).supports(graph, 0.0) is None:
+    if eliminable and as_solver(small).supports(graph, 0.0) is None:
         yield Stage(small, 1.0, "small treewidth: elimination is exact")
-    n = graph.n_variables
+    # Grids and the like, where short cycles carry the frustration.
+    sparse = m <= _SPARSE * n
     if kind == "attractive":
         yield Stage("alpha-expansion", 0.25, "attractive terms: expansion moves are strong")
-        yield Stage("trw-s", 0.4, "its bound is often tight on attractive terms")
-        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound where it is not")
-    elif kind == "signed-potts":
-        yield Stage("kernighan-lin", 0.1, "Potts terms of both signs: chains of moves")
-        if n <= _DENSE:
-            yield Stage("semidefinite", 0.7, "frustrated Potts terms: the LP says little")
-        yield Stage("mplp", 0.6, "clusters raise the bound over cycles")
-    elif kind == "binary":
-        yield Stage("mplp", 0.5, "two labels: tightening over frustrated cycles often proves")
-        if n <= _DENSE:
-            yield Stage("semidefinite", 0.6, "dense or strongly frustrated: more than cycles")
+        yield Stage("trw-s(tighten=cycles)", 0.8, "bounds, often tight on attractive terms")
+    elif kind in ("binary", "signed-potts"):
+        if sparse:
+            yield Stage("subgraph-search", 0.25, "few neighbours: exact moves on large subgraphs")
+        else:
+            yield Stage("kernighan-lin", 0.1, "many neighbours: chains of moves")
+            if n <= _DENSE:
+                yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
+        if kind == "binary":
+            yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
+        else:
+            yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
     elif kind == "pairwise":
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
@@ -101,9 +112,10 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
     if int(entries) <= _ILP_ENTRIES:
         yield Stage("ilp", 0.6, "small enough for branch and bound")
-    if as_solver("junction-tree").supports(graph, 0.0) is None:
+    if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
-    yield Stage("simulated-annealing", 1.0, "time is left: another way to good labellings")
+    last = "subgraph-search" if sparse and not graph.n_factors else "simulated-annealing"
+    yield Stage(last, 1.0, "time is left: on to better labellings")
 
 
 @dataclass(frozen=True)
@@ -182,9 +194,12 @@ class Auto(Solver):
             run.bound(rest.constant)
             run.offer(reduction.fixed)
             return Outcome(converged=True, diagnostics=diagnostics)
-        diagnostics["structure"] = structure(rest)
-        # The start, brought into what is left.
+        expand: Callable[[IntArray], IntArray] = reduction.expand
         best: IntArray | None = None if run.initial is None else reduction.restrict(run.initial)
+        if reduction.share_fixed < _WORTHWHILE and structure(graph) == "attractive":
+            # Tables that lack some labels lose the form that fast methods live on.
+            rest, expand, best = graph, _unchanged, run.initial
+        diagnostics["structure"] = structure(rest)
         best_energy = math.inf if best is None else float(rest.energy(best))
         iterations = 0
         converged = False
@@ -203,12 +218,12 @@ class Auto(Solver):
                 initial=best,
                 on_offer=lambda point: run.bound(point.lower_bound),
                 # Nothing is lost if this run is ended by force.
-                on_improve=lambda labels, energy, seconds: _tell(run, reduction, labels, energy),
+                on_improve=lambda labels, energy, seconds: _tell(run, expand, labels, energy),
             )
             iterations += solution.iterations
             diagnostics["plan"].append(_said(stage, solution))
             if solution.labels is not None:
-                run.offer(reduction.expand(solution.labels))
+                run.offer(expand(solution.labels))
                 if solution.energy < best_energy:
                     best, best_energy = solution.labels, solution.energy
             if solution.status == Status.INFEASIBLE:
@@ -224,9 +239,15 @@ class Auto(Solver):
         )
 
 
-def _tell(run: Run, reduction: Any, labels: IntArray, energy: float) -> None:
+def _unchanged(labels: IntArray) -> IntArray:
+    return labels
+
+
+def _tell(
+    run: Run, expand: Callable[[IntArray], IntArray], labels: IntArray, energy: float
+) -> None:
     if energy < run.best_energy:
-        run.offer(reduction.expand(labels))
+        run.offer(expand(labels))
 
 
 def _iterations_left(run: Run, done: int) -> int | None:
