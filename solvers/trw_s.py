@@ -14,24 +14,35 @@ from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import (
     NO_FORM,
-    POTTS,
     TABLE,
-    TRUNCATED_LINEAR,
     FactorGraph,
     FloatArray,
     GraphArrays,
     Int32Array,
     IntArray,
 )
-from inference_lab.kernels import cost_scale, edge_cost, min_sum_message, slot_ptr
+from inference_lab.kernels import (
+    ATTRACTIVE,
+    GENERAL,
+    LINEAR,
+    REPULSIVE,
+    Terms,
+    aligned_zeros,
+    cost_scale,
+    edge_cost,
+    least,
+    lower_envelope,
+    make_terms,
+    min_sum_message,
+    repulsive_message,
+    slot_ptr,
+)
 from inference_lab.reparametrisation import Dual, half_ptr, start_dual
 from inference_lab.solvers.icm import descend
 from inference_lab.tightening import tighten
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2
-#: How the message of an edge is computed.
-_GENERAL, _ATTRACTIVE, _REPULSIVE, _LINEAR = 0, 1, 2, 3
 #: Elementary operations between two looks at the clock: a tenth of a second or less.
 _STRETCH = 200_000_000
 #: Sweeps of the polish; ICM needs about ten.
@@ -123,47 +134,6 @@ def _offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
 
 
-class Terms(NamedTuple):
-    """The numbers of the pairwise terms for which there is a kernel of their own, each (m,).
-
-    * ``way`` uint8: `_ATTRACTIVE` or `_REPULSIVE` for Potts terms between variables of as many
-      labels, `_LINEAR` for truncated linear terms, `_GENERAL` for all others;
-    * ``base``: the least cost; ``rise``: that of equal or unequal labels over it, or the slope;
-      ``cap``: the largest cost over the least one of a truncated linear term.
-    """
-
-    way: npt.NDArray[np.uint8]
-    base: FloatArray
-    rise: FloatArray
-    cap: FloatArray
-
-
-def make_terms(graph: FactorGraph) -> Terms:
-    """Sort the pairwise terms by how their messages are computed."""
-    g = graph.arrays
-    way = np.full(graph.n_edges, _GENERAL, dtype=np.uint8)
-    base, rise, cap = np.zeros((3, graph.n_edges))
-    sizes = graph.cardinalities[graph.edges]
-    # With both costs infinite there is no difference to speak of.
-    potts = np.flatnonzero(
-        (g.kinds == POTTS)
-        & (sizes[:, 0] == sizes[:, 1])
-        & (np.isfinite(g.weights) | np.isfinite(g.pairwise[g.offsets]))
-    )
-    same, differ = g.pairwise[g.offsets[potts]], g.weights[potts]
-    way[potts] = np.where(differ >= same, _ATTRACTIVE, _REPULSIVE)
-    base[potts] = np.minimum(same, differ)
-    rise[potts] = np.abs(differ - same)
-    linear = np.flatnonzero(g.forms == TRUNCATED_LINEAR)
-    at, weight = g.offsets[linear], g.weights[linear]
-    first = g.pairwise[at]
-    way[linear] = _LINEAR
-    base[linear] = weight * first
-    rise[linear] = weight * (g.pairwise[at + 1] - first)
-    cap[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
-    return Terms(way, base, rise, cap)
-
-
 class State(NamedTuple):
     """Messages, all energies.
 
@@ -183,6 +153,7 @@ class Workspace(NamedTuple):
     costs: FloatArray
     cavity: FloatArray
     new: FloatArray
+    up: FloatArray
     infinite: IntArray
     digits: IntArray
 
@@ -192,20 +163,13 @@ def workspace(graph: FactorGraph) -> Workspace:
     width = int(graph.cardinalities.max(initial=1))
     arity = int(np.diff(graph.factor_ptr).max(initial=0))
     return Workspace(
-        _zeros(width),
-        _zeros(width),
-        _zeros(width),
+        aligned_zeros(width),
+        aligned_zeros(width),
+        aligned_zeros(width),
+        aligned_zeros(width),
         np.empty(width, np.int64),
         np.empty(arity, np.int64),
     )
-
-
-def _zeros(size: int) -> FloatArray:
-    """Return an array of zeros that starts at a cache line, so that vectors do not straddle two."""
-    line = 8
-    array = np.zeros(size + line)
-    skip = -(array.ctypes.data // 8) % line
-    return array[skip : skip + size]
 
 
 @inlined
@@ -216,10 +180,44 @@ def add(k: int, message: FloatArray, costs: FloatArray) -> None:
 
 
 @inlined
-def add_two(k: int, first: FloatArray, second: FloatArray, costs: FloatArray) -> None:
-    """Add two messages to the costs of a variable."""
-    for a in range(k):
-        costs[a] += first[a] + second[a]
+def add_up(
+    g: GraphArrays,
+    plan: Plan,
+    rank: np.uint64,
+    i: np.uint64,
+    k: int,
+    rows: FloatArray,
+    costs: FloatArray,
+) -> None:
+    """Write the costs of variable ``i``: its own and the messages of all its edges."""
+    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    q, stop = np.uint64(plan.ptr[rank]), np.uint64(plan.ptr[rank + np.uint64(1)])
+    if q + np.uint64(4) == stop:
+        # All at once, as inside a grid: the sums are written once.
+        one = np.uint64(plan.at[q])
+        two = np.uint64(plan.at[q + np.uint64(1)])
+        three = np.uint64(plan.at[q + np.uint64(2)])
+        four = np.uint64(plan.at[q + np.uint64(3)])
+        for b in range(k):
+            a = np.uint64(b)
+            total = own[a] + (rows[one + a] + rows[two + a])
+            costs[a] = total + (rows[three + a] + rows[four + a])
+        return
+    for b in range(k):
+        costs[b] = own[b]
+    while q + np.uint64(1) < stop:
+        # Two at once: the costs need to be read and written half as often.
+        one = np.uint64(plan.at[q])
+        two = np.uint64(plan.at[q + np.uint64(1)])
+        for b in range(k):
+            a = np.uint64(b)
+            costs[a] += rows[one + a] + rows[two + a]
+        q += np.uint64(2)
+    if q < stop:
+        one = np.uint64(plan.at[q])
+        for b in range(k):
+            a = np.uint64(b)
+            costs[a] += rows[one + a]
 
 
 @inlined
@@ -240,30 +238,29 @@ def take_share(
 
 
 @inlined_minimum
-def least(k: int, values: FloatArray) -> float:
-    """Return the smallest of the first `k` values."""
-    # Four chains: one alone waits for itself, and compilers leave it so for few labels.
-    first = np.inf
-    second = np.inf
-    third = np.inf
-    fourth = np.inf
-    for block in range(k >> 2):
-        a = block << 2
-        first = min(first, values[a])
-        second = min(second, values[a + 1])
-        third = min(third, values[a + 2])
-        fourth = min(fourth, values[a + 3])
-    for a in range(k & ~3, k):
-        first = min(first, values[a])
-    return min(min(first, second), min(third, fourth))
+def turn_attractive(
+    k: int, rise: float, share: float, costs: FloatArray, rows: FloatArray, start: np.uint64
+) -> float:
+    """Replace a message by the one back, through a Potts term; return the least given.
+
+    `rise` is the cost of unequal labels over that of equal ones, not negative. All costs must be
+    finite.
+    """
+    # What is given is computed twice rather than stored: reading it back in vectors of another
+    # width would wait for it to reach the cache.
+    best = np.inf
+    for i in range(k):
+        a = np.uint64(i)
+        best = min(best, share * costs[a] - rows[start + a])
+    for i in range(k):
+        a = np.uint64(i)
+        rows[start + a] = min(share * costs[a] - rows[start + a] - best, rise)
+    return best
 
 
 @inlined_minimum
 def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Send `given` through a Potts term to `message`; return the least given.
-
-    `rise` is the cost of unequal labels over that of equal ones, not negative.
-    """
+    """Send `given`, which may hold ``inf``, through a Potts term as `turn_attractive` does."""
     best = least(k, given)
     for a in range(k):
         message[a] = min(given[a] - best, rise)
@@ -271,45 +268,19 @@ def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArr
 
 
 @inlined_minimum
-def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Send `given` through a Potts term to `message`; return the least given.
-
-    `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that was
-    given least can cost the receiver more than others. `given` is overwritten.
-    """
-    best = least(k, given)
-    label = 0
-    for a in range(k):
-        message[a] = 0.0
-        if given[a] == best:
-            label = a
-    given[label] = np.inf
-    message[label] = min(rise, least(k, given) - best)
-    return best
-
-
-@inlined_minimum
-def linear_message(
-    k: int, slope: float, cap: float, given: FloatArray, down: FloatArray, message: FloatArray
-) -> float:
-    """Send `given` through a truncated linear term to `message`; return the least given.
-
-    A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
-    wait for each other. `down` is scratch.
-    """
-    best = least(k, given)
-    low = np.inf
-    high = np.inf
-    for a in range(k):
-        low = min(given[a], low + slope)
-        message[a] = low
-        # Unsigned, or the compiler cannot see that it is no index from the end.
-        b = np.uint64(k - 1 - a)
-        high = min(given[b], high + slope)
-        down[b] = high
-    for a in range(k):
-        message[a] = min(min(message[a], down[a]) - best, cap)
-    return best
+def cut_off(
+    k: int,
+    best: float,
+    cap: float,
+    up: FloatArray,
+    down: FloatArray,
+    rows: FloatArray,
+    start: np.uint64,
+) -> None:
+    """Write the message of a truncated linear term from what `lower_envelope` found."""
+    for i in range(k):
+        a = np.uint64(i)
+        rows[start + a] = min(min(up[a], down[a]) - best, cap)
 
 
 @inlined
@@ -323,24 +294,31 @@ def turn_message(
     rows: FloatArray,
     at: int,
     work: Workspace,
+    plain: bool,
 ) -> float:
     """Replace the message of an edge to a variable by that from it, to half-edge ``h``.
 
     ``work.costs`` holds the variable's costs, at least one of them finite. The message is
     normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
-    labels is left.
+    labels is left. If `plain`, the term is a finite one of those in `Terms`.
     """
-    e = h >> 1
+    e = np.uint64(h >> 1)
     way = terms.way[e]
+    rise = terms.rise[e]
+    base = float(terms.base[e])
+    start = np.uint64(at)
+    if way == ATTRACTIVE and (plain or not hard):
+        return base + turn_attractive(k, rise, share, work.costs, rows, start)
     message = rows[at : at + k]
     take_share(k, work.costs, share, message, hard, work.cavity)
-    base, rise = float(terms.base[e]), terms.rise[e]
-    if way == _ATTRACTIVE:
+    if way == LINEAR:
+        best = lower_envelope(k, rise, work.cavity, work.new, work.up)
+        cut_off(k, best, terms.cap[e], work.up, work.new, rows, start)
+        return base + best
+    if way == ATTRACTIVE and not plain:
         return base + attractive_message(k, rise, work.cavity, message)
-    if way == _REPULSIVE:
+    if plain or way == REPULSIVE:
         return base + repulsive_message(k, rise, work.cavity, message)
-    if way == _LINEAR:
-        return base + linear_message(k, rise, terms.cap[e], work.cavity, work.new, message)
     smallest = min_sum_message(g, h, work.cavity, work.new)
     if smallest < np.inf:
         for b in range(g.cardinalities[g.edges[e, h & 1]]):
@@ -397,6 +375,94 @@ def collect(
     return least(k, out)
 
 
+@inlined
+def visit_in_turn(
+    g: GraphArrays,
+    plan: Plan,
+    terms: Terms,
+    direction: int,
+    begin: int,
+    end: int,
+    state: State,
+    hard: bool,
+    work: Workspace,
+    plain: bool,
+) -> float:
+    """Visit the ranks from `begin` to `end`, up (direction 1) or down (0); return their bound.
+
+    Each variable collects what its terms hold and gives equal shares to those that go on in this
+    direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
+    between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on the
+    energy without its constant. It is ``inf``, and the pass ends, where a variable has no label
+    left. If `plain`, there are no higher-order factors, no infinite costs, one number of labels for
+    all variables, and no terms of the general way.
+    """
+    total = 0.0
+    lost = 0.0
+    costs = work.costs
+    # Of one bit, or the compiler minds indices from the end.
+    direction &= 1
+    # What follows from the number of labels alone is then computed once.
+    width = g.cardinalities[0] if plain else 0
+    for step in range(end - begin):
+        t = begin + step if direction == 1 else end - 1 - step
+        rank = np.uint64(t)
+        i = np.uint64(plan.order[rank])
+        k = width if plain else g.cardinalities[i]
+        share = plan.share[direction, rank]
+        rest = plan.rest[direction, rank]
+        gained = 0.0
+        add_up(g, plan, rank, i, k, state.rows, costs)
+        if not plain:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
+                slot = g.inc_slot[p]
+                role = plan.role[slot]
+                at = plan.slot_ptr[slot]
+                message = state.slots[at : at + k]
+                entered = role == _LAST if direction == 0 else role == _FIRST
+                if not entered:
+                    smallest = collect(g, slot, state.slots, plan.slot_ptr, message, work.digits)
+                    if smallest == np.inf:
+                        return np.inf
+                    for a in range(k):
+                        message[a] -= smallest
+                    # Elsewhere in the factor the minimum stays in its table, and is found later.
+                    if role == (_FIRST if direction == 0 else _LAST):
+                        gained += smallest
+                add(k, message, costs)
+
+        if rest > 0.0 or (hard and not plain):
+            smallest = least(k, costs)
+            if smallest == np.inf:
+                return np.inf
+            gained += rest * smallest
+
+        low = plan.ptr[rank] if direction == 1 else plan.middle[rank]
+        high = plan.middle[rank] if direction == 1 else plan.ptr[rank + np.uint64(1)]
+        for p in range(low, high):
+            q = np.uint64(p)
+            smallest = turn_message(
+                g, terms, plan.half[q], k, share, hard, state.rows, plan.at[q], work, plain
+            )
+            if not plain and smallest == np.inf:
+                return np.inf
+            gained += smallest
+        if not plain:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
+                slot = g.inc_slot[p]
+                if plan.role[slot] != (_FIRST if direction == 0 else _LAST):
+                    at = plan.slot_ptr[slot]
+                    message = state.slots[at : at + k]
+                    take_share(k, costs, share, message, hard, message)
+
+        # Compensated, so that the bound is good to the last digits on millions of terms.
+        gained -= lost
+        summed = total + gained
+        lost = (summed - total) - gained
+        total = summed
+    return total
+
+
 @lean_kernel
 def half_sweep(
     g: GraphArrays,
@@ -409,83 +475,27 @@ def half_sweep(
     hard: bool,
     work: Workspace,
 ) -> float:
-    """Visit the ranks from `begin` to `end`, up (direction 1) or down (0); return their bound.
+    """Visit ranks of any graph, see `visit_in_turn`."""
+    return visit_in_turn(g, plan, terms, direction, begin, end, state, hard, work, False)
 
-    Each variable collects what its terms hold and gives equal shares to those that go on in this
-    direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
-    between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on the
-    energy without its constant. It is ``inf``, and the pass ends, where a variable has no label
-    left.
+
+@lean_kernel
+def plain_half_sweep(
+    g: GraphArrays,
+    plan: Plan,
+    terms: Terms,
+    direction: int,
+    begin: int,
+    end: int,
+    state: State,
+    work: Workspace,
+) -> float:
+    """Visit ranks of a graph of finite Potts and truncated linear terms only.
+
+    All variables have as many labels. The same as `half_sweep`, but compiled for these alone, with
+    fewer registers taken by what all the other cases would need.
     """
-    total = 0.0
-    lost = 0.0
-    for step in range(end - begin):
-        t = begin + step if direction == 1 else end - 1 - step
-        i = plan.order[t]
-        k = g.cardinalities[i]
-        share = plan.share[direction, t]
-        rest = plan.rest[direction, t]
-        gained = 0.0
-
-        costs = work.costs
-        first = g.unary_ptr[i]
-        own = g.unary[first : first + k]
-        for a in range(k):
-            costs[a] = own[a]
-        q, stop = plan.ptr[t], plan.ptr[t + 1]
-        while q + 1 < stop:
-            # Two at once: the costs need to be read and written half as often.
-            one, two = plan.at[q], plan.at[q + 1]
-            add_two(k, state.rows[one : one + k], state.rows[two : two + k], costs)
-            q += 2
-        if q < stop:
-            one = plan.at[q]
-            add(k, state.rows[one : one + k], costs)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[p]
-            role = plan.role[slot]
-            at = plan.slot_ptr[slot]
-            message = state.slots[at : at + k]
-            entered = role == _LAST if direction == 0 else role == _FIRST
-            if not entered:
-                smallest = collect(g, slot, state.slots, plan.slot_ptr, message, work.digits)
-                if smallest == np.inf:
-                    return np.inf
-                for a in range(k):
-                    message[a] -= smallest
-                # Elsewhere in the factor the minimum stays in its table, and is found later.
-                if role == (_FIRST if direction == 0 else _LAST):
-                    gained += smallest
-            add(k, message, costs)
-
-        if rest > 0.0 or hard:
-            smallest = least(k, costs)
-            if smallest == np.inf:
-                return np.inf
-            gained += rest * smallest
-
-        low = plan.ptr[t] if direction == 1 else plan.middle[t]
-        high = plan.middle[t] if direction == 1 else plan.ptr[t + 1]
-        for q in range(low, high):
-            smallest = turn_message(
-                g, terms, plan.half[q], k, share, hard, state.rows, plan.at[q], work
-            )
-            if smallest == np.inf:
-                return np.inf
-            gained += smallest
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[p]
-            if plan.role[slot] != (_FIRST if direction == 0 else _LAST):
-                at = plan.slot_ptr[slot]
-                message = state.slots[at : at + k]
-                take_share(k, costs, share, message, hard, message)
-
-        # Compensated, so that the bound is good to the last digits on millions of terms.
-        gained -= lost
-        summed = total + gained
-        lost = (summed - total) - gained
-        total = summed
-    return total
+    return visit_in_turn(g, plan, terms, direction, begin, end, state, False, work, True)
 
 
 @lean_kernel
@@ -654,9 +664,18 @@ class Passes:
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
         self.graph = graph
         self.plan = make_plan(graph, order)
-        self.terms = make_terms(graph)
+        self.terms = make_terms(graph.arrays)
+        self._plain = (
+            graph.n_labels is not None
+            and graph.n_variables > 0
+            and graph.n_factors == 0
+            and not graph.has_infinite
+            and bool((self.terms.way != GENERAL).all())
+        )
         sizes = graph.cardinalities[graph.edges].max(axis=1, initial=1)
-        self.state = State(_zeros(int(sizes.sum())), _zeros(int(self.plan.slot_ptr[-1])))
+        self.state = State(
+            aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
+        )
         self._work = workspace(graph)
         self._stops = self._stretches()
 
@@ -686,12 +705,11 @@ class Passes:
         for begin, end in self._stops if direction == 1 else reversed(self._stops):
             if run.should_stop():
                 return None
-            bound.append(
-                half_sweep(
-                    self.graph.arrays, self.plan, self.terms, direction, begin, end, self.state,
-                    self.graph.has_infinite, self._work,
-                )
-            )  # fmt: skip
+            stretch = (self.graph.arrays, self.plan, self.terms, direction, begin, end, self.state)
+            if self._plain:
+                bound.append(plain_half_sweep(*stretch, self._work))
+            else:
+                bound.append(half_sweep(*stretch, self.graph.has_infinite, self._work))
             if bound[-1] == math.inf:
                 return math.inf
         return math.fsum(bound)
