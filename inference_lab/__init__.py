@@ -14,8 +14,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inference_lab.clustering import HMRFKMeans as HMRFKMeans
     from inference_lab.comparison import Comparison as Comparison
     from inference_lab.comparison import compare as compare
+    from inference_lab.constraints import Constraints as Constraints
     from inference_lab.contract import Outcome as Outcome
     from inference_lab.contract import Run as Run
     from inference_lab.contract import Solution as Solution
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "HMRFKMeans": "clustering",
     "Comparison": "comparison",
     "compare": "comparison",
+    "Constraints": "constraints",
     "Outcome": "contract",
     "Run": "contract",
     "Solution": "contract",

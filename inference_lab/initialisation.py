@@ -7,6 +7,7 @@ generator they are given.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "Weighting",
     "class_centroids",
     "constraint_centroids",
+    "farthest_first",
     "kmeans_centroids",
     "squared_distances",
 ]
@@ -112,7 +114,12 @@ def constraint_centroids(
     known = np.array([points[g].mean(axis=0) for g in groups]).reshape(-1, points.shape[1])
     if len(groups) > k:
         sizes = np.array([len(g) for g in groups], dtype=np.float64)
-        return known[_farthest_first(known, sizes, centre, k, weighting)]
+        from_centre = squared_distances(known, centre[np.newaxis])[:, 0]
+
+        def distances_to(q: int) -> _Floats:
+            return squared_distances(known, known[q : q + 1])[:, 0]
+
+        return known[farthest_first(distances_to, sizes, from_centre, k, weighting)]
     scale = centre if perturbation == "multiplicative" else points.std(axis=0)
     uniform = rng.random((k - len(groups), points.shape[1]))
     return np.concatenate((known, centre + _AMPLITUDE * (uniform - 0.5) * scale))
@@ -280,19 +287,38 @@ def squared_distances(features: npt.ArrayLike, centroids: npt.ArrayLike) -> npt.
     return result
 
 
-def _farthest_first(
-    centroids: _Floats, sizes: _Floats, centre: _Floats, k: int, weighting: Weighting
+def farthest_first(
+    distances_to: Callable[[int], _Floats],
+    sizes: _Floats,
+    from_centre: _Floats,
+    k: int,
+    weighting: Weighting = "product",
 ) -> list[int]:
-    """Choose k neighbourhoods, in the order of the weighted farthest-first traversal."""
-    from_centre = squared_distances(centroids, centre[np.newaxis])[:, 0]
+    """Choose k of several groups, in the order of the weighted farthest-first traversal.
+
+    Parameters
+    ----------
+    distances_to : callable
+        Gives the distances of all groups from one, shape (G,).
+    sizes, from_centre : (G,) arrays
+        Sizes of the groups, and their distances from the centre of the data, which break ties.
+    k : int
+        At most G.
+    weighting : {"product", "sqrt"}
+        See `constraint_centroids`.
+
+    Returns
+    -------
+    list of int
+        The largest group first.
+    """
     weights = sizes if weighting == "product" else np.sqrt(sizes)
     visited = [_best(sizes, from_centre)]
-    nearest = np.full(len(centroids), np.inf)  # min over visited q of w_pq D(c_p, c_q)
+    nearest = np.full(len(sizes), np.inf)  # min over visited q of w_pq D(c_p, c_q)
     while len(visited) < k:
         q = visited[-1]
-        distance = squared_distances(centroids, centroids[q : q + 1])[:, 0]
-        nearest = np.minimum(nearest, weights * weights[q] * distance)
-        nearest[q] = -np.inf  # never again, even if all other centroids coincide with it
+        nearest = np.minimum(nearest, weights * weights[q] * distances_to(q))
+        nearest[visited] = -np.inf  # never again, even if all other centroids coincide with them
         visited.append(_best(nearest, from_centre))
     return visited
 

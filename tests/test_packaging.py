@@ -30,7 +30,7 @@ INSTALLED = {
 #: Packages that are loaded where they are used, and not before.
 HEAVY = (
     *("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pgmpy", "pulp", "scipy", "sklearn"),
-    *("rich", "torch"),
+    *("PIL", "rich", "torch"),
 )
 
 

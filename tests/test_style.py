@@ -16,9 +16,9 @@ UNWANTED = {
     "unfinished work": r"\b(TODO|FIXME|XXX|HACK)\b",
     "a path of one machine": r"(?<![\w.])/(home|Users|root|work|mnt|tmp)/\w",
     # Not the words of which other libraries make names: color, initializer, maximize, normalized;
-    # "marginalize" in quotes is what pgmpy calls an operation.
+    # "marginalize" in quotes is what pgmpy calls an operation, sklearn.neighbors a module.
     "American spelling": (
-        r"(?i)\b(behavior|neighbor|label(ed|ing)\b|model(ed|ing)\b|analyz|favor|"
+        r"(?i)\b(behavior|(?<!sklearn\.)neighbor|label(ed|ing)\b|model(ed|ing)\b|analyz|favor|"
         r"((?!marginalize\")marginal|organ|recogn|serial|summar|vector|discret)iz)"
     ),
 }

@@ -1,0 +1,59 @@
+"""Constrained clustering: EM whose E-step is any solver, as scikit-learn estimators.
+
+>>> from inference_lab.clustering import HMRFKMeans
+>>> HMRFKMeans(2, e_step="loopy-bp", random_state=0).fit([[0.0], [1.0], [5.0]]).n_iter_
+2
+"""
+
+from inference_lab.clustering.active import ExploreConsolidate, StopAskingError, ask_at_terminal
+from inference_lab.clustering.annealed import AnnealedConstrainedKMeans
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
+from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
+from inference_lab.clustering.distortions import (
+    Bregman,
+    Cosine,
+    Distortion,
+    IDivergence,
+    ItakuraSaito,
+    KullbackLeibler,
+    SquaredEuclidean,
+)
+from inference_lab.clustering.em import HalfStep, InfeasibleConstraintsError
+from inference_lab.clustering.hmrf import EmptyClusterError, Violations
+from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
+from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
+from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
+from inference_lab.clustering.mixture import ConstrainedGaussianMixture
+from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
+
+__all__ = [
+    "AnnealedConstrainedKMeans",
+    "Bregman",
+    "BregmanKMeans",
+    "COPKMeans",
+    "ClosedForm",
+    "ConstrainedGaussianMixture",
+    "ConstrainedKMeans",
+    "ConstraintsNotMetWarning",
+    "Cosine",
+    "Distortion",
+    "EmptyClusterError",
+    "ExploreConsolidate",
+    "GradientStep",
+    "HMRFKMeans",
+    "HalfStep",
+    "IDivergence",
+    "InfeasibleConstraintsError",
+    "ItakuraSaito",
+    "KernelHMRFKMeans",
+    "KullbackLeibler",
+    "MPCKMeans",
+    "MetricLearner",
+    "PCKMeans",
+    "SeededKMeans",
+    "SphericalKMeans",
+    "SquaredEuclidean",
+    "StopAskingError",
+    "Violations",
+    "ask_at_terminal",
+]

@@ -1,0 +1,127 @@
+"""What the soft clusterers share: the weight of supervised points, and the choice of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.clustering.em import Result
+from inference_lab.clustering.hmrf import violations
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import FloatArray, IntArray
+
+__all__ = ["AlphaMode", "SoftFit", "best_alpha", "point_weights"]
+
+AlphaMode = Literal["sum", "mean"]
+_M = TypeVar("_M")
+
+_ALPHAS = tuple(round(0.1 * step, 1) for step in range(9, 0, -1))
+
+
+@dataclass
+class SoftFit(Generic[_M]):
+    """One start of a soft fit."""
+
+    model: _M
+    result: Result
+    #: Shares of the clusters at the last temperature above zero, if not those of the result.
+    shares: FloatArray | None = None
+    temperatures: list[float] = field(default_factory=list)
+
+    @property
+    def objective(self) -> float:
+        """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
+        return self.result.objective if not np.isnan(self.result.objective) else np.inf
+
+    @property
+    def labels(self) -> IntArray:
+        """Return the most probable cluster of each point."""
+        shares = self.result.assignment
+        return np.asarray(shares if shares.ndim == 1 else shares.argmax(axis=1), dtype=np.int64)
+
+
+def point_weights(
+    supervised: npt.NDArray[np.bool_], alpha: float, mode: AlphaMode
+) -> FloatArray | None:
+    """Return what each point counts for, shape (n,), scaled to mean one; None for all alike.
+
+    With ``alpha`` for the others and ``1 - alpha`` for the supervised points, each on their own
+    ("sum": 1/2 treats all points alike) or divided by the number of points of its kind ("mean":
+    1/2 lets either kind count for half). Lange et al. 2005 describe "mean" and print "sum".
+
+    Raises
+    ------
+    ValueError
+        If `alpha` is not strictly between 0 and 1, or the mode is unknown.
+
+    Examples
+    --------
+    >>> point_weights(np.array([True, False, False]), 0.5, "mean").tolist()
+    [1.5, 0.75, 0.75]
+    """
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
+    if mode not in get_args(AlphaMode):
+        raise ValueError(f"alpha_mode = {mode!r} is unknown; allowed: 'sum', 'mean'")
+    n, s = supervised.size, int(supervised.sum())
+    if s in (0, n) or (mode == "sum" and alpha == 0.5):
+        return None
+    weights = np.where(supervised, 1.0 - alpha, alpha)
+    if mode == "mean":
+        weights = weights / np.where(supervised, s, n - s)
+    return np.asarray(weights * (n / weights.sum()), dtype=np.float64)
+
+
+def best_alpha(
+    alpha: float | str,
+    mode: AlphaMode,
+    constraints: Constraints,
+    known: IntArray,
+    fit: Callable[[FloatArray | None], Any],
+) -> Any:
+    """Fit with the weights that alpha gives, or the alpha of fewest violated constraints.
+
+    Violations are counted as a classifier would commit them, with labels from the parameters alone:
+    the labels of a fit obey weighty constraints whatever alpha is (Lange et al. 2005, sec. 2, where
+    it is the test error on labelled data that is to be least).
+
+    Parameters
+    ----------
+    alpha : float or "fewest-violations"
+        With the latter, the largest of 0.9, 0.8, ..., 0.1 whose parameters violate the fewest
+        constraints, by weight.
+    mode : {"sum", "mean"}
+    constraints : Constraints
+    known : (n,) int array
+        Known labels, -1 elsewhere.
+    fit : callable
+        Gets what each point counts for, or None; returns a `SoftFit`.
+
+    Raises
+    ------
+    ValueError
+        If alpha is neither.
+    """
+    supervised = known >= 0
+    supervised[constraints.must_link] = True
+    supervised[constraints.cannot_link] = True
+    if isinstance(alpha, str):
+        if alpha != "fewest-violations":
+            raise ValueError(
+                f"alpha = {alpha!r} is unknown; allowed: a number between 0 and 1, or "
+                "'fewest-violations'"
+            )
+        best, fewest = None, np.inf
+        for value in _ALPHAS:
+            found = fit(point_weights(supervised, value, mode))
+            weight = violations(constraints, found.model.nearest(None)).weight
+            if best is None or weight < fewest:
+                best, fewest = found, weight
+            if fewest == 0:
+                break
+        return best
+    return fit(point_weights(supervised, alpha, mode))

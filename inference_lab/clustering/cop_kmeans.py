@@ -1,0 +1,524 @@
+"""COP-KMeans: K-means that never violates a constraint, or says that it could not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array
+
+from inference_lab._numba import kernel
+from inference_lab.clustering._base import read_constraints
+from inference_lab.clustering.bregman_kmeans import Fit, KMeansFamily, check_word
+from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.em import (
+    Assignment,
+    EStep,
+    InfeasibleConstraintsError,
+    Model,
+    Result,
+)
+from inference_lab.clustering.hmrf import HMRF, EmptyClusters, violations
+from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import FloatArray, IntArray
+
+__all__ = ["COPKMeans", "ConstraintsNotMetWarning"]
+
+Order: TypeAlias = Literal["random", "given", "most-constrained"]
+OnFailure: TypeAlias = Literal["warn", "raise", "ignore"]
+
+
+class ConstraintsNotMetWarning(UserWarning):
+    """The labels that a fit returns violate constraints that were to hold."""
+
+
+@kernel
+def place_units(
+    costs: FloatArray,
+    order: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    labels: IntArray,
+) -> int:
+    """Put units, in the order given, into the cheapest cluster that holds none of their enemies.
+
+    A unit that no cluster may take goes where it has the fewest enemies, of these to the cheapest.
+
+    Parameters
+    ----------
+    costs : (u, k) array
+    order : (u,) array
+        Permutation of the units.
+    indptr, indices
+        Enemies of each unit, as in CSR.
+    labels : (u,) array
+        Written.
+
+    Returns
+    -------
+    int
+        Number of units that no cluster might take.
+    """
+    k = costs.shape[1]
+    labels[:] = -1
+    enemies = np.zeros(k, dtype=np.int64)
+    stuck = 0
+    for u in order:
+        for t in range(indptr[u], indptr[u + 1]):
+            h = labels[indices[t]]
+            if h >= 0:
+                enemies[h] += 1
+        best = 0
+        for h in range(1, k):
+            if enemies[h] < enemies[best] or (
+                enemies[h] == enemies[best] and costs[u, h] < costs[u, best]
+            ):
+                best = h
+        stuck += enemies[best] > 0
+        labels[u] = best
+        for t in range(indptr[u], indptr[u + 1]):
+            h = labels[indices[t]]
+            if h >= 0:
+                enemies[h] = 0
+    return stuck
+
+
+class _Units:
+    """The must-link components as units, with their cannot-links.
+
+    Parameters
+    ----------
+    constraints : Constraints
+        All of them hard.
+    whole : bool
+        A unit goes by the summed cost of its points, else by that of its first point.
+    """
+
+    def __init__(self, constraints: Constraints, whole: bool) -> None:
+        self.of_point = constraints.components()
+        self.count = int(self.of_point.max(initial=-1)) + 1
+        self.whole = whole
+        ends = self.of_point[constraints.cannot_link]
+        # Within a unit, a cannot-link is violated wherever the unit goes.
+        self.contradictions = constraints.cannot_link[ends[:, 0] == ends[:, 1]]
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        graph = coo_array(
+            (np.ones(2 * len(ends)), (ends.ravel(), ends[:, ::-1].ravel())),
+            shape=(self.count, self.count),
+        ).tocsr()
+        self.indptr = graph.indptr.astype(np.int64)
+        self.indices = graph.indices.astype(np.int64)
+        n = len(self.of_point)
+        self._members = csr_array(
+            (np.ones(n), (self.of_point, np.arange(n))), shape=(self.count, n)
+        )
+
+    def ordered(self, order: Order, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Return the units in the order in which they are placed, and the first point of each."""
+        n = len(self.of_point)
+        points = np.arange(n) if order == "given" else rng.permutation(n)
+        # Written back to front, so that the first point of each unit is what stays.
+        first = np.empty(self.count, dtype=np.int64)
+        first[self.of_point[points[::-1]]] = np.arange(n)[::-1]
+        units = np.argsort(first)
+        if order == "most-constrained":
+            units = units[np.argsort(-np.diff(self.indptr)[units], kind="stable")]
+        return units, points[first]
+
+    def costs(self, costs: FloatArray, first: IntArray) -> FloatArray:
+        """Return the cost of each unit in each cluster."""
+        if self.count == len(self.of_point):
+            # No must-links: components are numbered as their points are.
+            return costs
+        if self.whole:
+            return np.asarray(self._members @ costs)
+        return costs[first]
+
+
+class _NoPlaceError(Exception):
+    """The first sweep of a start could not place every unit; ``labels`` is as near as it came."""
+
+    def __init__(self, labels: IntArray) -> None:
+        super().__init__()
+        self.labels = labels
+
+
+class _Placement(EStep):
+    """The E-step of one start: a sweep over the units in a fixed order.
+
+    Sweeps may run in a circle, or into a dead end, which ends the start.
+    """
+
+    def __init__(self, units: _Units, order: Order, rng: np.random.Generator) -> None:
+        super().__init__("icm", rng)
+        self.units = units
+        self.sequence, self.first = units.ordered(order, rng)
+        #: "cycle" or "blocked" when the start has ended.
+        self.ended: str | None = None
+        #: The least objective of a labelling at its own centroids, and the labelling.
+        self.best: tuple[float, IntArray] | None = None
+        self._seen: set[int] = set()
+
+    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+        """Return labels that satisfy the constraints: the previous ones, if the start has ended."""
+        if previous is None:
+            labels, stuck = self._sweep(model)
+            if stuck > 0:
+                raise _NoPlaceError(labels)
+            self._seen.add(hash(labels.tobytes()))
+            return labels
+        if self.ended is not None:
+            return previous
+        # The model has moved to the centroids of these labels.
+        before = np.asarray(previous, dtype=np.int64)
+        value = model.objective(before)
+        if self.best is None or value < self.best[0]:
+            self.best = value, before
+        labels, stuck = self._sweep(model)
+        if np.array_equal(labels, before):
+            return previous
+        if stuck > 0:
+            self.ended = "blocked"
+            return previous
+        mark = hash(labels.tobytes())
+        if mark in self._seen:
+            self.ended = "cycle"
+            return previous
+        self._seen.add(mark)
+        return labels
+
+    def _sweep(self, model: Model) -> tuple[IntArray, int]:
+        """Return new labels, and the number of units that no cluster might take."""
+        units = self.units
+        placed = np.empty(units.count, dtype=np.int64)
+        costs = np.ascontiguousarray(units.costs(model.costs(), self.first))
+        stuck = place_units(costs, self.sequence, units.indptr, units.indices, placed)
+        return placed[units.of_point], stuck
+
+
+class _Start(Fit):
+    """One start, with how it ended."""
+
+    def __init__(self, fit: Fit, status: str) -> None:
+        super().__init__(fit.model, fit.result)
+        self.status = status
+
+
+class COPKMeans(KMeansFamily):
+    r"""K-means whose every assignment satisfies all constraints.
+
+    Points are put, one after the other, into the cheapest cluster that violates no constraint with
+    the points put before; then centroids are moved; and so on. If a point may go nowhere, the
+    start has failed, and another one is made, in another order. Failure does not mean that no
+    labelling satisfies the constraints: deciding that is NP-complete. Since the objective may rise,
+    the labels of the best sweep are returned, which are not always those of the last.
+
+    Parameters
+    ----------
+    n_clusters : int
+    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+        What a point costs in a cluster.
+    init : str or (k, d) array
+        "wagstaff": points at random, none of which shares a must-link component with another, and
+        their components with them if `whole_components`; else see `initial_centroids`.
+    whole_components : bool
+        Put all points that must-links connect where their summed cost is least; else, as printed,
+        where it is least for the first of them, which the others have to follow.
+    order : {"random", "given", "most-constrained"}
+        In which points are put: at random, drawn once a start; that of the rows, the printed one;
+        or those with most cannot-links first, ties at random, which fails less often.
+    max_failures : int
+        Starts that may fail before the fit gives up. With order "given" and fixed centroids, all
+        fail alike.
+    on_failure : {"warn", "raise", "ignore"}
+        When every start failed: keep the one with fewest violations (by weight) and warn; raise
+        an error; or keep it silently.
+    empty_clusters : {"reseed", "keep", "raise"}
+        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
+        centroid, or is an error.
+    n_init : int
+        Starts that succeed, of which the one of least objective is kept.
+    max_iter : int
+    tol : float
+        Stop when the objective changes by no more than this share in an iteration.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    status_ : str
+        How the best start ended: "converged"; "limit" (of iterations); "cycle" (a sweep came back
+        to earlier labels); "blocked" (a later sweep found no place for a point); "failed" (every
+        start failed); or "infeasible" (cannot-links between points that must-links connect: no
+        labelling satisfies them).
+    feasible_ : bool
+        Whether `labels_` satisfies all constraints: true in the first four cases, and only then.
+    converged_ : bool
+        Whether the status is "converged".
+    n_failures_ : int
+        Starts that failed.
+    labels_, cluster_centers_, objective_, n_iter_, history_
+        See `HMRFKMeans`; the objective is the summed cost of the points in their clusters.
+    violations_ : Violations
+        None, if ``feasible_``.
+    metrics_ : list of Distortion
+        The distortion.
+    constraints_ : Constraints
+        As used: without pairs of weight zero.
+
+    Guarantees
+    ----------
+    Labels violate no constraint, or ``feasible_`` is false. The objective may rise between
+    sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
+
+    Complexity
+    ----------
+    O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
+
+    References
+    ----------
+    K. Wagstaff, C. Cardie, S. Rogers, S. Schroedl, "Constrained K-means clustering with background
+    knowledge", ICML 2001, table 1.
+    I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means
+    algorithm", SDM 2005.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> model = COPKMeans(2, random_state=0).fit(X, must_link=[(0, 3)], cannot_link=[(0, 1)])
+    >>> labels = model.labels_
+    >>> bool(labels[0] == labels[3] != labels[1]), model.feasible_
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        distortion: str | Distortion = "euclidean",
+        init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff",
+        whole_components: bool = True,
+        order: Order = "random",
+        max_failures: int = 10,
+        on_failure: OnFailure = "warn",
+        empty_clusters: EmptyClusters = "reseed",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.distortion = distortion
+        self.init = init
+        self.whole_components = whole_components
+        self.order = order
+        self.max_failures = max_failures
+        self.on_failure = on_failure
+        self.empty_clusters = empty_clusters
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : ignored
+            For pipelines; true classes given here are not looked at.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
+            Pairs of rows that have to, and must not, share a cluster.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays
+            Not negative. Pairs of weight zero are left out; all others are hard, whatever their
+            weight.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then hold names. See `HMRFKMeans.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If every start failed and ``on_failure="raise"``.
+
+        Warns
+        -----
+        ConstraintsNotMetWarning
+            If every start failed and ``on_failure="warn"``.
+        """
+        self._check_words()
+        points = self._centred(self._read_points(X, reset=True))
+        n = points.shape[0]
+        self._check_settings(n)
+        given = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+        constraints = _of_positive_weight(given)
+        units = _Units(constraints, self.whole_components)
+        best, failures = self._search(points, constraints, units, self._generator())
+        self._keep(best)
+        self.status_ = best.status
+        self.converged_ = best.status == "converged"
+        self.n_failures_ = failures
+        self.constraints_ = constraints
+        self._count_violations(constraints)
+        self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
+        if not self.feasible_ and self.on_failure != "ignore":
+            message = self._explanation(units)
+            if self.on_failure == "raise":
+                raise InfeasibleConstraintsError(message)
+            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=2)
+        return self
+
+    def _check_words(self) -> None:
+        super()._check_words()
+        check_word("order", self.order, ("random", "given", "most-constrained"))
+        check_word("on_failure", self.on_failure, ("warn", "raise", "ignore"))
+
+    def _check_settings(self, n_points: int) -> None:
+        super()._check_settings(n_points)
+        value = self.max_failures
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"max_failures must be an integer, got {value!r}")
+        if value < 1:
+            raise ValueError(f"max_failures must be at least 1, got {value}")
+
+    def _explanation(self, units: _Units) -> str:
+        if self.status_ == "infeasible":
+            i, j = units.contradictions[0].tolist()
+            return (
+                f"no labelling satisfies the constraints: must-links connect points {i} and {j}, "
+                f"which are a cannot-link ({len(units.contradictions)} such pairs)"
+            )
+        return (
+            f"all {self.n_failures_} starts failed to satisfy the constraints; the labels violate "
+            f"{self.violations_.cannot_link} cannot-links. A labelling that violates none may "
+            "exist: try order='most-constrained', more max_failures or more clusters"
+        )
+
+    def _search(
+        self,
+        points: Points,
+        constraints: Constraints,
+        units: _Units,
+        rng: np.random.Generator,
+    ) -> tuple[_Start, int]:
+        """Return the best start, and the number of those that failed."""
+        best: _Start | None = None
+        nearest: tuple[float, float, _Start] | None = None
+        succeeded = failures = 0
+        while succeeded < self.n_init and failures < self.max_failures:
+            (child,) = rng.spawn(1)
+            start = self._fit_once(points, constraints, units, child)
+            if start.status not in ("failed", "infeasible"):
+                succeeded += 1
+                if best is None or start.objective < best.objective:
+                    best = start
+                continue
+            failures += 1
+            weight = violations(constraints, np.asarray(start.result.assignment)).weight
+            if nearest is None or (weight, start.objective) < nearest[:2]:
+                nearest = weight, start.objective, start
+            if start.status == "infeasible":
+                break
+        if best is not None:
+            return best, failures
+        assert nearest is not None  # since max_failures is at least one
+        return nearest[2], failures
+
+    def _fit_once(
+        self,
+        points: Points,
+        constraints: Constraints,
+        units: _Units,
+        rng: np.random.Generator,
+    ) -> _Start:
+        # The model knows of no constraints: the E-step sees to them.
+        nobody = Constraints(None, None, n_points=points.shape[0])
+        start = self._start(points, constraints, units, rng)
+        model = HMRF(points, nobody, self._distortion(), start, empty=self.empty_clusters)
+        placement = _Placement(units, self.order, rng)
+        infeasible = len(units.contradictions) > 0
+        try:
+            fit = self._alternate(model, placement)
+            if placement.best is not None and placement.best[0] < fit.objective:
+                fit = _stop(model, placement.best[1], fit.result)
+        except _NoPlaceError as error:
+            return _Start(
+                _stop(model, error.labels, None), "infeasible" if infeasible else "failed"
+            )
+        if infeasible:
+            return _Start(fit, "infeasible")
+        return _Start(fit, placement.ended or ("converged" if fit.result.converged else "limit"))
+
+    def _start(
+        self,
+        points: Points,
+        constraints: Constraints,
+        units: _Units,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Return initial centroids."""
+        init, k, n = self.init, self.n_clusters, points.shape[0]
+        distortion = self._distortion()
+        if not (isinstance(init, str) and init == "wagstaff"):
+            init = self._around_origin(init)
+            return initial_centroids(points, constraints, k, distortion, init, rng)
+        shuffled = rng.permutation(n)
+        first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
+        # With fewer components than clusters, points of one component have to do.
+        rest = np.setdiff1d(np.arange(n), first)[: k - first.size]
+        chosen = shuffled[np.concatenate((first, rest))]
+        members = [np.array([point]) for point in chosen]
+        if self.whole_components:
+            place = np.full(units.count, -1)
+            place[units.of_point[chosen[: first.size]]] = np.arange(first.size)
+            touched = np.flatnonzero(place[units.of_point] >= 0)
+            by_centre = np.argsort(place[units.of_point[touched]], kind="stable")
+            touched = touched[by_centre]
+            cuts = np.searchsorted(place[units.of_point[touched]], np.arange(1, first.size))
+            members[: first.size] = np.split(touched, cuts)
+        labels = np.repeat(np.arange(k), [len(m) for m in members])
+        zeros = np.zeros((k, points.shape[1]))
+        return distortion.centroids(points[np.concatenate(members)], labels, k, zeros)
+
+
+def _of_positive_weight(given: Constraints) -> Constraints:
+    """Return the constraints without the pairs of weight zero."""
+    ml, cl = given.ml_weights > 0, given.cl_weights > 0
+    if ml.all() and cl.all():
+        return given
+    return Constraints(
+        given.must_link[ml],
+        given.cannot_link[cl],
+        given.ml_weights[ml],
+        given.cl_weights[cl],
+        n_points=given.n_points,
+    )
+
+
+def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit:
+    """End a start at other labels than its last, with the centroids that belong to them."""
+    for _ in model.maximise(labels):
+        pass
+    objective = model.objective(labels)
+    if result is None:
+        return Fit(model, Result(labels, objective, [], 1, False))
+    return Fit(model, replace(result, assignment=labels, objective=objective))

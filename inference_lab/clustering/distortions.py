@@ -1,0 +1,753 @@
+r"""Distortions: how far a point is from a centroid, and two points are from each other.
+
+A distortion knows four things: the cost ``D(x, mu)`` of a point in a cluster, the centroid that
+minimises the summed cost of a cluster, a symmetric dissimilarity ``phi(x, y)`` of two points (what
+a violated constraint between them costs in HMRF-KMeans), and an upper bound on the latter.
+
+To add a Bregman divergence, subclass `Bregman` and give its generator and the gradient:
+
+>>> import numpy as np
+>>> from inference_lab.clustering import Bregman, HMRFKMeans
+>>> class Logistic(Bregman):
+...     def check(self, points):
+...         if points.min() <= 0 or points.max() >= 1:
+...             raise ValueError("the logistic loss needs values between 0 and 1")
+...     def generator(self, points):
+...         return (points * np.log(points) + (1 - points) * np.log(1 - points)).sum(axis=1)
+...     def gradient(self, centroids):
+...         return np.log(centroids / (1 - centroids))
+>>> points = [[0.1], [0.2], [0.8], [0.9]]
+>>> labels = HMRFKMeans(2, distortion=Logistic(), random_state=0).fit(points).labels_
+>>> bool(labels[0] == labels[1] != labels[2] == labels[3])
+True
+
+A. Banerjee, S. Merugu, I. Dhillon, J. Ghosh, "Clustering with Bregman divergences", JMLR 6, 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel
+from inference_lab.factor_graph import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+__all__ = [
+    "Bregman",
+    "Cosine",
+    "Distortion",
+    "IDivergence",
+    "ItakuraSaito",
+    "KullbackLeibler",
+    "Points",
+    "SquaredEuclidean",
+    "as_distortion",
+    "cluster_sums",
+]
+
+#: A dense float64 matrix, or a sparse CSR array, of one row a point.
+Points: TypeAlias = Any
+
+#: Entries of a block of costs: half a megabyte, which stays in the cache.
+_BLOCK = 1 << 16
+#: Points up to which the farthest pair is found exactly, in O(n^2 d).
+_EXACT_PAIRS = 1500
+
+
+def is_sparse(points: Points) -> bool:
+    """Whether the points are a SciPy sparse array."""
+    from scipy.sparse import issparse
+
+    return bool(issparse(points))
+
+
+def row_sums(points: Points) -> FloatArray:
+    """Return the sum of each row, shape (n,)."""
+    return np.asarray(points.sum(axis=1), dtype=np.float64).ravel()
+
+
+def dense(points: Points) -> FloatArray:
+    """Return the rows as a dense matrix."""
+    return np.asarray(points.toarray() if is_sparse(points) else points, dtype=np.float64)
+
+
+def product(points: Points, centroids: FloatArray) -> FloatArray:
+    """Return all inner products, shape (n, k)."""
+    return np.asarray(points @ np.ascontiguousarray(centroids.T), dtype=np.float64)
+
+
+def row_products(first: Points, second: Points) -> FloatArray:
+    """Return the inner product of each row of one matrix with the same row of another."""
+    if is_sparse(first):
+        return row_sums(first.multiply(second))
+    return np.asarray(np.einsum("im,im->i", first, second), dtype=np.float64)
+
+
+def cluster_sums(points: Points, shares: npt.ArrayLike, n_clusters: int) -> FloatArray:
+    """Add up the points of each cluster.
+
+    Parameters
+    ----------
+    points : (n, d) matrix, dense or CSR
+    shares : (n,) array of int or (n, k) array of float
+        The cluster of each point, or its share in each cluster.
+    n_clusters : int
+
+    Returns
+    -------
+    (k, d) float64 array
+    """
+    from scipy.sparse import csc_array
+
+    given = np.asarray(shares)
+    if given.ndim == 2:
+        return np.ascontiguousarray((points.T @ given).T, dtype=np.float64)
+    n = len(given)
+    member = csc_array(
+        (np.ones(n), given.astype(np.int32), np.arange(n + 1, dtype=np.int32)),
+        shape=(n_clusters, n),
+    )
+    return dense(member @ points)
+
+
+def cheapest(costs: FloatArray, previous: IntArray | None) -> IntArray:
+    """Return the column of the least entry of each row; ties keep the previous one."""
+    labels = np.zeros(len(costs), dtype=np.int64) if previous is None else previous.copy()
+    least_of_rows(costs, np.zeros(costs.shape[1]), labels)
+    return labels
+
+
+@kernel
+def least_of_rows(values: FloatArray, offset: FloatArray, labels: IntArray) -> None:
+    """Move labels to the least ``values[i, a] + offset[a]`` unless they hold it already."""
+    n, k = values.shape
+    for i in range(n):
+        best = labels[i]
+        least = values[i, best] + offset[best]
+        for a in range(k):
+            value = values[i, a] + offset[a]
+            if value < least:
+                least = value
+                best = a
+        labels[i] = best
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return a handle on the numerical libraries; finding them takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def in_blocks(n: int, step: int, work: Callable[[slice], None]) -> None:
+    """Call `work` on blocks of rows, with as many threads as the linear algebra has.
+
+    The library's own threads wait for each other in every product, which for small ones takes
+    longer than the product; one thread a block does not.
+    """
+    controller = _libraries()
+    threads = max(
+        (lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"), default=1
+    )
+    blocks = [slice(begin, begin + step) for begin in range(0, n, step)]
+    with controller.limit(limits=1, user_api="blas"):
+        if threads == 1 or len(blocks) < 2 * threads:
+            for block in blocks:
+                work(block)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(work, blocks):
+                    pass
+
+
+class Distortion(ABC):
+    """How far points are from centroids and from each other.
+
+    Distortions are immutable; learning a metric makes a new one (`reweighted`).
+    """
+
+    #: Whether CSR matrices are taken as they are.
+    accepts_sparse: ClassVar[bool] = False
+    #: Whether moving all points and centroids by the same vector changes nothing.
+    translation_invariant: ClassVar[bool] = False
+    #: Whether data must not hold negative values.
+    positive_only: ClassVar[bool] = False
+    #: Whether `centroids` gives the minimiser of the summed cost, so that it never rises.
+    exact_centroids: bool = True
+
+    def check(self, points: Points) -> None:  # noqa: B027  # most distortions take any values
+        """Refuse points outside the domain.
+
+        Raises
+        ------
+        ValueError
+            With the first offending entry and what is allowed.
+        """
+
+    def prepare(self, points: Points) -> Points:
+        """Return the points in the form that the other methods take, normalised perhaps."""
+        return points
+
+    @abstractmethod
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return the cost of each point in each cluster, shape (n, k); ``+inf`` is allowed."""
+
+    def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
+        """Return the cheapest cluster of each point, shape (n,).
+
+        Of equal costs, the previous label wins (or points would wander), then the first.
+        """
+        return cheapest(self.distances(points, centroids), previous)
+
+    @abstractmethod
+    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+        """Return the cost of each point in its own cluster, shape (n,)."""
+
+    @abstractmethod
+    def between(self, points: Points, pairs: IntArray) -> FloatArray:
+        """Return ``phi`` for pairs of points, shape (m,), not negative."""
+
+    @abstractmethod
+    def largest(self, points: Points) -> float:
+        """Return an upper bound on ``phi`` over all pairs of points."""
+
+    def centroids(
+        self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
+    ) -> FloatArray:
+        """Return the centroids of clusters, those of `previous` where a cluster is empty.
+
+        Parameters
+        ----------
+        points : (n, d) matrix
+        shares : (n,) array of int or (n, k) array of float
+        n_clusters : int
+        previous : (k, d) array
+        """
+        sizes = cluster_sizes(shares, n_clusters)
+        sums = cluster_sums(points, shares, n_clusters)
+        held = sizes > 0
+        result = previous.copy()
+        result[held] = sums[held] / sizes[held, np.newaxis]
+        return result
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """Weights of the features, (d,) or (d, d), or None."""
+        return None
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the same distortion under another metric.
+
+        Raises
+        ------
+        TypeError
+            If the distortion has no metric to learn.
+        """
+        raise TypeError(f"{type(self).__name__} has no weights to learn")
+
+    def log_det(self, n_features: int) -> float:
+        """Return ``log det`` of the metric, the part of the normaliser that depends on it."""
+        return 0.0
+
+
+def cluster_sizes(shares: npt.ArrayLike, n_clusters: int) -> FloatArray:
+    """Return the size of each cluster, shape (k,)."""
+    given = np.asarray(shares)
+    if given.ndim == 2:
+        return np.asarray(given.sum(axis=0), dtype=np.float64)
+    return np.bincount(given, minlength=n_clusters).astype(np.float64)
+
+
+def _farthest(distortion: Distortion, points: Points) -> float:
+    """Return the largest ``phi`` over all pairs, in O(n^2 d)."""
+    n = points.shape[0]
+    most = 0.0
+    for first in range(n - 1):
+        rest = np.arange(first + 1, n)
+        pairs = np.stack([np.full(rest.size, first), rest], axis=1)
+        most = max(most, float(distortion.between(points, pairs).max()))
+    return most
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredEuclidean(Distortion):
+    r"""``D(x, mu) = (x - mu)' A (x - mu)``, and ``phi`` the same between two points.
+
+    Parameters
+    ----------
+    metric : (d,) or (d, d) array, optional
+        Diagonal of ``A``, not negative, or all of it, symmetric and positive semidefinite;
+        by default the identity.
+
+    Notes
+    -----
+    Squared distances are whole, not halved. Costs are computed through inner products; estimators
+    move the points to mean zero first, so that nothing cancels.
+    """
+
+    metric: FloatArray | None = None
+
+    accepts_sparse: ClassVar[bool] = True
+    translation_invariant: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the metric."""
+        if self.metric is None:
+            return
+        metric = np.asarray(self.metric, dtype=np.float64)
+        square = metric.ndim == 2 and metric.shape[0] == metric.shape[1]
+        if not (metric.ndim == 1 or square) or not np.isfinite(metric).all():
+            raise ValueError(
+                f"metric must be a finite (d,) or (d, d) array, got shape {metric.shape}"
+            )
+        values = np.linalg.eigvalsh(metric) if square else metric
+        if values.size and values.min() < -1e-9 * max(float(values.max()), 0.0):
+            raise ValueError(
+                f"metric must be positive semidefinite; its least eigenvalue is {values.min():g}"
+            )
+        object.__setattr__(self, "metric", metric)
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The metric."""
+        return self.metric
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the distortion under another metric."""
+        return replace(self, metric=weights)
+
+    def log_det(self, n_features: int) -> float:
+        """Return ``log det A``, ``-inf`` where it is singular."""
+        if self.metric is None:
+            return 0.0
+        if self.metric.ndim == 1:
+            with np.errstate(divide="ignore"):
+                return float(np.log(self.metric).sum())
+        return float(np.linalg.slogdet(self.metric)[1])
+
+    def times(self, rows: Points) -> Points:
+        """Return ``rows A``."""
+        if self.metric is None:
+            return rows
+        if self.metric.ndim == 2:
+            return rows @ self.metric
+        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+
+    def norms(self, points: Points) -> FloatArray:
+        """Return ``x' A x`` of each row."""
+        return row_products(points, self.times(points))
+
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return squared distances, shape (n, k), never negative."""
+        scaled = np.asarray(self.times(centroids))
+        offset = np.einsum("hm,hm->h", centroids, scaled)
+        result = product(points, -2.0 * scaled)
+        result += offset
+        result += self.norms(points)[:, np.newaxis]
+        return np.maximum(result, 0.0, out=result)
+
+    def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
+        """Return the nearest centroid of each point, in blocks that stay in the cache."""
+        scaled = np.asarray(self.times(centroids))
+        offset = np.einsum("hm,hm->h", centroids, scaled)
+        slope = np.ascontiguousarray(-2.0 * scaled.T)
+        n, k = points.shape[0], len(centroids)
+        labels = np.zeros(n, dtype=np.int64) if previous is None else previous.copy()
+        step = max(1, _BLOCK // k)
+
+        def work(rows: slice) -> None:
+            least_of_rows(np.asarray(points[rows] @ slope), offset, labels[rows])
+
+        in_blocks(n, step, work)
+        return labels
+
+    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+        """Return the squared distance of each point to its own centroid."""
+        result = np.empty(points.shape[0])
+        step = max(1, _BLOCK // max(1, points.shape[1]))
+        for begin in range(0, len(result), step):
+            rows = slice(begin, begin + step)
+            gap = dense(points[rows]) - centroids[labels[rows]]
+            result[rows] = row_products(gap, self.times(gap))
+        return result
+
+    def between(self, points: Points, pairs: IntArray) -> FloatArray:
+        """Return squared distances of pairs."""
+        result = np.empty(len(pairs))
+        step = max(1, _BLOCK // max(1, points.shape[1]))
+        for begin in range(0, len(pairs), step):
+            some = pairs[begin : begin + step]
+            gap = dense(points[some[:, 0]] - points[some[:, 1]])
+            result[begin : begin + step] = row_products(gap, self.times(gap))
+        return np.maximum(result, 0.0)
+
+    def extent(self, points: Points) -> FloatArray:
+        """Return a vector ``v`` with ``v' A v`` at least ``phi`` of any two points, shape (d,).
+
+        The farthest pair's difference for up to 1,500 points; else the diagonal of the box around
+        the points, along the axes of the metric.
+        """
+        rows = dense(points)
+        if self.metric is not None and self.metric.ndim == 2:
+            values, axes = np.linalg.eigh(self.metric)
+            rows, scale = rows @ axes, np.sqrt(np.maximum(values, 0.0))
+        else:
+            axes = None
+            scale = np.sqrt(np.ones(rows.shape[1]) if self.metric is None else self.metric)
+        if len(rows) <= _EXACT_PAIRS:
+            from sklearn.metrics import euclidean_distances
+
+            gaps = euclidean_distances(rows * scale, squared=True)
+            first, second = np.unravel_index(int(gaps.argmax()), gaps.shape)
+            difference = rows[first] - rows[second]
+        else:
+            difference = rows.max(axis=0) - rows.min(axis=0)
+        return np.asarray(difference if axes is None else axes @ difference, dtype=np.float64)
+
+    def largest(self, points: Points) -> float:
+        """Return ``v' A v`` of the `extent`."""
+        v = self.extent(points)
+        return float(v @ np.asarray(self.times(v[np.newaxis]))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Cosine(Distortion):
+    r"""``D(x, mu) = 1 - x' A mu / (|x|_A |mu|_A)`` with a diagonal ``A``; ``phi`` alike.
+
+    Centroids have unit length under ``A``: the sum of the points, each scaled to unit length,
+    scaled itself, which minimises the summed cost (Basu et al. 2004, eq. 12, where points are
+    scaled before the metric is learnt and not after).
+
+    Parameters
+    ----------
+    metric : (d,) array, optional
+        Not negative; by default ones.
+    """
+
+    metric: FloatArray | None = None
+
+    accepts_sparse: ClassVar[bool] = True
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The diagonal of the metric."""
+        return self.metric
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the distortion under another diagonal metric."""
+        return replace(self, metric=weights)
+
+    def check(self, points: Points) -> None:
+        """Refuse rows of zeros, which have no direction."""
+        empty = np.flatnonzero(self.lengths(points) == 0)
+        if empty.size:
+            raise ValueError(
+                f"row {empty[0]} of X is all zero ({empty.size} such rows); the cosine needs rows "
+                "that point somewhere: leave empty documents out"
+            )
+
+    def prepare(self, points: Points) -> Points:
+        """Scale rows to unit length."""
+        from sklearn.preprocessing import normalize
+
+        return normalize(points)
+
+    def times(self, rows: Points) -> Points:
+        """Return ``rows A``."""
+        if self.metric is None:
+            return rows
+        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+
+    def lengths(self, points: Points) -> FloatArray:
+        """Return ``|x|_A`` of each row."""
+        return np.sqrt(row_products(points, self.times(points)))
+
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return one minus the cosine, between 0 and 2; 1 where a length is zero."""
+        scaled = np.asarray(self.times(centroids))
+        size = np.sqrt(np.einsum("hm,hm->h", centroids, scaled))
+        cosine = product(points, scaled / np.where(size > 0, size, 1.0)[:, np.newaxis])
+        length = self.lengths(points)
+        cosine /= np.where(length > 0, length, 1.0)[:, np.newaxis]
+        return np.clip(np.subtract(1.0, cosine, out=cosine), 0.0, 2.0, out=cosine)
+
+    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+        """Return the cost of each point in its own cluster."""
+        return np.take_along_axis(
+            self.distances(points, centroids), labels[:, np.newaxis], axis=1
+        ).ravel()
+
+    def between(self, points: Points, pairs: IntArray) -> FloatArray:
+        """Return one minus the cosine of pairs."""
+        first, second = points[pairs[:, 0]], points[pairs[:, 1]]
+        size = self.lengths(first) * self.lengths(second)
+        inner = row_products(first, self.times(second))
+        return np.clip(1.0 - inner / np.where(size > 0, size, 1.0), 0.0, 2.0)
+
+    def largest(self, points: Points) -> float:
+        """Return 1 for data without negative entries, else 2."""
+        return 1.0 if points.shape[0] == 0 or points.min() >= 0 else 2.0
+
+    def centroids(
+        self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
+    ) -> FloatArray:
+        """Return unit vectors, those of `previous` where the points of a cluster cancel."""
+        from scipy.sparse import diags_array
+
+        length = self.lengths(points)
+        factor = 1.0 / np.where(length > 0, length, 1.0)
+        scaled = (
+            diags_array(factor) @ points if is_sparse(points) else points * factor[:, np.newaxis]
+        )
+        sums = cluster_sums(scaled, shares, n_clusters)
+        size = self.lengths(sums)
+        held = size > 1e-12 * np.maximum(cluster_sizes(shares, n_clusters), 1.0)
+        result = previous.copy()
+        result[held] = sums[held] / size[held, np.newaxis]
+        return result
+
+
+class Bregman(Distortion):
+    r"""``D(x, mu) = f(x) - f(mu) - <grad f(mu), x - mu>`` for a convex ``f``.
+
+    The mean of a cluster minimises its summed cost, whatever ``f`` is (Banerjee et al. 2005,
+    prop. 1). ``phi(x, y) = f(x) + f(y) - 2 f((x + y) / 2)``, the summed cost of two points in a
+    cluster of their own.
+    """
+
+    @abstractmethod
+    def generator(self, points: Points) -> FloatArray:
+        """Return ``f`` of each row, shape (n,), finite."""
+
+    @abstractmethod
+    def gradient(self, centroids: FloatArray) -> FloatArray:
+        """Return the gradient of ``f`` at each row, shape (k, d), finite."""
+
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return the divergence of each point from each centroid, never negative."""
+        slope = self.gradient(centroids)
+        offset = np.einsum("hm,hm->h", slope, centroids) - self.generator(centroids)
+        result = product(points, -slope)
+        result += offset
+        result += self.generator(points)[:, np.newaxis]
+        return np.maximum(result, 0.0, out=result)
+
+    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+        """Return the divergence of each point from its own centroid."""
+        return np.take_along_axis(
+            self.distances(points, centroids), labels[:, np.newaxis], axis=1
+        ).ravel()
+
+    def between(self, points: Points, pairs: IntArray) -> FloatArray:
+        """Return the Jensen-Bregman divergence of pairs."""
+        first, second = points[pairs[:, 0]], points[pairs[:, 1]]
+        middle = self.generator((first + second) / 2.0)
+        return np.maximum(self.generator(first) + self.generator(second) - 2.0 * middle, 0.0)
+
+    def largest(self, points: Points) -> float:
+        """Return the largest for up to 1,500 points, else twice the largest from their mean.
+
+        ``phi(x, y)`` is the least summed cost of two points over all centroids, so the mean of all
+        points gives a bound.
+        """
+        if points.shape[0] <= _EXACT_PAIRS:
+            return _farthest(self, points)
+        mean = np.asarray(points.mean(axis=0), dtype=np.float64).reshape(1, -1)
+        return 2.0 * float(self.distances(points, mean).max())
+
+
+@dataclass(frozen=True, eq=False)
+class IDivergence(Bregman):
+    r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on data without negatives.
+
+    ``phi(x, y) = sum_m a_m (x_m log(2 x_m / (x_m + y_m)) + y_m log(2 y_m / (x_m + y_m)))``.
+
+    Parameters
+    ----------
+    smoothing : float
+        Centroids are ``(mean + smoothing * u) / (1 + smoothing)`` with ``u`` flat and of the mass
+        of the mean (Basu et al. 2004, eq. 16 with 1/d in place of the printed 1/n): without it,
+        a point cannot join a cluster that lacks one of its words. With it, centroids do not
+        minimise the objective any more, which may then rise.
+    metric : (d,) array, optional
+        The weights ``a``, not negative; by default ones.
+    """
+
+    smoothing: float = 1.0
+    metric: FloatArray | None = None
+
+    accepts_sparse: ClassVar[bool] = True
+    positive_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the smoothing."""
+        if not (math.isfinite(self.smoothing) and self.smoothing >= 0):
+            raise ValueError(f"smoothing must be finite and not negative, got {self.smoothing}")
+        object.__setattr__(self, "exact_centroids", self.smoothing == 0)
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weights of the features."""
+        return self.metric
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the divergence with other weights of the features."""
+        return replace(self, metric=weights)
+
+    def check(self, points: Points) -> None:
+        """Refuse negative entries and rows without mass."""
+        _refuse_negative(points, type(self).__name__)
+        empty = np.flatnonzero(row_sums(points) == 0)
+        if empty.size:
+            raise ValueError(
+                f"row {empty[0]} of X is all zero ({empty.size} such rows); "
+                f"{type(self).__name__} needs rows with mass: leave empty documents out"
+            )
+
+    def generator(self, points: Points) -> FloatArray:
+        """Return ``sum_m a_m (x_m log x_m - x_m)``."""
+        from scipy.special import xlogy
+
+        if is_sparse(points):
+            values = points.copy()
+            values.data = xlogy(points.data, points.data) - points.data
+            return np.asarray(
+                values @ (np.ones(points.shape[1]) if self.metric is None else self.metric)
+            )
+        values = xlogy(points, points) - points
+        if self.metric is None:
+            return row_sums(values)
+        return np.asarray(values @ self.metric, dtype=np.float64)
+
+    def gradient(self, centroids: FloatArray) -> FloatArray:
+        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest)."""
+        slope = np.log(np.where(centroids > 0, centroids, 1.0))
+        return slope if self.metric is None else slope * self.metric
+
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return the divergences, ``+inf`` where a point has mass that the centroid has not."""
+        result = super().distances(points, centroids)
+        missing = centroids <= 0
+        if self.metric is not None:
+            missing &= self.metric > 0
+        if missing.any():
+            result[product(points, missing.astype(np.float64)) > 0] = np.inf
+        return result
+
+    def centroids(
+        self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
+    ) -> FloatArray:
+        """Return the means, smoothed."""
+        sizes = cluster_sizes(shares, n_clusters)
+        means = super().centroids(points, shares, n_clusters, previous)
+        held = sizes > 0
+        flat = means[held].mean(axis=1, keepdims=True)
+        means[held] = (means[held] + self.smoothing * flat) / (1.0 + self.smoothing)
+        return means
+
+    def largest(self, points: Points) -> float:
+        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass."""
+        mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
+        most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
+        return float(math.log(2.0) * most * mass)
+
+
+@dataclass(frozen=True, eq=False)
+class KullbackLeibler(IDivergence):
+    """The I-divergence between rows scaled to sum one, ``sum_m x_m log(x_m / mu_m)``.
+
+    Give it counts or frequencies, not TF-IDF weights.
+
+    Parameters
+    ----------
+    smoothing, metric
+        See `IDivergence`.
+    """
+
+    def prepare(self, points: Points) -> Points:
+        """Scale rows to sum one."""
+        from sklearn.preprocessing import normalize
+
+        return normalize(points, norm="l1")
+
+
+@dataclass(frozen=True, eq=False)
+class ItakuraSaito(Bregman):
+    """``D(x, mu) = sum_m (x_m / mu_m - log(x_m / mu_m) - 1)`` on positive data."""
+
+    positive_only: ClassVar[bool] = True
+
+    def check(self, points: Points) -> None:
+        """Refuse entries that are not positive."""
+        if (points <= 0).any():
+            row, column = (int(p) for p in np.argwhere(points <= 0)[0])
+            raise ValueError(
+                f"X[{row}, {column}] = {points[row, column]}; the Itakura-Saito divergence needs "
+                "positive values"
+            )
+
+    def generator(self, points: Points) -> FloatArray:
+        """Return ``-sum_m log x_m``."""
+        return -row_sums(np.log(points))
+
+    def gradient(self, centroids: FloatArray) -> FloatArray:
+        """Return ``-1 / mu_m``."""
+        return -1.0 / centroids
+
+
+def _refuse_negative(points: Points, name: str) -> None:
+    least = points.min() if points.shape[0] else 0.0
+    if least < 0:
+        if is_sparse(points):
+            points = points.tocoo()
+            at = int(np.flatnonzero(points.data < 0)[0])
+            row, column, value = points.row[at], points.col[at], points.data[at]
+        else:
+            row, column = np.argwhere(points < 0)[0]
+            value = points[row, column]
+        raise ValueError(
+            f"X[{row}, {column}] = {value}; {name} needs values that are not negative. "
+            "Negative values in data passed to it are most often standardised features"
+        )
+
+
+_NAMED: dict[str, type[Distortion]] = {
+    "euclidean": SquaredEuclidean,
+    "cosine": Cosine,
+    "kl": KullbackLeibler,
+    "i-divergence": IDivergence,
+    "itakura-saito": ItakuraSaito,
+}
+
+
+def as_distortion(given: str | Distortion) -> Distortion:
+    """Return the distortion of a name, or the object given.
+
+    Parameters
+    ----------
+    given : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such distortion.
+    """
+    if isinstance(given, Distortion):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"distortion must be a name or a Distortion, got {type(given).__name__}")
+    if given not in _NAMED:
+        raise ValueError(f"distortion = {given!r} is unknown; allowed: {', '.join(_NAMED)}")
+    return _NAMED[given]()

@@ -1,0 +1,349 @@
+"""Expectation-maximisation whose E-step is any solver, hard at T = 0 and soft at T > 0.
+
+What is clustered, and how, is the model's business; the loop only alternates: label the points
+(each to its cheapest cluster where no constraint couples it to others, all coupled ones together
+by a solver), then let the model improve its parameters in as many half-steps as it has, and note
+the objective after each.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from inference_lab.contract import Solution, Solver, Status
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.solving import solve
+
+__all__ = [
+    "Assignment",
+    "Coupling",
+    "EStep",
+    "HalfStep",
+    "InfeasibleConstraintsError",
+    "Model",
+    "Result",
+    "maximise_expectation",
+]
+
+#: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
+Assignment: TypeAlias = "IntArray | FloatArray"
+
+
+def as_labels(assignment: Assignment) -> IntArray:
+    """Return an assignment at temperature zero as labels, without a copy."""
+    return np.asarray(assignment, dtype=np.int64)
+
+
+class InfeasibleConstraintsError(ValueError):
+    """No labelling satisfies the constraints that are hard, or none was found."""
+
+
+class HalfStep(NamedTuple):
+    """One line of the history of a fit.
+
+    ``step`` is "E" or what the model calls its half-step. ``objective`` is that of the model after
+    it, at T > 0 the free energy as the solver gives it. ``energy``, ``lower_bound`` and ``status``
+    are those of the solver, on the points that constraints couple, in E-steps only. ``seconds`` is
+    the time of the half-step.
+    """
+
+    iteration: int
+    step: str
+    objective: float
+    seconds: float
+    status: str | None = None
+    energy: float = math.nan
+    lower_bound: float = math.nan
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """What couples points in an E-step.
+
+    Parameters
+    ----------
+    rows : (c,) int64 array
+        The points that terms touch; in terms they are numbered by their place here.
+    terms : sequence of DiagonalTerms
+    unary : (c, k) array or None
+        Costs to add to those of the model, such as the separable part of penalties.
+    importance : float
+        Factor of the free energy of these points in the objective at T > 0.
+    """
+
+    rows: IntArray
+    terms: Sequence[DiagonalTerms]
+    unary: FloatArray | None = None
+    importance: float = 1.0
+
+
+class Model(ABC):
+    """Parameters of clusters, with the costs they give to points and how they are improved."""
+
+    @abstractmethod
+    def costs(self, rows: IntArray | None = None) -> FloatArray:
+        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k)."""
+
+    @abstractmethod
+    def nearest(self, previous: IntArray | None) -> IntArray:
+        """Return the cheapest cluster of each point on its own; ties keep the previous label."""
+
+    @abstractmethod
+    def coupling(self) -> Coupling:
+        """Return the pairwise terms under the present parameters."""
+
+    @abstractmethod
+    def maximise(self, assignment: Assignment) -> Iterator[str]:
+        """Improve the parameters in place; yield the name of each half-step when it is done."""
+
+    @abstractmethod
+    def objective(self, labels: IntArray) -> float:
+        """Return the objective at temperature zero, from its definition."""
+
+    def importance(self) -> FloatArray | None:
+        """Return the factor of each point in the objective at T > 0, shape (n,), None for ones."""
+        return None
+
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """Return the arrays that tell whether anything still moves."""
+        return ()
+
+
+@dataclass
+class EStep:
+    """Label points with a solver.
+
+    Parameters
+    ----------
+    solver : str or Solver
+    rng : numpy.random.Generator
+        Seeds each call.
+    time_limit : float, optional
+        Seconds a call.
+    temperature : float
+    """
+
+    solver: str | Solver
+    rng: np.random.Generator
+    time_limit: float | None = None
+    temperature: float = 0.0
+    status: str | None = field(default=None, init=False)
+    energy: float = field(default=math.nan, init=False)
+    lower_bound: float = field(default=math.nan, init=False)
+    free_energy: float = field(default=math.nan, init=False)
+    #: Of the last call at T > 0: costs and shares of the coupled points, and their free energy.
+    _last: tuple[FloatArray, FloatArray, float] | None = field(default=None, init=False, repr=False)
+
+    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+        """Return labels, or shares at T > 0, given the assignment before (None at first).
+
+        Labels are never worse than the previous ones under the model's present costs; shares that
+        minimise a free energy over some set, such as those of mean field, neither.
+
+        Raises
+        ------
+        InfeasibleConstraintsError
+            If no labelling of finite energy was found.
+        ValueError
+            If the solver does not cover the problem.
+        """
+        coupling = model.coupling()
+        self.status, self.energy, self.lower_bound = None, math.nan, math.nan
+        rows = coupling.rows
+        result: Assignment
+        # Labels start from labels only.
+        labels = None if previous is None or previous.ndim == 2 else as_labels(previous)
+        if self.temperature > 0:
+            costs = model.costs()
+            unary = costs[rows]
+            result = self._shares(costs, rows, model.importance())
+        else:
+            result = model.nearest(labels)
+            unary = model.costs(rows) if rows.size else np.empty((0, 1))
+        if rows.size:
+            if coupling.unary is not None:
+                unary = unary + coupling.unary
+            graph = FactorGraph.from_terms(unary, coupling.terms)
+            solution = solve(
+                graph,
+                self.solver,
+                seed=int(self.rng.integers(2**31)),
+                time_limit=self.time_limit,
+                temperature=self.temperature,
+                initial=None if labels is None else labels[rows],
+            )
+            if solution.status == Status.UNSUPPORTED:
+                raise ValueError(
+                    f"e_step={solution.solver} cannot label these points: {solution.message}"
+                )
+            if solution.status == Status.INFEASIBLE:
+                raise InfeasibleConstraintsError(
+                    f"no labelling satisfies the constraints: {solution.message}. Give finite "
+                    "weights, or more clusters"
+                )
+            if solution.labels is None or not math.isfinite(solution.energy):
+                raise InfeasibleConstraintsError(
+                    f"{solution.solver} found no labelling that satisfies the constraints of "
+                    "infinite weight; one may exist. Give finite weights, or another e_step, "
+                    "such as 'ilp'"
+                )
+            self.status = str(solution.status)
+            self.energy, self.lower_bound = solution.energy, solution.lower_bound
+            if self.temperature == 0:
+                result[rows] = solution.labels
+            else:
+                shares, value = self._coupled(unary, solution)
+                result[rows] = shares
+                self.free_energy += coupling.importance * value
+        return result
+
+    def _coupled(self, unary: FloatArray, solution: Solution) -> tuple[FloatArray, float]:
+        """Return the shares of the coupled points and their free energy."""
+        shares = np.asarray(solution.marginals, dtype=np.float64)
+        if solution.log_partition is None:
+            return shares, math.nan
+        value = -self.temperature * solution.log_partition
+        if solution.log_partition_kind == "lower" and self._last is not None:
+            # The functional that the solver minimised may have been lower where it was before.
+            then, before, energy = self._last
+            change = _expected(unary, before) - _expected(then, before)
+            if before.shape == shares.shape and energy + change < value:
+                shares, value = before, energy + change
+        self._last = unary, shares, value
+        return shares, value
+
+    def _shares(
+        self, costs: FloatArray, coupled: IntArray, importance: FloatArray | None
+    ) -> FloatArray:
+        """Share each point out on its own, and note the free energy of those not coupled."""
+        from scipy.special import logsumexp, softmax
+
+        negative = costs / -self.temperature
+        alone = np.ones(len(costs), dtype=np.bool_)
+        alone[coupled] = False
+        energies = -self.temperature * logsumexp(negative[alone], axis=1)
+        if importance is not None:
+            energies = energies * importance[alone]
+        self.free_energy = float(energies.sum())
+        return np.asarray(softmax(negative, axis=1))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outcome of a fit.
+
+    ``converged`` says that the assignment came back unchanged, or the objective fell by no more
+    than the tolerance.
+    """
+
+    assignment: Assignment
+    objective: float
+    history: list[HalfStep]
+    n_iter: int
+    converged: bool
+
+
+def maximise_expectation(
+    model: Model,
+    e_step: EStep,
+    *,
+    max_iter: int,
+    tol: float,
+    start: Assignment | None = None,
+    on_step: Callable[[HalfStep], None] | None = None,
+) -> Result:
+    """Alternate E-steps and the model's half-steps until nothing moves.
+
+    Parameters
+    ----------
+    model : Model
+        Changed in place.
+    e_step : EStep
+    max_iter : int
+        Limit on iterations of one E-step and all half-steps.
+    tol : float
+        Converged when the objective falls by no more than this share of its size in an iteration.
+    start : assignment, optional
+        That of an earlier fit, kept where no E-step improves on it.
+    on_step : callable, optional
+        Called with each `HalfStep`.
+
+    Returns
+    -------
+    Result
+        The assignment belongs to the parameters that the model has at the end: the loop ends with
+        an E-step that changed nothing, or, at the limit, with one more E-step.
+    """
+    history: list[HalfStep] = []
+    assignment = start
+    objective = math.inf
+    converged = False
+
+    def note(iteration: int, step: str, value: float, since: float, solved: bool) -> None:
+        line = HalfStep(iteration, step, value, time.perf_counter() - since)
+        if solved:
+            line = line._replace(
+                status=e_step.status, energy=e_step.energy, lower_bound=e_step.lower_bound
+            )
+        history.append(line)
+        if on_step is not None:
+            on_step(line)
+
+    def label(iteration: int) -> tuple[Assignment, float]:
+        since = time.perf_counter()
+        found = e_step(model, assignment)
+        soft = found.ndim == 2
+        value = e_step.free_energy if soft else model.objective(as_labels(found))
+        note(iteration, "E", value, since, True)
+        return found, value
+
+    def improved(assignment: Assignment, value: float, expected: float) -> float:
+        # With the shares fixed, the free energy changes as the expected costs do.
+        if assignment.ndim == 1:
+            return model.objective(as_labels(assignment))
+        return value + expectation(assignment) - expected
+
+    def expectation(assignment: Assignment) -> float:
+        if assignment.ndim == 1:
+            return 0.0
+        shares = np.asarray(assignment, dtype=np.float64)
+        return _expected(model.costs(), shares, model.importance())
+
+    iteration = 0
+    while iteration < max_iter:
+        iteration += 1
+        before = objective
+        found, objective = label(iteration)
+        unchanged = assignment is not None and np.array_equal(found, assignment)
+        assignment = found
+        previous = tuple(array.copy() for array in model.parameters())
+        labelled = objective
+        expected = expectation(assignment)
+        since = time.perf_counter()
+        for name in model.maximise(assignment):
+            objective = improved(assignment, labelled, expected)
+            note(iteration, name, objective, since, False)
+            since = time.perf_counter()
+        still = all(map(np.array_equal, previous, model.parameters()))
+        if (unchanged and still) or abs(before - objective) <= tol * max(1.0, abs(objective)):
+            converged = True
+            break
+    # The last half-steps may have moved the clusters away from some of their points.
+    if assignment is None or not (converged and unchanged and still):
+        found, value = label(iteration)
+        if assignment is None or value <= objective:
+            assignment, objective = found, value
+    return Result(assignment, objective, history, iteration, converged)
+
+
+def _expected(costs: FloatArray, shares: FloatArray, importance: FloatArray | None = None) -> float:
+    """Return the expected cost, without infinite costs of no share."""
+    values = (np.where(shares > 0, costs, 0.0) * shares).sum(axis=1)
+    return float(values.sum() if importance is None else values @ importance)

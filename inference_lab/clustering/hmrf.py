@@ -1,0 +1,342 @@
+r"""The model of HMRF-KMeans: centroids, penalties of violated constraints, and a learnt metric.
+
+With labels ``l``, centroids ``mu``, must-links M and cannot-links C, each pair counted once,
+
+``J = sum_i D_{l_i}(x_i, mu_{l_i}) + sum_M w_ij f_ij [l_i != l_j] + sum_C w_ij g_ij [l_i = l_j]``.
+
+``f = g = 1`` with the penalty "potts"; with "distance" ``f`` is the mean of the two clusters'
+``phi(x_i, x_j)`` and ``g`` is ``phi_max - phi(x_i, x_j)`` in the common cluster, never negative.
+Where the metric is learnt, squared Euclidean costs are less ``log det A``.
+
+S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering", KDD
+2004, eqs. (5), (9). M. Bilenko, S. Basu, R. Mooney, "Integrating constraints and metric learning
+in semi-supervised clustering", ICML 2004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    cheapest,
+    cluster_sizes,
+    cluster_sums,
+)
+from inference_lab.clustering.em import Assignment, Coupling, Model, as_labels
+from inference_lab.clustering.metric_learning import MetricLearner, Penalised
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import DiagonalTerms, FloatArray, IntArray
+
+__all__ = ["HMRF", "EmptyClusterError", "Violations", "violations"]
+
+Penalty = Literal["potts", "distance"]
+EmptyClusters = Literal["reseed", "keep", "raise"]
+
+
+class EmptyClusterError(ValueError):
+    """A cluster lost all its points, and the policy is to say so."""
+
+
+class Violations(NamedTuple):
+    """Constraints that a labelling violates: how many of each kind, and their summed weight."""
+
+    must_link: int
+    cannot_link: int
+    weight: float
+
+
+def violated(constraints: Constraints, labels: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of the must-links and of the cannot-links that labels violate."""
+    ml, cl = constraints.must_link, constraints.cannot_link
+    return (
+        np.flatnonzero(labels[ml[:, 0]] != labels[ml[:, 1]]),
+        np.flatnonzero(labels[cl[:, 0]] == labels[cl[:, 1]]),
+    )
+
+
+def violations(constraints: Constraints, labels: IntArray) -> Violations:
+    """Count the constraints that labels violate.
+
+    Examples
+    --------
+    >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
+    >>> violations(c, np.array([0, 1, 1]))
+    Violations(must_link=1, cannot_link=1, weight=2.0)
+    """
+    ml, cl = violated(constraints, labels)
+    weight = constraints.ml_weights[ml].sum() + constraints.cl_weights[cl].sum()
+    return Violations(len(ml), len(cl), float(weight))
+
+
+class HMRF(Model):
+    """Clusters of the HMRF-KMeans family.
+
+    Parameters
+    ----------
+    points : (n, d) matrix
+        As the distortion prepared them.
+    constraints : Constraints
+    distortion : Distortion
+    centroids : (k, d) array
+    penalty : {"potts", "distance"}
+    learner : MetricLearner or None
+    empty : {"reseed", "keep", "raise"}
+        A cluster without points gets the point of highest cost as its centroid (which leaves the
+        objective as it is), keeps its centroid, or is an error.
+    importance : (n,) array, optional
+        What each point counts for in the centroids at T > 0; the same for all coupled points.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        constraints: Constraints,
+        distortion: Distortion,
+        centroids: FloatArray,
+        *,
+        penalty: Penalty = "potts",
+        learner: MetricLearner | None = None,
+        empty: EmptyClusters = "reseed",
+        importance: FloatArray | None = None,
+    ) -> None:
+        self._importance = importance
+        self.points = points
+        self.constraints = constraints
+        self.centroids = np.array(centroids, dtype=np.float64)
+        self.penalty = penalty
+        self.learner = learner
+        self.empty = empty
+        k = len(self.centroids)
+        per_cluster = learner is not None and learner.per_cluster
+        #: One metric for all clusters, or one for each.
+        self.metrics: list[Distortion] = [distortion] * (k if per_cluster else 1)
+        touched = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
+        self.rows: IntArray = np.flatnonzero(np.bincount(touched, minlength=points.shape[0]))
+        place = np.zeros(points.shape[0], dtype=np.int64)
+        place[self.rows] = np.arange(self.rows.size)
+        self._ml = place[constraints.must_link]
+        self._cl = place[constraints.cannot_link]
+        self._summed: tuple[IntArray, FloatArray, FloatArray] | None = None
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Work out what each violated constraint costs under the present metrics.
+
+        ``ml_costs`` (p, K) and ``cl_costs`` (q, K), with one column where there is one metric.
+        """
+        metric = self.metrics[0]
+        self._spread = (
+            float(metric.norms(self.points).sum()) if isinstance(metric, SquaredEuclidean) else 0.0
+        )
+        c = self.constraints
+        self.ml_costs = c.ml_weights[:, np.newaxis]
+        self.cl_costs = c.cl_weights[:, np.newaxis]
+        if self.penalty == "distance":
+            ml = [m.between(self.points, c.must_link) for m in self.metrics]
+            cl = [
+                np.maximum(m.largest(self.points) - m.between(self.points, c.cannot_link), 0.0)
+                if len(c.cannot_link)
+                else np.zeros(0)
+                for m in self.metrics
+            ]
+            self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
+            self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
+
+    # -------------------------------------------------------------- the E-step
+
+    def costs(self, rows: IntArray | None = None) -> FloatArray:
+        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k)."""
+        points = self.points if rows is None else self.points[rows]
+        if len(self.metrics) == 1:
+            return self.metrics[0].distances(points, self.centroids)
+        d = points.shape[1]
+        columns = [
+            m.distances(points, self.centroids[h : h + 1])[:, 0] - m.log_det(d)
+            for h, m in enumerate(self.metrics)
+        ]
+        return np.stack(columns, axis=1)
+
+    def nearest(self, previous: IntArray | None) -> IntArray:
+        """Return the cheapest cluster of each point on its own; ties keep the previous label."""
+        if len(self.metrics) == 1:
+            return self.metrics[0].nearest(self.points, self.centroids, previous)
+        return cheapest(self.costs(), previous)
+
+    def coupling(self) -> Coupling:
+        """Return the penalties as diagonal terms.
+
+        A must-link that costs the mean of its two clusters' numbers when violated is half of each
+        on the unaries, taken back where the labels agree.
+        """
+        importance = 1.0
+        if self._importance is not None and self.rows.size:
+            importance = float(self._importance[self.rows[0]])
+        if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
+            terms = [
+                DiagonalTerms(self._ml, same=0.0, differ=self.ml_costs[:, 0]),
+                DiagonalTerms(self._cl, same=self.cl_costs[:, 0], differ=0.0),
+            ]
+            return Coupling(self.rows, terms, importance=importance)
+        k = len(self.centroids)
+        unary = np.zeros((self.rows.size, k))
+        for end in range(2):
+            np.add.at(unary, self._ml[:, end], self.ml_costs / 2.0)
+        terms = [
+            DiagonalTerms(self._ml, same=-self.ml_costs, differ=0.0),
+            DiagonalTerms(self._cl, same=self.cl_costs, differ=0.0),
+        ]
+        return Coupling(self.rows, terms, unary, importance)
+
+    # -------------------------------------------------------------- the objective
+
+    def penalties(self, labels: IntArray) -> float:
+        """Return the summed cost of the violated constraints."""
+        ml, cl = violated(self.constraints, labels)
+        pairs = self.constraints.must_link[ml]
+        if self.ml_costs.shape[1] == 1:
+            total = self.ml_costs[ml, 0].sum()
+        else:
+            total = (
+                0.5
+                * (
+                    self.ml_costs[ml, labels[pairs[:, 0]]] + self.ml_costs[ml, labels[pairs[:, 1]]]
+                ).sum()
+            )
+        if self.cl_costs.shape[1] == 1:
+            total += self.cl_costs[cl, 0].sum()
+        else:
+            total += self.cl_costs[cl, labels[self.constraints.cannot_link[cl, 0]]].sum()
+        return float(total)
+
+    def own_costs(self, labels: IntArray) -> FloatArray:
+        """Return the cost of each point in its own cluster, without the normalisers."""
+        if len(self.metrics) == 1:
+            return self.metrics[0].own(self.points, self.centroids, labels)
+        result = np.empty(self.points.shape[0])
+        for h, metric in enumerate(self.metrics):
+            members = np.flatnonzero(labels == h)
+            result[members] = metric.own(self.points[members], self.centroids, labels[members])
+        return result
+
+    def objective(self, labels: IntArray) -> float:
+        """Return ``J``."""
+        return self._distortion(labels) + self.normaliser(labels) + self.penalties(labels)
+
+    def _distortion(self, labels: IntArray) -> float:
+        """Return the summed cost of the points in their clusters."""
+        metric = self.metrics[0]
+        if len(self.metrics) > 1 or not isinstance(metric, SquaredEuclidean):
+            return float(self.own_costs(labels).sum())
+        # From the sums of the clusters, which the centroids need anyway: O(k d).
+        sums, sizes = self._cluster_sums(labels)
+        scaled = metric.times(self.centroids)
+        inner = np.einsum("hm,hm->", scaled, 2.0 * sums - sizes[:, np.newaxis] * self.centroids)
+        return max(0.0, self._spread - float(inner))
+
+    def _cluster_sums(self, labels: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums and sizes of the clusters, worked out once a labelling."""
+        if self._summed is None or self._summed[0] is not labels:
+            k = len(self.centroids)
+            self._summed = labels, cluster_sums(self.points, labels, k), cluster_sizes(labels, k)
+        return self._summed[1], self._summed[2]
+
+    def normaliser(self, labels: IntArray) -> float:
+        """Return ``-sum_i log det A_{l_i}``, zero where no metric is learnt."""
+        if self.learner is None or not self.learner.normalised:
+            return 0.0
+        d = self.points.shape[1]
+        dets = np.array([m.log_det(d) for m in self.metrics])
+        if len(dets) == 1:
+            return -float(labels.size * dets[0])
+        return -float(dets[labels].sum())
+
+    # -------------------------------------------------------------- the M-step
+
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """Return the centroids and all weights."""
+        weights = (m.weights for m in self.metrics)
+        return (self.centroids, *(w for w in weights if w is not None))
+
+    def importance(self) -> FloatArray | None:
+        """Return what each point counts for, shape (n,), None for one."""
+        return self._importance
+
+    def maximise(self, assignment: Assignment) -> Iterator[str]:
+        """Move the centroids, then learn the metric from labels."""
+        if assignment.ndim == 2:
+            shares = np.asarray(assignment, dtype=np.float64)
+            if self._importance is not None:
+                shares = shares * self._importance[:, np.newaxis]
+            self.centroids = self.metrics[0].centroids(
+                self.points, shares, len(self.centroids), self.centroids
+            )
+            yield "centroids"
+            return
+        labels = as_labels(assignment)
+        self._move(labels)
+        yield "centroids"
+        if self.learner is not None:
+            self._learn(labels, self.learner)
+            yield "metric"
+
+    def _move(self, labels: IntArray) -> None:
+        k = len(self.centroids)
+        if isinstance(self.metrics[0], SquaredEuclidean):
+            # Means, whatever the metrics are.
+            sums, sizes = self._cluster_sums(labels)
+            held = sizes > 0
+            self.centroids = self.centroids.copy()
+            self.centroids[held] = sums[held] / sizes[held, np.newaxis]
+        else:
+            sizes = cluster_sizes(labels, k)
+            self.centroids = self.metrics[0].centroids(self.points, labels, k, self.centroids)
+        gone = np.flatnonzero(sizes == 0)
+        if gone.size == 0 or self.empty == "keep":
+            return
+        if self.empty == "raise":
+            raise EmptyClusterError(
+                f"cluster {gone[0]} has lost all its points; use empty_clusters='reseed' or fewer "
+                "clusters"
+            )
+        costs = self.own_costs(labels)
+        costs[sizes[labels] == 1] = -np.inf
+        for h in gone:
+            worst = int(costs.argmax())
+            self.centroids[h] = self.metrics[0].centroids(
+                self.points[[worst]], np.zeros(1, dtype=np.int64), 1, self.centroids[h : h + 1]
+            )[0]
+            costs[worst] = -np.inf
+
+    def _learn(self, labels: IntArray, learner: MetricLearner) -> None:
+        ml, cl = violated(self.constraints, labels)
+        state = Penalised(
+            self.points,
+            labels,
+            self.centroids,
+            self.constraints.must_link[ml],
+            self.constraints.ml_weights[ml],
+            self.constraints.cannot_link[cl],
+            self.constraints.cl_weights[cl],
+            self.penalty == "distance",
+        )
+        old, before = self.metrics, self.objective(labels)
+
+        def judged(metrics: list[Distortion]) -> float:
+            self.metrics = metrics
+            self._weigh()
+            return self.objective(labels)
+
+        found = learner.improve(old, state, before, judged)
+        if self.metrics is not found:
+            judged(found)
+
+
+def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:
+    """Return weights times costs, with infinite weights of cost zero infinite still."""
+    return np.where(np.isinf(weights), np.inf, weights * np.where(np.isinf(weights), 1.0, costs))

@@ -1,0 +1,397 @@
+"""HMRF-KMeans and its relatives: K-means that pays for violated constraints."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.em import EStep, Result, maximise_expectation
+from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
+from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
+from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.constraints import Constraints
+from inference_lab.contract import Solver
+from inference_lab.factor_graph import FloatArray
+from inference_lab.registry import as_solver
+
+__all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
+
+Closure = Literal["raise", "drop", "keep", "vote"]
+Metric = Literal["diagonal", "full", "gradient"]
+
+
+class _Fit:
+    """One start of a fit, with the model it ended in."""
+
+    def __init__(self, model: HMRF, result: Result) -> None:
+        self.model = model
+        self.result = result
+        self.objective = result.objective
+
+
+class HMRFKMeans(ConstrainedClusterer):
+    r"""K-means over a hidden Markov random field of must-links and cannot-links.
+
+    Minimises
+
+    ``J = sum_i D(x_i, mu_{l_i}) + sum_ML w f_ij [l_i != l_j] + sum_CL w g_ij [l_i = l_j]``
+
+    by alternating an E-step, in which a solver labels all points that constraints couple together,
+    with new centroids and, if asked, a new metric.
+
+    Parameters
+    ----------
+    n_clusters : int
+    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+        What a point costs in a cluster. "euclidean" is the squared distance.
+    penalty : {"distance", "potts"}
+        What a violated constraint costs on top of its weight: with "distance", a must-link the
+        dissimilarity of its points, a cannot-link how much less than the largest dissimilarity
+        theirs is (Basu et al. 2004); with "potts", nothing (Basu 2005, ch. 4).
+    metric : {None, "diagonal", "full", "gradient"} or MetricLearner
+        Learn no metric; the closed form of a diagonal or full matrix (squared Euclidean costs);
+        or gradient steps on weights of the features.
+    metric_per_cluster : bool
+        A metric for each cluster; closed forms only.
+    e_step : str or Solver
+        Any solver: a name or spec such as ``"loopy-bp(damping=0.3)"``. Labels carry over from one
+        E-step to the next, and no E-step makes them worse.
+    e_step_time_limit : float, optional
+        Seconds an E-step.
+    init : str or (k, d) array
+        See `initial_centroids`; the papers' is "neighbourhoods+perturbed".
+    closure : {None, "raise", "drop", "keep", "vote"}
+        Add the constraints that the given ones imply, with this policy for contradictions (see
+        `Constraints.close`). Harmful where answers are noisy.
+    empty_clusters : {"reseed", "keep", "raise"}
+        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
+        centroid, or is an error.
+    n_init : int
+        Starts, of which the one of least objective is kept.
+    max_iter : int
+    tol : float
+        Stop when the objective falls by no more than this share in an iteration.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_
+    history_ : list of HalfStep
+        The objective after each half-step, and what the solver said in each E-step.
+    violations_ : Violations
+        Number of violated must-links and cannot-links, and their weight.
+    metrics_ : list of Distortion
+        The distortion with its metric, or one for each cluster.
+    constraints_ : Constraints
+        As used, closed perhaps.
+
+    Guarantees
+    ----------
+    The objective never rises from one half-step to the next, whatever the solver, unless
+    centroids are smoothed (``kl`` and ``i-divergence`` with smoothing) or gradients are those
+    printed in the paper.
+
+    Complexity
+    ----------
+    An iteration costs O(n d k) and what the solver takes; with distance penalties, the largest
+    dissimilarity of two points O(n^2 d) up to 1,500 points and O(n d) beyond. Points without
+    constraints never enter the factor graph. Memory: the data once more, and ``c k`` costs for
+    ``c`` constrained points. Sparse data stay sparse; centroids are dense.
+
+    References
+    ----------
+    S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering",
+    KDD 2004.
+    M. Bilenko, S. Basu, R. Mooney, "Integrating constraints and metric learning in semi-supervised
+    clustering", ICML 2004.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> model = HMRFKMeans(n_clusters=2, e_step="ilp", random_state=0)
+    >>> labels = model.fit(X, must_link=[(0, 1)], cannot_link=[(1, 2)]).labels_
+    >>> bool(labels[0] == labels[1] != labels[2])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        distortion: str | Distortion = "euclidean",
+        penalty: Penalty = "distance",
+        metric: Metric | MetricLearner | None = None,
+        metric_per_cluster: bool = False,
+        e_step: str | Solver = "icm",
+        e_step_time_limit: float | None = None,
+        init: Init | npt.ArrayLike = "neighbourhoods",
+        closure: Closure | None = None,
+        empty_clusters: EmptyClusters = "reseed",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.distortion = distortion
+        self.penalty = penalty
+        self.metric = metric
+        self.metric_per_cluster = metric_per_cluster
+        self.e_step = e_step
+        self.e_step_time_limit = e_step_time_limit
+        self.init = init
+        self.closure = closure
+        self.empty_clusters = empty_clusters
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : ignored
+            For pipelines; true classes given here are not looked at.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
+            Pairs of rows that should, and should not, share a cluster.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays
+            Not negative; ``inf`` makes a pair hard.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then hold names, and those with a name that no row has are
+            left out. For cross-validation, which gives ``fit`` some of the rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If constraints of infinite weight cannot be satisfied, or no way was found.
+        """
+        self._check_parts()
+        points = self._centred(self._read_points(X, reset=True))
+        self._check_settings(points.shape[0])
+        constraints = read_constraints(
+            points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
+        )
+        if self.closure is not None:
+            constraints = constraints.close(self.closure)
+        best: _Fit = self._best_of(lambda rng: self._fit_once(points, constraints, rng))
+        result, model = best.result, best.model
+        self.labels_ = np.asarray(result.assignment, dtype=np.int64)
+        self.cluster_centers_ = (
+            model.centroids if self._origin is None else model.centroids + self._origin
+        )
+        self.metrics_ = model.metrics
+        self.objective_ = result.objective
+        self.n_iter_ = result.n_iter
+        self.history_ = result.history
+        self.converged_ = result.converged
+        self.constraints_ = constraints
+        self._count_violations(constraints)
+        return self
+
+    def _check_parts(self) -> None:
+        """Check the settings that name parts, and that the parts fit each other."""
+        for name, value, allowed in (
+            ("penalty", self.penalty, ("distance", "potts")),
+            ("empty_clusters", self.empty_clusters, ("reseed", "keep", "raise")),
+            ("closure", self.closure, (None, "raise", "drop", "keep", "vote")),
+        ):
+            if value not in allowed:
+                words = ", ".join(map(repr, allowed))
+                raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")
+        learner = self._learner()
+        if learner is not None:
+            learner.check(self._distortion())
+
+    def _learner(self) -> MetricLearner | None:
+        if self.metric is None or isinstance(self.metric, MetricLearner):
+            if self.metric is None and self.metric_per_cluster:
+                raise ValueError("metric_per_cluster=True needs a metric to learn: set metric")
+            return self.metric
+        if self.metric == "gradient":
+            if self.metric_per_cluster:
+                raise ValueError(
+                    "metric='gradient' learns one metric; metric_per_cluster=True needs 'diagonal' "
+                    "or 'full'"
+                )
+            return GradientStep()
+        if self.metric in ("diagonal", "full"):
+            return ClosedForm(self.metric, per_cluster=self.metric_per_cluster)
+        raise ValueError(
+            f"metric = {self.metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
+            "or a MetricLearner"
+        )
+
+    def _start(
+        self, points: Points, constraints: Constraints, rng: np.random.Generator
+    ) -> FloatArray:
+        init = self.init
+        if not isinstance(init, str) and self._origin is not None:
+            given = np.asarray(init, dtype=np.float64)
+            # Where the shape is wrong, `initial_centroids` says so.
+            init = given - self._origin if given.shape[-1:] == self._origin.shape else given
+        return initial_centroids(
+            points, constraints, self.n_clusters, self._distortion(), init, rng
+        )
+
+    def _expectation(self, rng: np.random.Generator) -> EStep:
+        return EStep(as_solver(self.e_step), rng, self.e_step_time_limit)
+
+    def _fit_once(self, points: Points, constraints: Constraints, rng: np.random.Generator) -> _Fit:
+        model = HMRF(
+            points,
+            constraints,
+            self._distortion(),
+            self._start(points, constraints, rng),
+            penalty=self.penalty,
+            learner=self._learner(),
+            empty=self.empty_clusters,
+        )
+        e_step = self._expectation(rng)
+        return _Fit(
+            model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
+        )
+
+
+class PCKMeans(HMRFKMeans):
+    r"""Pairwise-constrained K-means: squared distances, and a fixed price for each violation.
+
+    ``J = sum_i ||x_i - mu_{l_i}||^2 + sum_ML w [l_i != l_j] + sum_CL w [l_i = l_j]``
+
+    Parameters
+    ----------
+    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init, max_iter, tol, \
+random_state
+        See `HMRFKMeans`. Weights should be of the order of the squared distances.
+
+    Notes
+    -----
+    Squared distances are whole, as in Basu's thesis (4.10); the paper of 2004 halves them, so that
+    its weights are half as large.
+
+    References
+    ----------
+    S. Basu, A. Banerjee, R. Mooney, "Active semi-supervision for pairwise constrained clustering",
+    SDM 2004.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> PCKMeans(2, random_state=0).fit(X, must_link=[(0, 1)]).violations_.must_link
+    0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        e_step: str | Solver = "icm",
+        e_step_time_limit: float | None = None,
+        init: Init | npt.ArrayLike = "neighbourhoods",
+        closure: Closure | None = None,
+        empty_clusters: EmptyClusters = "reseed",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            penalty="potts",
+            e_step=e_step,
+            e_step_time_limit=e_step_time_limit,
+            init=init,
+            closure=closure,
+            empty_clusters=empty_clusters,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+        )
+
+
+class MPCKMeans(HMRFKMeans):
+    r"""Metric pairwise-constrained K-means: PCKMeans whose metric is learnt as well.
+
+    ``J = sum_i (||x_i - mu_{l_i}||^2_A - log det A) + sum_ML w f_ij [l_i != l_j]
+    + sum_CL w g_ij [l_i = l_j]``
+
+    with ``f`` the squared distance of the two points, ``g`` how much less than the largest one it
+    is, both under the metric.
+
+    Parameters
+    ----------
+    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init, max_iter, tol, \
+random_state
+        See `HMRFKMeans`.
+    metric : {"diagonal", "full"}
+    metric_per_cluster : bool
+        A metric for each cluster. A must-link between two clusters costs the mean of both.
+
+    References
+    ----------
+    M. Bilenko, S. Basu, R. Mooney, "Integrating constraints and metric learning in semi-supervised
+    clustering", ICML 2004.
+
+    Examples
+    --------
+    >>> X = [[0.0, 9.0], [1.0, -9.0], [5.0, 9.0], [6.0, -9.0]]
+    >>> model = MPCKMeans(2, random_state=0).fit(X, must_link=[(0, 1), (2, 3)], ml_weight=10.0)
+    >>> a = model.metrics_[0].weights
+    >>> bool(a[0] > 10 * a[1])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        metric: Literal["diagonal", "full"] = "diagonal",
+        metric_per_cluster: bool = False,
+        e_step: str | Solver = "icm",
+        e_step_time_limit: float | None = None,
+        init: Init | npt.ArrayLike = "neighbourhoods",
+        closure: Closure | None = None,
+        empty_clusters: EmptyClusters = "reseed",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            penalty="distance",
+            metric=metric,
+            metric_per_cluster=metric_per_cluster,
+            e_step=e_step,
+            e_step_time_limit=e_step_time_limit,
+            init=init,
+            closure=closure,
+            empty_clusters=empty_clusters,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+        )

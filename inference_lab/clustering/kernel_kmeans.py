@@ -1,0 +1,829 @@
+r"""Kernel K-means and graph cuts with must-links and cannot-links.
+
+With a similarity matrix ``S``, constraint weights ``W`` (``+w`` for must-links, ``-w`` for
+cannot-links, symmetric) and positive weights ``a`` of the points, all forms minimise
+
+``J(l) = c - sum_h q_h / s_h``, ``q_h = sum_{i, j in h} M_ij``, ``s_h = sum_{i in h} a_i``.
+
+==================  ==============  ======  ==========  ======================================
+form                ``M``           ``a``   ``c``       without constraints
+==================  ==============  ======  ==========  ======================================
+ratio-association   ``S + W/2``     ones    ``tr S``    kernel K-means
+ratio-cut           ``W/2 - L``     ones    0           ``sum_h cut(h) / |h|``
+normalised-cut      ``S + W/2``     ``D``   k           ``sum_h cut(h) / degrees(h)``
+==================  ==============  ======  ==========  ======================================
+
+``D`` are the row sums of ``S`` and ``L = D - S``. The half is there because the double sum meets
+each pair twice: a pair that shares cluster ``h`` is worth ``w / s_h``. Unlike in HMRF-KMeans,
+rewards thus depend on the sizes of clusters.
+
+B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel approach",
+ICML 2005, table 1 (there the sums are over ordered pairs, so that ``M = S + W``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from inference_lab._numba import kernel as compiled
+from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans, check_word
+from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
+from inference_lab.clustering.em import HalfStep
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import FloatArray, IntArray
+from inference_lab.initialisation import farthest_first
+
+__all__ = ["KernelHMRFKMeans"]
+
+Form: TypeAlias = Literal["ratio-association", "ratio-cut", "normalised-cut"]
+KernelInit: TypeAlias = Literal["auto", "neighbourhoods", "spectral", "random"]
+
+#: Points up to which all eigenvalues are computed, in O(n^3).
+_ALL_EIGENVALUES = 1000
+#: Changes of the objective below this share of its parts are rounding.
+_ROUNDING = 1e-12
+#: Rows whose similarities among each other are computed to get the diagonal.
+_DIAGONAL_BLOCK = 32
+
+
+@compiled
+def single_moves(
+    matrix: FloatArray,
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    diagonal: FloatArray,
+    weights: FloatArray,
+    order: IntArray,
+    labels: IntArray,
+    sums: FloatArray,
+    within: FloatArray,
+    sizes: FloatArray,
+    counts: IntArray,
+) -> int:
+    """Move points, one at a time, to the cluster that lowers the objective most.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        ``M``; without rows where it is sparse.
+    indptr, indices, data
+        ``M`` in CSR; without entries where it is dense.
+    diagonal, weights : (n,) arrays
+        That of ``M``, and ``a``.
+    order : (n,) array
+        Points in the order in which they are tried.
+    labels : (n,) array
+        Changed, as are all that follow. No cluster is empty, nor becomes so.
+    sums : (k, n) array
+        ``sum_{j in h} M_ij``.
+    within, sizes : (k,) arrays
+        ``q`` and ``s``.
+    counts : (k,) array
+        Points of each cluster.
+
+    Returns
+    -------
+    int
+        Number of moves.
+    """
+    k = sizes.size
+    moves = 0
+    for i in order:
+        h = labels[i]
+        if counts[h] == 1:
+            continue
+        a = weights[i]
+        before = within[h] / sizes[h]
+        without = (within[h] - 2.0 * sums[h, i] + diagonal[i]) / (sizes[h] - a)
+        best = h
+        lowest = 0.0
+        for g in range(k):
+            if g == h:
+                continue
+            present = within[g] / sizes[g]
+            joined = (within[g] + 2.0 * sums[g, i] + diagonal[i]) / (sizes[g] + a)
+            change = (before - without) + (present - joined)
+            parts = abs(before) + abs(without) + abs(present) + abs(joined)
+            if change < lowest and change < -_ROUNDING * parts:
+                lowest = change
+                best = g
+        if best == h:
+            continue
+        within[h] += diagonal[i] - 2.0 * sums[h, i]
+        within[best] += diagonal[i] + 2.0 * sums[best, i]
+        sizes[h] -= a
+        sizes[best] += a
+        counts[h] -= 1
+        counts[best] += 1
+        labels[i] = best
+        moves += 1
+        if matrix.shape[0] > 0:
+            for j in range(matrix.shape[1]):
+                sums[h, j] -= matrix[i, j]
+            for j in range(matrix.shape[1]):
+                sums[best, j] += matrix[i, j]
+        else:
+            for t in range(indptr[i], indptr[i + 1]):
+                sums[h, indices[t]] -= data[t]
+                sums[best, indices[t]] += data[t]
+    return moves
+
+
+class _Sums:
+    """What the objective of a labelling is made of, worked out from ``M``."""
+
+    def __init__(self, trace: _Trace, labels: IntArray) -> None:
+        k, n = trace.n_clusters, len(labels)
+        #: ``sum_{j in h} M_ij``, (k, n).
+        self.rows = cluster_sums(trace.matrix, labels, k)
+        own = self.rows[labels, np.arange(n)]
+        self.within = _totals(labels, own, k)
+        self.sizes = _totals(labels, trace.weights, k)
+        self.counts = np.bincount(labels, minlength=k)
+        self.objective = trace.constant - float((self.within / self.sizes).sum())
+
+
+class _Trace:
+    """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
+
+    Parameters
+    ----------
+    matrix : (n, n) matrix, dense or CSR
+        ``M``, symmetric.
+    weights : (n,) array
+        ``a``, positive.
+    constant : float
+    n_clusters : int
+    """
+
+    def __init__(
+        self, matrix: Points, weights: FloatArray, constant: float, n_clusters: int
+    ) -> None:
+        self.matrix = matrix
+        self.weights = weights
+        self.constant = constant
+        self.n_clusters = n_clusters
+        self.diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
+        sparse = is_sparse(matrix)
+        none = np.empty(0, dtype=np.int64)
+        self._arrays: tuple[FloatArray, IntArray, IntArray, FloatArray] = (
+            np.empty((0, 0)) if sparse else np.ascontiguousarray(matrix),
+            matrix.indptr.astype(np.int64) if sparse else none,
+            matrix.indices.astype(np.int64) if sparse else none,
+            matrix.data if sparse else np.empty(0),
+        )
+
+    def scaled(self) -> Points:
+        """Return ``M_ij / sqrt(a_i a_j)``, whose eigenvalues bound the objective."""
+        from scipy.sparse import diags_array
+
+        root = 1.0 / np.sqrt(self.weights)
+        if is_sparse(self.matrix):
+            return (diags_array(root) @ self.matrix @ diags_array(root)).tocsr()
+        return self.matrix * root * root[:, np.newaxis]
+
+    def smallest_shift(self) -> float:
+        """Return the least ``sigma`` for which every batch step lowers the objective."""
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        matrix = self.scaled()
+        n = matrix.shape[0]
+        if n <= _ALL_EIGENVALUES:
+            return max(0.0, -float(np.linalg.eigvalsh(dense(matrix))[0]))
+        start = np.random.default_rng(0).normal(size=n)  # the shift does not depend on the seed
+        top = float(eigsh(matrix, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+        # Around the top, eigenvalues near zero, of which kernels have many, converge quickly.
+        flipped = LinearOperator((n, n), matvec=lambda x: abs(top) * x - matrix @ x, dtype=float)
+        gap = eigsh(flipped, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
+        return max(0.0, float(gap[0]) - abs(top))
+
+    def batch(self, labels: IntArray, sums: _Sums, sigma: float) -> IntArray:
+        """Return the nearest mean of each point, in the space of ``M / (a a') + sigma / a``."""
+        everyone = np.arange(len(labels))
+        inverse = 1.0 / sums.sizes
+        costs = sums.rows * (-2.0 * inverse[:, np.newaxis])
+        costs /= self.weights
+        costs += (sums.within * inverse**2 + sigma * inverse)[:, np.newaxis]
+        costs[labels, everyone] -= 2.0 * sigma * inverse[labels]
+        best = costs.argmin(axis=0)
+        own = costs[labels, everyone]
+        found = np.where(costs[best, everyone] < own, best, labels)
+        distance = self.diagonal / self.weights**2 + sigma / self.weights + own
+        return fill(found, self.n_clusters, distance)
+
+    def singly(
+        self, labels: IntArray, sums: _Sums, rng: np.random.Generator
+    ) -> tuple[IntArray, int]:
+        """Return the labels after one sweep of single moves, and the number of moves."""
+        found = labels.copy()
+        moves = single_moves(
+            *self._arrays,
+            self.diagonal,
+            self.weights,
+            rng.permutation(len(labels)),
+            found,
+            sums.rows.copy(),
+            sums.within.copy(),
+            sums.sizes.copy(),
+            sums.counts.copy(),
+        )
+        return found, moves
+
+
+def _totals(labels: IntArray, values: FloatArray, n_clusters: int) -> FloatArray:
+    """Return the summed value of each cluster, shape (k,)."""
+    return np.asarray(np.bincount(labels, weights=values, minlength=n_clusters), dtype=np.float64)
+
+
+def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
+    """Give each empty cluster the point of highest priority whose cluster has others.
+
+    Examples
+    --------
+    >>> fill(np.array([0, 0, 0]), 2, np.array([1.0, 3.0, 2.0])).tolist()
+    [0, 1, 0]
+    """
+    counts = np.bincount(labels, minlength=n_clusters)
+    gone = np.flatnonzero(counts == 0)
+    if gone.size == 0:
+        return labels
+    labels = labels.copy()
+    candidates = iter(np.argsort(-priority, kind="stable"))
+    for h in gone:
+        point = next(i for i in candidates if counts[labels[i]] > 1)
+        counts[labels[point]] -= 1
+        labels[point] = h
+        counts[h] = 1
+    return labels
+
+
+class _Start:
+    """One start: labels, objective and how they were reached."""
+
+    def __init__(
+        self, labels: IntArray, objective: float, history: list[HalfStep], converged: bool
+    ) -> None:
+        self.labels = labels
+        self.objective = objective
+        self.history = history
+        self.converged = converged
+
+
+class KernelHMRFKMeans(ConstrainedClusterer):
+    r"""Kernel K-means that is rewarded for constraints kept: also ratio and normalised cuts.
+
+    Minimises, in the form "ratio-association",
+
+    ``J = sum_i ||phi(x_i) - m_{l_i}||^2 - sum_ML w [l_i = l_j] / |h| + sum_CL w [l_i = l_j] / |h|``
+
+    with ``h`` the common cluster and ``|h|`` its size: an optimisation of cluster sums alone, with
+    the constraints added to the kernel. Batch steps (all points to their nearest mean) are followed
+    by single moves, which escape from where batch steps stop.
+
+    Parameters
+    ----------
+    n_clusters : int
+    kernel : str or callable
+        A name known to `sklearn.metrics.pairwise.pairwise_kernels`, a function of two rows, or
+        "precomputed": then X is the matrix of similarities, or affinities of a graph, symmetric,
+        dense or sparse; it may be indefinite.
+    gamma, degree, coef0 : float
+        Of named kernels.
+    kernel_params : dict, optional
+        Keyword arguments of a callable.
+    form : {"ratio-association", "ratio-cut", "normalised-cut"}
+        "ratio-association" is kernel K-means. In the others the similarities are affinities of a
+        graph whose cut edges are to weigh little, relative to the number of points of a cluster
+        or to the sum of their degrees; a constraint kept, or violated, counts ``w`` by the same.
+    sigma : float or "smallest"
+        Added to the diagonal in batch steps. It changes no objective, but holds points where they
+        are. "smallest" is the least that makes the matrix positive semidefinite, so that no batch
+        step raises the objective; with less, a batch step that would raise it is not taken.
+    local_search : bool
+        Move points singly where batch steps stop.
+    init : {"auto", "neighbourhoods", "spectral", "random"} or (n,) array of int
+        "auto" is "neighbourhoods" for kernel K-means and "spectral" for the cuts.
+        "neighbourhoods": components of the must-links; if there are too many, those that a
+        farthest-first traversal weighted by sizes picks in feature space; if too few, points drawn
+        by k-means++ besides; all others join the nearest. "spectral": K-means on the leading
+        eigenvectors of the relaxation; on graphs of neighbours by far the best. "random": labels
+        at random. Or labels.
+    n_init : int
+        Starts, of which the one of least objective is kept.
+    max_iter : int
+        Limit on batch steps and sweeps of single moves together.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_ : (n,) int array
+        No cluster is empty.
+    objective_ : float
+        ``J``. Ratio cut: ``sum_h cut(h) / |h|``, and normalised cut: ``sum_h cut(h) / degrees(h)``,
+        both less the rewards and plus the penalties.
+    sigma_ : float
+        As used.
+    n_iter_, history_, converged_
+        See `HMRFKMeans`; the steps are "start", "batch" and "single moves".
+    violations_ : Violations
+    constraints_ : Constraints
+    X_fit_ : (n, d) matrix or None
+        The points, for `predict`; None if the kernel was precomputed.
+
+    Guarantees
+    ----------
+    The objective never rises, whatever the matrix and ``sigma``. On convergence with
+    ``local_search``, no move of a single point lowers it (up to rounding).
+
+    Complexity
+    ----------
+    Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step; a sweep of
+    single moves O(n k), and O(n) for each move; with a sparse matrix, its entries instead.
+    ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
+
+    References
+    ----------
+    B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel
+    approach", ICML 2005.
+    I. Dhillon, Y. Guan, B. Kulis, "Weighted graph cuts without eigenvectors", PAMI 29, 2007.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [-1.0], [9.0], [-9.0], [8.0]]
+    >>> model = KernelHMRFKMeans(2, kernel="polynomial", degree=2, random_state=0).fit(X)
+    >>> bool(model.labels_[3] == model.labels_[4] != model.labels_[0])
+    True
+    >>> bool(model.predict([[-10.0]])[0] == model.labels_[4])
+    True
+    """
+
+    X_fit_: Points | None
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: float | None = None,
+        degree: float = 3.0,
+        coef0: float = 1.0,
+        kernel_params: Mapping[str, Any] | None = None,
+        form: Form = "ratio-association",
+        sigma: float | Literal["smallest"] = 0.0,
+        local_search: bool = True,
+        init: KernelInit | npt.ArrayLike = "auto",
+        n_init: int = 1,
+        max_iter: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.form = form
+        self.sigma = sigma
+        self.local_search = local_search
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -------------------------------------------------------------- fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like or sparse, or (n, n) similarities
+        y : ignored
+            For pipelines; true classes given here are not looked at.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
+            Pairs of rows that should, and should not, share a cluster.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays
+            Finite and not negative; on the scale of similarities.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then hold names. See `HMRFKMeans.fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        """
+        check_word("form", self.form, ("ratio-association", "ratio-cut", "normalised-cut"))
+        if isinstance(self.init, str):
+            check_word("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
+        points = self._read_points(X, reset=True)
+        n = points.shape[0]
+        self._check_settings(n)
+        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+        _refuse_infinite(constraints)
+        similarities = self._similarities(points)
+        trace = self._trace(similarities, constraints)
+        sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
+        best: _Start = self._best_of(
+            lambda rng: self._fit_once(similarities, trace, constraints, sigma, rng)
+        )
+        self.X_fit_ = None if self._precomputed() else points
+        self.labels_ = best.labels
+        self.objective_ = best.objective
+        self.history_ = best.history
+        self.n_iter_ = best.history[-1].iteration
+        self.converged_ = best.converged
+        self.sigma_ = sigma
+        self.constraints_ = constraints
+        sums = _Sums(trace, best.labels)
+        self._sizes = sums.sizes
+        # Of new points no constraints are known: they are compared with means in plain features.
+        self._within = sums.within - _rewards(constraints, best.labels, self.n_clusters)
+        self._count_violations(constraints)
+        return self
+
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _check_settings(self, n_points: int) -> None:
+        super()._check_settings(n_points)
+        sigma = self.sigma
+        if isinstance(sigma, str):
+            if sigma != "smallest":
+                raise ValueError(f"sigma = {sigma!r} is unknown; allowed: 'smallest' or a number")
+        elif not (math.isfinite(sigma) and sigma >= 0):
+            raise ValueError(f"sigma must be finite and not negative, got {sigma}")
+
+    def _read_points(self, X: Any, *, reset: bool) -> Points:
+        """Validate the data as scikit-learn does."""
+        points = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        if is_sparse(points):
+            from scipy.sparse import csr_array
+
+            points = csr_array(points)
+        if self._precomputed() and reset:
+            _check_symmetric(points)
+        return points
+
+    def _similarities(self, points: Points, others: Points | None = None) -> Points:
+        """Return similarities among points, or of `others` to points."""
+        if self._precomputed():
+            return points if others is None else others
+        from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+
+        if isinstance(self.kernel, str):
+            check_word("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
+            params: dict[str, Any] = {
+                "gamma": self.gamma,
+                "degree": self.degree,
+                "coef0": self.coef0,
+                "filter_params": True,
+            }
+        elif callable(self.kernel):
+            params = dict(self.kernel_params or {})
+        else:
+            raise TypeError(f"kernel must be a name or callable, got {self.kernel!r}")
+        first, second = (points, None) if others is None else (others, points)
+        found = dense(pairwise_kernels(first, second, metric=self.kernel, **params))
+        wrong = np.argwhere(~np.isfinite(found))
+        if len(wrong):
+            i, j = wrong[0].tolist()
+            raise ValueError(
+                f"the kernel of points {i} and {j} is {found[i, j]}; it must be finite"
+            )
+        return found
+
+    def _trace(self, similarities: Points, constraints: Constraints) -> _Trace:
+        """Return the objective of the form asked for."""
+        n = similarities.shape[0]
+        weights, constant = np.ones(n), 0.0
+        if self.form == "ratio-association":
+            constant = float(similarities.diagonal().sum())
+        degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
+        if self.form == "normalised-cut":
+            alone = np.flatnonzero(degrees <= 0)
+            if alone.size:
+                raise ValueError(
+                    f"the similarities of point {alone[0]} sum to {degrees[alone[0]]:g}; "
+                    "form='normalised-cut' needs positive sums"
+                )
+            weights, constant = degrees, float(self.n_clusters)
+        rows, columns, values = _half_weights(constraints)
+        if is_sparse(similarities):
+            from scipy.sparse import coo_array, diags_array
+
+            matrix = similarities + coo_array((values, (rows, columns)), shape=(n, n))
+            if self.form == "ratio-cut":
+                matrix = matrix - diags_array(degrees)
+            matrix = matrix.tocsr()
+        else:
+            matrix = similarities.copy()
+            np.add.at(matrix, (rows, columns), values)
+            if self.form == "ratio-cut":
+                matrix[np.diag_indices(n)] -= degrees
+        return _Trace(matrix, weights, constant, self.n_clusters)
+
+    def _fit_once(
+        self,
+        similarities: Points,
+        trace: _Trace,
+        constraints: Constraints,
+        sigma: float,
+        rng: np.random.Generator,
+    ) -> _Start:
+        since = time.perf_counter()
+        labels = self._first_labels(similarities, trace, constraints, rng)
+        sums = _Sums(trace, labels)
+        history = [HalfStep(0, "start", sums.objective, time.perf_counter() - since)]
+        converged = False
+        for iteration in range(1, self.max_iter + 1):
+            since = time.perf_counter()
+            step = "batch"
+            found = trace.batch(labels, sums, sigma)
+            after = sums if np.array_equal(found, labels) else _Sums(trace, found)
+            if not after.objective < sums.objective and self.local_search:
+                step = "single moves"
+                found, moves = trace.singly(labels, sums, rng)
+                after = sums if moves == 0 else _Sums(trace, found)
+            if not after.objective < sums.objective:
+                converged = True
+                history.append(
+                    HalfStep(iteration, step, sums.objective, time.perf_counter() - since)
+                )
+                break
+            labels, sums = found, after
+            history.append(HalfStep(iteration, step, sums.objective, time.perf_counter() - since))
+        return _Start(labels, sums.objective, history, converged)
+
+    # -------------------------------------------------------------- initial labels
+
+    def _first_labels(
+        self,
+        similarities: Points,
+        trace: _Trace,
+        constraints: Constraints,
+        rng: np.random.Generator,
+    ) -> IntArray:
+        n, k = similarities.shape[0], self.n_clusters
+        if not isinstance(self.init, str):
+            return fill(_read_labels(self.init, n, k), k, rng.random(n))
+        init = self.init
+        if init == "auto":
+            init = "neighbourhoods" if self.form == "ratio-association" else "spectral"
+        if init == "random":
+            labels = rng.integers(k, size=n)
+        elif init == "spectral":
+            labels = _spectral(trace, rng)
+        else:
+            space = _FeatureSpace(similarities, self.form != "ratio-association")
+            labels = space.nearest(space.seeds(constraints.neighbourhoods(), k, rng), rng)
+        return fill(labels, k, rng.random(n))
+
+    # -------------------------------------------------------------- new points
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the squared distance of each point to each mean in feature space, shape (m, k).
+
+        Constraints do not enter. For a precomputed kernel, and for the forms that cut a graph,
+        distances are less a constant of each point, which predictions do not depend on.
+
+        Parameters
+        ----------
+        X : (m, d) array-like, or (m, n) similarities to the points of the fit if precomputed
+
+        Returns
+        -------
+        (m, k) float64 array
+        """
+        check_is_fitted(self)
+        points = self._read_points(X, reset=False)
+        similarities = self._similarities(self.X_fit_, points)
+        sums = cluster_sums(similarities.T, self.labels_, self.n_clusters).T
+        if self.form == "normalised-cut":
+            degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
+            sums = sums / np.where(degrees > 0, degrees, 1.0)[:, np.newaxis]
+        result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
+        if self.form == "ratio-association" and not self._precomputed():
+            result += self._diagonal(points)[:, np.newaxis]
+            np.maximum(result, 0.0, out=result)
+        return result
+
+    def _diagonal(self, points: Points) -> FloatArray:
+        """Return the similarity of each point with itself."""
+        blocks = (
+            points[begin : begin + _DIAGONAL_BLOCK]
+            for begin in range(0, points.shape[0], _DIAGONAL_BLOCK)
+        )
+        own: list[FloatArray] = [self._similarities(block).diagonal() for block in blocks]
+        return np.concatenate(own)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_clusters
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what data is taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self._precomputed()
+        return tags
+
+
+class _FeatureSpace:
+    """Distances in feature space, from similarities alone.
+
+    Parameters
+    ----------
+    similarities : (n, n) matrix, dense or CSR
+    graph : bool
+        Whether they are affinities, whose diagonal says nothing: a point then is as similar to
+        itself as to the most similar other one.
+    """
+
+    def __init__(self, similarities: Points, graph: bool) -> None:
+        self.similarities = similarities
+        own = np.asarray(similarities.diagonal(), dtype=np.float64)
+        most = similarities.max(axis=1)
+        most = most.toarray().ravel() if is_sparse(most) else most
+        self.own = np.maximum(own, most) if graph else own
+        self._raised = self.own - own
+
+    def _squares(self, groups: list[IntArray]) -> FloatArray:
+        """Return the squared length of the mean of each group."""
+        return np.array(
+            [
+                (dense(self.similarities[g][:, g]).sum() + self._raised[g].sum()) / g.size**2
+                for g in groups
+            ]
+        )
+
+    def distances(self, groups: list[IntArray]) -> FloatArray:
+        """Return the squared distance of each point to the mean of each group, (n, g)."""
+        cross = np.stack(
+            [dense(self.similarities[g].mean(axis=0).reshape(1, -1))[0] for g in groups], axis=1
+        )
+        for h, g in enumerate(groups):
+            cross[g, h] += self._raised[g] / g.size
+        result: FloatArray = self.own[:, np.newaxis] + self._squares(groups) - 2.0 * cross
+        return np.maximum(result, 0.0)
+
+    def seeds(
+        self, groups: list[IntArray], n_clusters: int, rng: np.random.Generator
+    ) -> list[IntArray]:
+        """Return a group of points for each cluster, from the groups given if they suffice."""
+        if len(groups) > n_clusters:
+            return [groups[q] for q in self._traverse(groups, n_clusters)]
+        chosen = list(groups)
+        n = len(self.own)
+        nearest = self.distances(chosen).min(axis=1) if chosen else np.ones(n)
+        trials = 2 + int(np.log(n_clusters))
+        while len(chosen) < n_clusters:
+            total = nearest.sum()
+            p = nearest / total if total > 0 else None
+            draws = [np.array([i]) for i in rng.choice(n, size=trials if chosen else 1, p=p)]
+            left = np.minimum(self.distances(draws), nearest[:, np.newaxis] if chosen else np.inf)
+            best = int(left.sum(axis=0).argmin())
+            chosen.append(draws[best])
+            nearest = left[:, best]
+        return chosen
+
+    def _traverse(self, groups: list[IntArray], k: int) -> list[int]:
+        from scipy.sparse import csr_array
+
+        sizes = np.array([g.size for g in groups], dtype=np.float64)
+        members = np.concatenate(groups)
+        starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        share = csr_array(
+            (np.repeat(1.0 / sizes, sizes.astype(np.int64)), members, starts),
+            shape=(len(groups), len(self.own)),
+        )
+        rows = share @ self.similarities
+        cross = rows @ share.T
+        squares = self._squares(groups)
+
+        def distances_to(q: int) -> FloatArray:
+            gaps: FloatArray = squares + squares[q] - 2.0 * dense(cross[[q]])[0]
+            return np.maximum(gaps, 0.0)
+
+        to_all = np.asarray(rows.mean(axis=1), dtype=np.float64).ravel()
+        return farthest_first(distances_to, sizes, squares - 2.0 * to_all, k)
+
+    def nearest(self, seeds: list[IntArray], rng: np.random.Generator) -> IntArray:
+        """Return the nearest seed of each point, ties at random; seeds keep their points."""
+        costs = self.distances(seeds)
+        least = costs.min(axis=1, keepdims=True)
+        # In a sparse graph most points are equally far from most seeds.
+        tied = costs <= least + _ROUNDING * np.abs(self.own[:, np.newaxis])
+        labels: IntArray = np.where(tied, rng.random(costs.shape), -1.0).argmax(axis=1)
+        for h, members in enumerate(seeds):
+            labels[members] = h
+        return labels
+
+
+def _spectral(trace: _Trace, rng: np.random.Generator) -> IntArray:
+    """Return K-means labels of the leading eigenvectors of the relaxed problem."""
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import eigsh
+
+    matrix, k = trace.scaled(), trace.n_clusters
+    n = matrix.shape[0]
+    if n <= _ALL_EIGENVALUES or k >= n - 1:
+        vectors = eigh(dense(matrix), subset_by_index=(n - k, n - 1))[1]
+    else:
+        vectors = eigsh(matrix, k=k, which="LA", v0=rng.normal(size=n))[1]
+    rows = vectors / np.sqrt(trace.weights)[:, np.newaxis]
+    return BregmanKMeans(k, n_init=5, random_state=rng).fit(rows).labels_
+
+
+def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return ``W / 2`` as rows, columns and values; an entry may come twice, to be added."""
+    pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
+    half = np.concatenate((constraints.ml_weights, -constraints.cl_weights)) / 2.0
+    return (
+        np.concatenate((pairs[:, 0], pairs[:, 1])),
+        np.concatenate((pairs[:, 1], pairs[:, 0])),
+        np.concatenate((half, half)),
+    )
+
+
+def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> FloatArray:
+    """Return what pairs within each cluster are worth: must-links less cannot-links."""
+    total = np.zeros(n_clusters)
+    for pairs, weights in (
+        (constraints.must_link, constraints.ml_weights),
+        (constraints.cannot_link, -constraints.cl_weights),
+    ):
+        together = labels[pairs[:, 0]] == labels[pairs[:, 1]]
+        total += _totals(labels[pairs[together, 0]], weights[together], n_clusters)
+    return total
+
+
+def _refuse_infinite(constraints: Constraints) -> None:
+    for name, pairs, weights in (
+        ("ml_weight", constraints.must_link, constraints.ml_weights),
+        ("cl_weight", constraints.cannot_link, constraints.cl_weights),
+    ):
+        infinite = np.flatnonzero(np.isinf(weights))
+        if infinite.size:
+            i, j = pairs[infinite[0]].tolist()
+            raise ValueError(
+                f"{name} of the pair ({i}, {j}) is inf; a kernel needs finite weights, which "
+                "cannot make a pair hard"
+            )
+
+
+def _check_symmetric(matrix: Points) -> None:
+    n = matrix.shape[0]
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"X must be a square matrix of similarities for kernel='precomputed', got shape "
+            f"{matrix.shape}"
+        )
+    gap = abs(matrix - matrix.T)
+    largest = float(abs(matrix).max())
+    if float(gap.max()) > 1e-8 * largest:
+        at = int(gap.argmax())
+        i, j = divmod(at, n)
+        raise ValueError(
+            f"X[{i}, {j}] = {matrix[i, j]:g} but X[{j}, {i}] = {matrix[j, i]:g}; "
+            "kernel='precomputed' needs a symmetric matrix"
+        )
+
+
+def _read_labels(given: npt.ArrayLike, n_points: int, n_clusters: int) -> IntArray:
+    """Validate initial labels."""
+    labels = np.asarray(given)
+    if labels.shape != (n_points,):
+        raise ValueError(f"init has shape {labels.shape}; labels of shape ({n_points},) are needed")
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"init has dtype {labels.dtype}; integer labels, or a word, are needed")
+    outside = np.flatnonzero((labels < 0) | (labels >= n_clusters))
+    if outside.size:
+        at = int(outside[0])
+        raise ValueError(
+            f"init[{at}] = {labels[at]} is no cluster; numbers from 0 to n_clusters - 1 = "
+            f"{n_clusters - 1} are allowed"
+        )
+    return labels.astype(np.int64)

@@ -1,0 +1,388 @@
+r"""Metric learning inside HMRF-KMeans: closed forms and gradient steps that never raise J.
+
+The closed form minimises ``J`` over the metric for fixed labels, centroids and reference vector
+``v`` of the cannot-link penalty; since ``v`` depends on the metric, the step towards it is
+shortened until ``J`` itself does not rise. Gradient steps are shortened in the same way.
+
+M. Bilenko, S. Basu, R. Mooney, ICML 2004, eq. (5)-(6); S. Basu, M. Bilenko, R. Mooney, KDD 2004,
+eqs. (18)-(20), of which (18) is printed as an ascent and (19) with the sign of a similarity.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+
+from inference_lab.clustering.distortions import (
+    Cosine,
+    Distortion,
+    IDivergence,
+    Points,
+    SquaredEuclidean,
+    cluster_sizes,
+    cluster_sums,
+    dense,
+    is_sparse,
+    row_products,
+)
+from inference_lab.factor_graph import FloatArray, IntArray
+
+__all__ = ["ClosedForm", "GradientStep", "MetricLearner", "Penalised"]
+
+#: Halvings of a step before the old metric is kept.
+_HALVINGS = 30
+
+
+class Penalised(NamedTuple):
+    """What a metric is learnt from: points, labels, centroids and the violated constraints.
+
+    ``penalised`` says whether the violated constraints cost distances, so that they depend on the
+    metric.
+    """
+
+    points: Points
+    labels: IntArray
+    centroids: FloatArray
+    ml_pairs: IntArray
+    ml_weights: FloatArray
+    cl_pairs: IntArray
+    cl_weights: FloatArray
+    penalised: bool
+
+
+class MetricLearner(ABC):
+    """One M-step on the metric.
+
+    ``per_cluster``: one metric for each cluster. ``normalised``: ``log det A`` is part of ``J``.
+    """
+
+    per_cluster: bool = False
+    normalised: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, distortion: Distortion) -> None:
+        """Refuse distortions that this learner has no formulas for.
+
+        Raises
+        ------
+        ValueError
+        """
+
+    @abstractmethod
+    def improve(
+        self,
+        metrics: list[Distortion],
+        state: Penalised,
+        before: float,
+        objective: Callable[[list[Distortion]], float],
+    ) -> list[Distortion]:
+        """Return metrics of an objective no higher than `before`, those given at worst."""
+
+
+def _shorten(
+    metrics: list[Distortion],
+    at: Callable[[float], list[Distortion]],
+    before: float,
+    objective: Callable[[list[Distortion]], float],
+) -> list[Distortion]:
+    """Return the metrics of the longest step, halved until the objective does not rise."""
+    step = 1.0
+    for _ in range(_HALVINGS):
+        found = at(step)
+        if objective(found) <= before:
+            return found
+        step /= 2.0
+    return metrics
+
+
+@dataclass(frozen=True)
+class ClosedForm(MetricLearner):
+    r"""``A_h = |X_h| S_h^{-1}`` for squared Euclidean costs.
+
+    ``S_h`` sums ``(x - mu)(x - mu)'`` over the cluster and, with distance penalties, half of
+    ``w (x_i - x_j)(x_i - x_j)'`` over the violated must-links that touch it and
+    ``w (v v' - (x_i - x_j)(x_i - x_j)')`` over the violated cannot-links in it. One metric for all
+    clusters takes the sums over all of them.
+
+    Parameters
+    ----------
+    shape : {"diagonal", "full"}
+    per_cluster : bool
+    ridge : float
+        This share of the mean eigenvalue of ``S_h`` is added to each, and is the least that an
+        eigenvalue may have: few points leave ``S_h`` singular, cannot-links indefinite.
+    """
+
+    shape: Literal["diagonal", "full"] = "diagonal"
+    per_cluster: bool = False
+    ridge: float = 1e-6
+
+    normalised: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.shape not in ("diagonal", "full"):
+            raise ValueError(f"shape = {self.shape!r} is unknown; allowed: 'diagonal', 'full'")
+        if not (math.isfinite(self.ridge) and self.ridge > 0):
+            raise ValueError(f"ridge must be positive, got {self.ridge}")
+
+    def check(self, distortion: Distortion) -> None:
+        """Accept squared Euclidean costs only."""
+        if not isinstance(distortion, SquaredEuclidean):
+            raise ValueError(
+                "the closed form of the metric is that of squared Euclidean costs, not of "
+                f"{type(distortion).__name__}; use metric='gradient'"
+            )
+
+    def improve(
+        self,
+        metrics: list[Distortion],
+        state: Penalised,
+        before: float,
+        objective: Callable[[list[Distortion]], float],
+    ) -> list[Distortion]:
+        """Go towards the closed form as far as the objective does not rise."""
+        d = state.points.shape[1]
+        old = [self._full_shape(m, d) for m in metrics]
+        new = [
+            self._solve(h, m, o, state) for h, (m, o) in enumerate(zip(metrics, old, strict=True))
+        ]
+
+        def at(step: float) -> list[Distortion]:
+            return [
+                m.reweighted((1.0 - step) * o + step * a)
+                for m, o, a in zip(metrics, old, new, strict=True)
+            ]
+
+        return _shorten(metrics, at, before, objective)
+
+    def _full_shape(self, metric: Distortion, d: int) -> FloatArray:
+        weights = metric.weights
+        if weights is None:
+            return np.ones(d) if self.shape == "diagonal" else np.eye(d)
+        if self.shape == "full" and weights.ndim == 1:
+            return np.diag(weights)
+        return weights
+
+    def _scatter(self, rows: Points, weights: FloatArray | None = None) -> FloatArray:
+        """Return ``sum_i w_i r_i r_i'``, or its diagonal."""
+        if self.shape == "diagonal":
+            return _columns(_squares(rows), np.ones(rows.shape[0]) if weights is None else weights)
+        gaps = dense(rows)
+        scaled = gaps if weights is None else gaps * weights[:, np.newaxis]
+        return np.asarray(scaled.T @ gaps, dtype=np.float64)
+
+    def _solve(self, h: int, metric: Distortion, old: FloatArray, state: Penalised) -> FloatArray:
+        labels = state.labels
+        assert isinstance(metric, SquaredEuclidean)
+        members = np.flatnonzero(labels == h) if self.per_cluster else np.arange(labels.size)
+        if members.size < 2:
+            return old
+        if self.shape == "diagonal":
+            total = _own_squares(state.points[members], state.centroids, labels[members])
+        else:
+            total = self._scatter(dense(state.points[members]) - state.centroids[labels[members]])
+        if state.penalised:
+            total = total + self._from_constraints(h, metric, state)
+        return self._invert(total, float(members.size), old)
+
+    def _from_constraints(self, h: int, metric: SquaredEuclidean, state: Penalised) -> FloatArray:
+        labels, points = state.labels, state.points
+        ml, share = state.ml_pairs, state.ml_weights
+        cl, cl_share = state.cl_pairs, state.cl_weights
+        if self.per_cluster:
+            # The ends of a violated must-link lie in two clusters, each of which pays half.
+            share = share * 0.5 * (labels[ml] == h).sum(axis=1)
+            cl_share = cl_share * (labels[cl[:, 0]] == h)
+        total = self._scatter(points[ml[:, 0]] - points[ml[:, 1]], share)
+        if len(cl):
+            v = metric.extent(points)
+            total = total + cl_share.sum() * self._scatter(v[np.newaxis])
+            total = total - self._scatter(points[cl[:, 0]] - points[cl[:, 1]], cl_share)
+        return total
+
+    def _invert(self, total: FloatArray, size: float, old: FloatArray) -> FloatArray:
+        if self.shape == "diagonal":
+            floor = self.ridge * float(np.abs(total).mean())
+            if floor == 0.0:
+                return old
+            # Where nothing speaks for a finite weight, the old one stays.
+            return np.where(total > 0, size / np.maximum(total + floor, floor), old)
+        values, axes = np.linalg.eigh((total + total.T) / 2.0)
+        floor = self.ridge * float(np.abs(values).mean())
+        if floor == 0.0:
+            return old
+        inverse = size / np.maximum(values + floor, floor)
+        result: FloatArray = (axes * inverse) @ axes.T
+        return (result + result.T) / 2.0
+
+
+@dataclass(frozen=True)
+class GradientStep(MetricLearner):
+    r"""One step ``a <- max(a - rate dJ/da, 0)`` on the weights of the features.
+
+    Parameters
+    ----------
+    rate : float or None
+        None is the papers': 1.75 for the cosine, 1e-8 for the I-divergence, 1e-3 otherwise.
+    paper_signs : bool
+        Add the gradient as it is printed (``a + rate dJ/da``, with eq. 19 for the cosine, which is
+        the gradient of the similarity), and take the step whatever it does to ``J``: a descent for
+        the cosine, an ascent for the I-divergence.
+    normalise : bool
+        Keep the mean weight at one. Without, ``J`` of all but the cosine is linear in ``a`` and
+        falls by shrinking all weights.
+    """
+
+    rate: float | None = None
+    paper_signs: bool = False
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"rate must be positive, got {self.rate}")
+
+    def check(self, distortion: Distortion) -> None:
+        """Accept distortions with weights of features."""
+        if not isinstance(distortion, (SquaredEuclidean, Cosine, IDivergence)):
+            raise ValueError(f"{type(distortion).__name__} has no weights to learn")
+
+    def improve(
+        self,
+        metrics: list[Distortion],
+        state: Penalised,
+        before: float,
+        objective: Callable[[list[Distortion]], float],
+    ) -> list[Distortion]:
+        """Take the step, halved until the objective does not rise."""
+        metric = metrics[0]
+        d = state.points.shape[1]
+        old = np.ones(d) if metric.weights is None else metric.weights
+        slope = gradient(metric, state)
+        rate = self.rate
+        if rate is None:
+            rate = 1e-8 if isinstance(metric, IDivergence) else 1e-3
+            rate = 1.75 if isinstance(metric, Cosine) else rate
+        if self.paper_signs:
+            sign = 1.0 if isinstance(metric, Cosine) else -1.0
+            return [metric.reweighted(np.maximum(old - sign * rate * slope, 0.0))]
+
+        def at(step: float) -> list[Distortion]:
+            weights = np.maximum(old - step * rate * slope, 0.0)
+            if self.normalise:
+                mean = float(weights.mean())
+                weights = weights / mean if mean > 0 else old
+            return [metric.reweighted(weights)]
+
+        return _shorten(metrics, at, before, objective)
+
+
+def gradient(metric: Distortion, state: Penalised) -> FloatArray:
+    """Return ``dJ/da`` for fixed labels and centroids, shape (d,).
+
+    The largest dissimilarity in the cannot-link penalty counts as a constant, but for squared
+    Euclidean costs, where it is that of a fixed vector.
+    """
+    d = state.points.shape[1]
+    if metric.weights is None:
+        metric = metric.reweighted(np.ones(d))
+    total = _own_gradient(metric, state)
+    if state.penalised:
+        total = total + _pair_gradient(metric, state.points, state.ml_pairs, state.ml_weights)
+        total = total - _pair_gradient(metric, state.points, state.cl_pairs, state.cl_weights)
+        if isinstance(metric, SquaredEuclidean) and len(state.cl_pairs):
+            total = total + state.cl_weights.sum() * metric.extent(state.points) ** 2
+    return total
+
+
+def _squares(rows: Points) -> Points:
+    return rows.multiply(rows) if is_sparse(rows) else rows * rows
+
+
+def _columns(rows: Points, weights: FloatArray) -> FloatArray:
+    """Return the weighted sum of rows, shape (d,)."""
+    return np.asarray(rows.T @ weights, dtype=np.float64).ravel()
+
+
+def _own_squares(points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+    """Return the sum of squared gaps to the own centroids, feature by feature, shape (d,)."""
+    if not is_sparse(points):
+        gaps = points - centroids[labels]
+        return np.asarray(np.einsum("im,im->m", gaps, gaps), dtype=np.float64)
+    k = len(centroids)
+    sums, sizes = cluster_sums(points, labels, k), cluster_sizes(labels, k)
+    squares = _columns(_squares(points), np.ones(points.shape[0]))
+    inner = centroids * (sizes[:, np.newaxis] * centroids - 2.0 * sums)
+    return np.asarray(np.maximum(squares + inner.sum(axis=0), 0.0), dtype=np.float64)
+
+
+def _own_gradient(metric: Distortion, state: Penalised) -> FloatArray:
+    points, labels, mu = state.points, state.labels, state.centroids
+    k = len(mu)
+    if isinstance(metric, SquaredEuclidean):
+        return _own_squares(points, mu, labels)
+    sums = cluster_sums
+    if isinstance(metric, Cosine):
+        length, size = metric.lengths(points), metric.lengths(mu)
+        length = np.where(length > 0, length, 1.0)
+        size = np.where(size > 0, size, 1.0)
+        cosine = 1.0 - metric.own(points, mu, labels)
+        unit = _scaled(points, 1.0 / length)
+        inner = (mu / size[:, np.newaxis] * sums(unit, labels, k)).sum(axis=0)
+        spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
+        spread_squares = (spread[:, np.newaxis] * mu**2).sum(axis=0)
+        own_squares = _columns(_squares(points), cosine / length**2)
+        return np.asarray(0.5 * (own_squares + spread_squares) - inner, dtype=np.float64)
+    assert isinstance(metric, IDivergence)
+    masses = sums(points, labels, k)
+    sizes = cluster_sizes(labels, k)
+    entropies = _columns(_entropies(points), np.ones(points.shape[0]))
+    crossed = xlogy(masses, np.where(mu > 0, mu, 1.0)) + masses - sizes[:, np.newaxis] * mu
+    return np.asarray(entropies - crossed.sum(axis=0), dtype=np.float64)
+
+
+def _entropies(rows: Points) -> Points:
+    """Return ``x log x`` of each entry."""
+    if not is_sparse(rows):
+        return xlogy(rows, rows)
+    result = rows.copy()
+    result.data = xlogy(rows.data, rows.data)
+    return result
+
+
+def _scaled(rows: Points, factors: FloatArray) -> Points:
+    from scipy.sparse import diags_array
+
+    return diags_array(factors) @ rows if is_sparse(rows) else rows * factors[:, np.newaxis]
+
+
+def _pair_gradient(
+    metric: Distortion, points: Points, pairs: IntArray, weights: FloatArray
+) -> FloatArray:
+    """Return the gradient of the weighted sum of ``phi`` over pairs."""
+    first, second = points[pairs[:, 0]], points[pairs[:, 1]]
+    if len(pairs) == 0:
+        return np.zeros(points.shape[1])
+    if isinstance(metric, SquaredEuclidean):
+        return _columns(_squares(first - second), weights)
+    if isinstance(metric, Cosine):
+        one, two = metric.lengths(first), metric.lengths(second)
+        one, two = np.where(one > 0, one, 1.0), np.where(two > 0, two, 1.0)
+        cosine = row_products(first, metric.times(second)) / (one * two)
+        both = first.multiply(second) if is_sparse(first) else first * second
+        squares = _columns(_squares(first), weights * cosine / one**2)
+        squares = squares + _columns(_squares(second), weights * cosine / two**2)
+        return 0.5 * squares - _columns(both, weights / (one * two))
+    middle = (first + second) / 2.0
+    return (
+        _columns(_entropies(first), weights)
+        + _columns(_entropies(second), weights)
+        - 2.0 * _columns(_entropies(middle), weights)
+    )

@@ -1,0 +1,417 @@
+"""Gaussian mixtures under must-links and cannot-links: EM with any solver of marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from inference_lab.clustering._base import ConstrainedClusterer, read_constraints, read_partial
+from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
+from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
+from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.constraints import Constraints
+from inference_lab.contract import Solver
+from inference_lab.factor_graph import DiagonalTerms, FloatArray, IntArray
+from inference_lab.registry import as_solver
+
+__all__ = ["ConstrainedGaussianMixture"]
+
+Covariance = Literal["full", "diag", "spherical"]
+Prior = Literal["maximum-entropy", "chunklets", "points"]
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Gaussians(Model):
+    """Components of a Gaussian mixture whose labels are coupled by constraints.
+
+    Parameters
+    ----------
+    points : (n, d) array
+    constraints : Constraints
+    known : (n,) int array
+        Labels that are known, -1 elsewhere.
+    means : (k, d) array
+    covariance : {"full", "diag", "spherical"}
+    ridge : float
+        Added to the diagonal of each covariance.
+    prior : {"maximum-entropy", "chunklets", "points"}
+    importance : (n,) array or None
+    """
+
+    def __init__(
+        self,
+        points: FloatArray,
+        constraints: Constraints,
+        known: IntArray,
+        means: FloatArray,
+        covariance: Covariance,
+        ridge: float,
+        prior: Prior,
+        importance: FloatArray | None,
+    ) -> None:
+        self.points = points
+        self.covariance = covariance
+        self.ridge = ridge
+        self._importance = importance
+        n, d = points.shape
+        k = len(means)
+        self.known = known
+        self.means = np.array(means, dtype=np.float64)
+        touched = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
+        self.rows: IntArray = np.flatnonzero(np.bincount(touched, minlength=n))
+        place = np.zeros(n, dtype=np.int64)
+        place[self.rows] = np.arange(self.rows.size)
+        self._terms = [
+            DiagonalTerms(place[constraints.must_link], differ=constraints.ml_weights),
+            DiagonalTerms(place[constraints.cannot_link], same=constraints.cl_weights),
+        ]
+        #: How often the mixing weight of its component counts for each point.
+        self.mixed = np.ones(n)
+        if prior == "maximum-entropy":
+            self.mixed[self.rows] = 0.0
+        elif prior == "chunklets":
+            component = constraints.components()
+            self.mixed = 1.0 / np.bincount(component)[component]
+        self.weights = np.full(k, 1.0 / k)
+        # Spherical at first, as wide as the data.
+        spread = float(points.var(axis=0).mean()) + ridge
+        shape = {"full": (k, d, d), "diag": (k, d), "spherical": (k,)}[covariance]
+        self.covariances = np.full(shape, spread)
+        if covariance == "full":
+            self.covariances = np.broadcast_to(np.eye(d) * spread, shape).copy()
+
+    def log_densities(self, points: FloatArray) -> FloatArray:
+        """Return ``log N(x | mu_h, Sigma_h)``, shape (n, k)."""
+        from scipy.linalg import solve_triangular
+
+        n, d = points.shape
+        result = np.empty((n, len(self.means)))
+        for h, mean in enumerate(self.means):
+            gaps = points - mean
+            if self.covariance == "full":
+                factor = np.linalg.cholesky(self.covariances[h])
+                scaled = solve_triangular(factor, gaps.T, lower=True, check_finite=False)
+                distance = np.einsum("mi,mi->i", scaled, scaled)
+                log_det = 2.0 * np.log(np.diagonal(factor)).sum()
+            else:
+                variance = np.broadcast_to(self.covariances[h], (d,))
+                distance = np.einsum("im,m->i", gaps * gaps, 1.0 / variance)
+                log_det = np.log(variance).sum()
+            result[:, h] = -0.5 * (distance + log_det + d * _LOG_2PI)
+        return result
+
+    def costs(self, rows: IntArray | None = None) -> FloatArray:
+        """Return ``-log p(x | component)``, with the mixing weights where they count."""
+        everyone = rows is None
+        points = self.points if everyone else self.points[rows]
+        mixed = self.mixed if everyone else self.mixed[rows]
+        known = self.known if everyone else self.known[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A component of weight zero costs nothing where weights do not count.
+            prior = np.where(
+                mixed[:, np.newaxis] > 0, mixed[:, np.newaxis] * np.log(self.weights), 0.0
+            )
+        result = -self.log_densities(points) - prior
+        clamped = np.flatnonzero(known >= 0)
+        kept = result[clamped, known[clamped]]
+        result[clamped] = np.inf
+        result[clamped, known[clamped]] = kept
+        return result
+
+    def nearest(self, previous: IntArray | None) -> IntArray:
+        """Return the most probable component of each point on its own."""
+        return cheapest(self.costs(), previous)
+
+    def coupling(self) -> Coupling:
+        """Return the constraints as diagonal terms."""
+        importance = 1.0
+        if self._importance is not None and self.rows.size:
+            importance = float(self._importance[self.rows[0]])
+        return Coupling(self.rows, self._terms, importance=importance)
+
+    def importance(self) -> FloatArray | None:
+        """Return what each point counts for, shape (n,), None for one."""
+        return self._importance
+
+    def objective(self, labels: IntArray) -> float:
+        """Return the summed costs and penalties of labels."""
+        own = self.costs()[np.arange(labels.size), labels].sum()
+        local = labels[self.rows]
+        ml, cl = self._terms
+        e, f = np.asarray(ml.edges), np.asarray(cl.edges)
+        apart = np.asarray(ml.differ)[local[e[:, 0]] != local[e[:, 1]]].sum()
+        together = np.asarray(cl.same)[local[f[:, 0]] == local[f[:, 1]]].sum()
+        return float(own + apart + together)
+
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """Return mixing weights, means and covariances."""
+        return self.weights, self.means, self.covariances
+
+    def maximise(self, assignment: Assignment) -> Iterator[str]:
+        """Fit all parameters to the shares."""
+        k = len(self.means)
+        shares = np.eye(k)[assignment] if assignment.ndim == 1 else assignment
+        weighted = shares if self._importance is None else shares * self._importance[:, np.newaxis]
+        mass = (self.mixed[:, np.newaxis] * weighted).sum(axis=0)
+        if mass.sum() == 0:
+            # The prior of constrained points has no mixing weights, and there are no others.
+            mass = weighted.sum(axis=0)
+        self.weights = mass / mass.sum()
+        sizes = weighted.sum(axis=0)
+        held = np.flatnonzero(sizes > 1e-10 * len(self.points))
+        # In one array: components without points stay as they are.
+        means, covariances = self.means.copy(), self.covariances.copy()
+        d = self.points.shape[1]
+        for h in held:
+            q = weighted[:, h] / sizes[h]
+            means[h] = q @ self.points
+            gaps = self.points - means[h]
+            if self.covariance == "full":
+                covariances[h] = (gaps * q[:, np.newaxis]).T @ gaps + self.ridge * np.eye(d)
+            else:
+                variance = q @ (gaps * gaps) + self.ridge
+                covariances[h] = variance if self.covariance == "diag" else variance.mean()
+        self.means, self.covariances = means, covariances
+        yield "components"
+
+
+class ConstrainedGaussianMixture(ConstrainedClusterer):
+    r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
+
+    The labels of all points together have the posterior
+
+    ``p(y | x) ~ prod_i p(x_i | y_i) exp(-sum_ML w [y_i != y_j] - sum_CL w [y_i = y_j])``
+
+    times mixing weights, which for constrained points depend on `prior`. Its marginals come from
+    any solver at temperature 1: mean field (Lange et al. 2005), loopy belief propagation, Gibbs
+    sampling, or exactly, from the junction tree. With constraints of infinite weight and the
+    junction tree this is the constrained EM of Shental et al. 2003.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of components.
+    covariance_type : {"full", "diag", "spherical"}
+    e_step : str or Solver
+        Any solver that gives marginals; see ``inference-lab list solvers``.
+    e_step_time_limit : float, optional
+        Seconds an E-step.
+    prior : {"maximum-entropy", "chunklets", "points"}
+        Mixing weights count for unconstrained points only (Lange et al. 2005), once for each
+        must-link component (Shental et al. 2003), or for each point. The normaliser of
+        cannot-links, which depends on the weights, is left out.
+    alpha : float in (0, 1) or "fewest-violations"
+        What the unconstrained points count for against the supervised ones, 1 - alpha; or the
+        largest of 0.1, 0.2, ..., 0.9 whose components, left alone, violate the fewest constraints.
+    alpha_mode : {"sum", "mean"}
+        See `point_weights`: with "sum", 1/2 treats all points alike.
+    init : str or (k, d) array
+        See `initial_centroids`.
+    reg_covar : float
+        Added to the variances.
+    n_init, max_iter, tol, random_state
+        See `HMRFKMeans`.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_
+        Of the components; `cluster_centers_` are the means.
+    responsibilities_ : (n, k) array
+        Marginals of the training points, constraints and all.
+    labels_ : (n,) array
+        The most probable component of each point.
+    objective_ : float
+        Free energy at the end: minus the log-likelihood where the solver is exact, an upper bound
+        on it for mean field, an estimate otherwise; NaN where the solver gives none (Gibbs).
+    n_iter_, history_, converged_, violations_
+
+    Guarantees
+    ----------
+    With an exact solver or mean field the free energy never rises, but for `reg_covar`, which the
+    objective leaves out.
+
+    Complexity
+    ----------
+    An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the solver's time.
+    Memory: a few (n, k) arrays.
+
+    References
+    ----------
+    T. Lange, M. H. C. Law, A. K. Jain, J. M. Buhmann, "Learning with constrained and unlabelled
+    data", CVPR 2005. N. Shental, A. Bar-Hillel, T. Hertz, D. Weinshall, "Computing Gaussian
+    mixture models with EM using equivalence constraints", NIPS 2003.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> model = ConstrainedGaussianMixture(2, reg_covar=0.1, random_state=0)
+    >>> labels = model.fit(X, cannot_link=[(1, 2)], cl_weight=100.0).labels_
+    >>> bool(labels[1] != labels[2])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        covariance_type: Covariance = "full",
+        e_step: str | Solver = "mean-field",
+        e_step_time_limit: float | None = None,
+        prior: Prior = "maximum-entropy",
+        alpha: float | Literal["fewest-violations"] = 0.5,
+        alpha_mode: AlphaMode = "sum",
+        init: Init | npt.ArrayLike = "neighbourhoods",
+        reg_covar: float = 1e-6,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.covariance_type = covariance_type
+        self.e_step = e_step
+        self.e_step_time_limit = e_step_time_limit
+        self.prior = prior
+        self.alpha = alpha
+        self.alpha_mode = alpha_mode
+        self.init = init
+        self.reg_covar = reg_covar
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        partial_labels: npt.ArrayLike | None = None,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : ignored
+        must_link, cannot_link, ml_weight, cl_weight, sample_ids
+            See `HMRFKMeans.fit`; weights are those of the prior, in units of log-probability.
+        partial_labels : (n,) array of int, optional
+            Components of the points that are known, -1 elsewhere.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If constraints of infinite weight cannot be satisfied, or no way was found.
+        """
+        for name, value, allowed in (
+            ("covariance_type", self.covariance_type, get_args(Covariance)),
+            ("prior", self.prior, get_args(Prior)),
+        ):
+            if value not in allowed:
+                words = ", ".join(map(repr, allowed))
+                raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")
+        if not self.reg_covar >= 0:
+            raise ValueError(f"reg_covar must not be negative, got {self.reg_covar}")
+        points = self._centred(self._read_points(X, reset=True))
+        n = points.shape[0]
+        self._check_settings(n)
+        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+        known = read_partial(partial_labels, n, self.n_clusters)
+        best = best_alpha(
+            self.alpha,
+            self.alpha_mode,
+            constraints,
+            known,
+            lambda importance: self._best_of(
+                lambda rng: self._fit_once(points, constraints, known, importance, rng)
+            ),
+        )
+        model: Gaussians = best.model
+        origin = 0.0 if self._origin is None else self._origin
+        self.weights_ = model.weights
+        self.means_ = self.cluster_centers_ = model.means + origin
+        self.covariances_ = model.covariances
+        self._take(best, constraints)
+        self._fitted = model
+        return self
+
+    def _fit_once(
+        self,
+        points: FloatArray,
+        constraints: Constraints,
+        known: IntArray,
+        importance: FloatArray | None,
+        rng: np.random.Generator,
+    ) -> SoftFit[Gaussians]:
+        init = self.init
+        if not isinstance(init, str) and self._origin is not None:
+            init = np.asarray(init, dtype=np.float64) - self._origin
+        start = initial_centroids(
+            points, constraints, self.n_clusters, SquaredEuclidean(), init, rng
+        )
+        for h in np.unique(known[known >= 0]):
+            start[h] = points[known == h].mean(axis=0)
+        model = Gaussians(
+            points,
+            constraints,
+            known,
+            start,
+            self.covariance_type,
+            self.reg_covar,
+            self.prior,
+            importance,
+        )
+        # The first parameters are those of the nearest means.
+        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
+        for _ in model.maximise(np.where(known >= 0, known, nearest)):
+            pass
+        e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
+        result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
+        return SoftFit(model, result)
+
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the posterior of the components for new points, shape (n, k)."""
+        from scipy.special import softmax
+
+        return np.asarray(softmax(-self.transform(X), axis=1))
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Return the log-likelihood of points under the mixture, shape (n,)."""
+        from scipy.special import logsumexp
+
+        return np.asarray(logsumexp(-self.transform(X), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-likelihood of points under the mixture."""
+        return float(self.score_samples(X).mean())
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return ``-log(weight_h N(x | mu_h, Sigma_h))``, shape (n, k)."""
+        check_is_fitted(self)
+        points = self._read_points(X, reset=False)
+        if self._origin is not None:
+            points = points - self._origin
+        with np.errstate(divide="ignore"):
+            costs = -self._fitted.log_densities(points) - np.log(self.weights_)
+        return np.asarray(costs, dtype=np.float64)

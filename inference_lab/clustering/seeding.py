@@ -1,0 +1,183 @@
+"""Where clusters start: neighbourhoods of the constraints, k-means++, and what the papers did."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    dense,
+)
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import FloatArray, IntArray
+from inference_lab.initialisation import farthest_first
+
+__all__ = ["Init", "initial_centroids"]
+
+Init: TypeAlias = Literal[
+    "neighbourhoods",
+    "neighbourhoods+perturbed",
+    "largest+perturbed",
+    "k-means++",
+    "random",
+    "perturbed",
+]
+
+_AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
+
+
+def initial_centroids(
+    points: Points,
+    constraints: Constraints,
+    n_clusters: int,
+    distortion: Distortion,
+    init: Init | npt.ArrayLike,
+    rng: np.random.Generator,
+    *,
+    perturbation: Literal["multiplicative", "additive"] | None = None,
+) -> FloatArray:
+    """Choose initial centroids.
+
+    Parameters
+    ----------
+    points : (n, d) matrix, dense or CSR
+        As the distortion prepared them.
+    constraints : Constraints
+        Their must-link components of two or more points are the neighbourhoods.
+    n_clusters : int
+    distortion : Distortion
+    init : str or (k, d) array
+        * "neighbourhoods": their centroids; if there are too many, those that a farthest-first
+          traversal weighted by sizes picks; if too few, points drawn by k-means++ besides;
+        * "neighbourhoods+perturbed": the same, but random perturbations of the global centroid
+          besides (Basu et al. 2004, sec. 3.3);
+        * "largest+perturbed": the largest neighbourhoods instead of the traversal;
+        * "k-means++": points drawn with probability proportional to their cost so far, the best of
+          several draws each time;
+        * "random": distinct points;
+        * "perturbed": random perturbations of the global centroid only (Basu 2005, sec. 2.3.1).
+    rng : numpy.random.Generator
+    perturbation : {"multiplicative", "additive"}, optional
+        By 0.7 (U - 1/2), U uniform, times the global centroid, or times the standard deviation of
+        each feature; by default additive for squared Euclidean costs, whose data may be centred,
+        and multiplicative for others, whose data must stay in the domain.
+
+    Returns
+    -------
+    (k, d) float64 array
+
+    Raises
+    ------
+    ValueError
+        If `init` is no known word, or an array of the wrong shape or not finite.
+    """
+    k, (n, d) = n_clusters, points.shape
+    if not isinstance(init, str):
+        given = np.array(init, dtype=np.float64)
+        if given.shape != (k, d) or not np.isfinite(given).all():
+            raise ValueError(
+                f"init must be a finite array of shape (n_clusters, n_features) = ({k}, {d}), "
+                f"got shape {given.shape}"
+            )
+        return given
+    if init not in get_args(Init):
+        raise ValueError(
+            f"init = {init!r} is unknown; allowed: {', '.join(get_args(Init))}, or an array"
+        )
+    if init == "random":
+        return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
+    groups = [] if init in ("k-means++", "perturbed") else constraints.neighbourhoods()
+    known = _group_centroids(points, groups, distortion)
+    if len(groups) >= k:
+        if init == "largest+perturbed":
+            return known[:k]
+        return known[_traverse(points, known, groups, k, distortion)]
+    if init in ("neighbourhoods", "k-means++"):
+        return _spread(points, known, k, distortion, rng)
+    centre = _centre(points, distortion)
+    if perturbation is None:
+        additive = isinstance(distortion, SquaredEuclidean)
+        perturbation = "additive" if additive else "multiplicative"
+    scale = centre if perturbation == "multiplicative" else _deviations(points)
+    uniform = rng.random((k - len(groups), d))
+    perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)
+    return np.concatenate((known, perturbed))
+
+
+def alone(points: Points, distortion: Distortion) -> FloatArray:
+    """Return the centroid of each point in a cluster of its own."""
+    count = points.shape[0]
+    start = np.zeros((count, points.shape[1]))
+    return distortion.centroids(points, np.arange(count), count, start)
+
+
+def _centre(points: Points, distortion: Distortion) -> FloatArray:
+    """Return the centroid of all points, shape (1, d)."""
+    everyone = np.zeros(points.shape[0], dtype=np.int64)
+    return distortion.centroids(points, everyone, 1, np.zeros((1, points.shape[1])))
+
+
+def _deviations(points: Points) -> FloatArray:
+    mean = dense(points.mean(axis=0)).reshape(-1)
+    squares = points.multiply(points) if hasattr(points, "multiply") else points * points
+    second = dense(squares.mean(axis=0)).reshape(-1)
+    return np.sqrt(np.maximum(second - mean**2, 0.0))
+
+
+def _group_centroids(points: Points, groups: list[IntArray], distortion: Distortion) -> FloatArray:
+    if not groups:
+        return np.empty((0, points.shape[1]))
+    members = np.concatenate(groups)
+    labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    start = np.zeros((len(groups), points.shape[1]))
+    return distortion.centroids(points[members], labels, len(groups), start)
+
+
+def _traverse(
+    points: Points,
+    known: FloatArray,
+    groups: list[IntArray],
+    k: int,
+    distortion: Distortion,
+) -> list[int]:
+    everyone = np.arange(len(known))
+
+    def distances_to(q: int) -> FloatArray:
+        return distortion.between(known, np.stack([everyone, np.full_like(everyone, q)], axis=1))
+
+    with_centre = np.concatenate((known, _centre(points, distortion)))
+    to_centre = np.stack([everyone, np.full_like(everyone, len(known))], axis=1)
+    sizes = np.array([len(g) for g in groups], dtype=np.float64)
+    return farthest_first(distances_to, sizes, distortion.between(with_centre, to_centre), k)
+
+
+def _spread(
+    points: Points, known: FloatArray, k: int, distortion: Distortion, rng: np.random.Generator
+) -> FloatArray:
+    """Add points drawn by greedy k-means++ until there are k centroids."""
+    n = points.shape[0]
+    chosen = list(known)
+    nearest = np.full(n, np.inf)
+    if len(known):
+        nearest = distortion.distances(points, known).min(axis=1)
+    trials = 2 + int(np.log(k))
+    while len(chosen) < k:
+        weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
+        total = weights.sum()
+        if chosen and total == 0:
+            # All points coincide with centroids, or none can be reached from them.
+            weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
+            total = weights.sum()
+        count = min(trials, n) if chosen else 1
+        draws = rng.choice(n, size=count, p=weights / total)
+        candidates = alone(points[draws], distortion)
+        left = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
+        best = int(np.where(np.isfinite(left), left, np.finfo(float).max / n).sum(axis=0).argmin())
+        chosen.append(candidates[best])
+        nearest = left[:, best]
+    return np.array(chosen)

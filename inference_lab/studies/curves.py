@@ -1,0 +1,158 @@
+"""Statistics of studies: means over runs with confidence intervals, and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.studies.running import StudyRecord
+
+__all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
+
+#: Two-sided level of all intervals.
+LEVEL = 0.95
+
+
+class Mean(NamedTuple):
+    """A mean over runs, with half the width of its 95 % confidence interval (NaN for one run)."""
+
+    value: float
+    half: float
+    runs: int
+
+
+class Difference(NamedTuple):
+    """A mean difference over paired runs, and the p-value of Wilcoxon's signed-rank test.
+
+    The p-value is 1 where all differences are zero.
+    """
+
+    value: float
+    half: float
+    runs: int
+    p_value: float
+
+
+def mean_of(values: Iterable[float]) -> Mean:
+    """Return the mean of values and its Student t interval.
+
+    Examples
+    --------
+    >>> mean = mean_of([1.0, 2.0, 3.0])
+    >>> mean.value, round(mean.half, 3)
+    (2.0, 2.484)
+    """
+    from scipy.stats import t
+
+    array = np.array([v for v in values if math.isfinite(v)], dtype=np.float64)
+    n = array.size
+    if n == 0:
+        return Mean(math.nan, math.nan, 0)
+    if n == 1:
+        return Mean(float(array[0]), math.nan, 1)
+    quantile = float(t.ppf(0.5 + LEVEL / 2.0, n - 1))
+    return Mean(float(array.mean()), quantile * float(array.std(ddof=1)) / math.sqrt(n), n)
+
+
+def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
+    """Return the mean of ``first - second`` over runs, where both are finite.
+
+    Examples
+    --------
+    >>> paired([3.0, 4.0, 6.0], [1.0, 2.0, 3.0]).value
+    2.3333333333333335
+    """
+    from scipy.stats import wilcoxon
+
+    difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    difference = difference[np.isfinite(difference)]
+    mean = mean_of(difference)
+    # Rounding makes no rank.
+    difference = np.where(np.abs(difference) < 1e-12, 0.0, difference)
+    p_value = 1.0
+    if np.count_nonzero(difference):
+        p_value = float(wilcoxon(difference, zero_method="zsplit").pvalue)
+    return Difference(mean.value, mean.half, mean.runs, p_value)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a study as arrays.
+
+    Parameters
+    ----------
+    data, methods : list of str
+    constraints : list of float
+    runs : int
+    values : dict
+        For each name, scores and other figures, an array of shape
+        (data, methods, constraints, runs), NaN where there is none.
+    failures : list of StudyRecord
+    """
+
+    data: list[str]
+    methods: list[str]
+    constraints: list[float]
+    runs: int
+    values: dict[str, npt.NDArray[np.float64]]
+    failures: list[StudyRecord]
+
+    @classmethod
+    def gather(
+        cls,
+        records: Iterable[StudyRecord],
+        data: list[str],
+        methods: list[str],
+        constraints: list[float],
+        runs: int,
+        scores: list[str],
+    ) -> Results:
+        """Sort records into arrays."""
+        shape = (len(data), len(methods), len(constraints), runs)
+        names = [*scores, "objective", "seconds", "e_step_seconds", "violated", "optimal", "solved"]
+        values = {name: np.full(shape, np.nan) for name in names}
+        failures = []
+        for record in records:
+            if record.status != "ok":
+                failures.append(record)
+                continue
+            at = (
+                data.index(record.data),
+                methods.index(record.method),
+                constraints.index(record.constraints),
+                record.run,
+            )
+            for name in scores:
+                values[name][at] = _number(record.scores[name])
+            for name in ("objective", "seconds", "e_step_seconds", "violated"):
+                values[name][at] = getattr(record, name)
+            for name in ("optimal", "solved"):
+                values[name][at] = _number(record.e_steps[name])
+        return cls(data, methods, constraints, runs, values, failures)
+
+    def mean(self, name: str, data: str, method: str, constraints: float) -> Mean:
+        """Return the mean of one cell over runs."""
+        return mean_of(
+            self.values[name][
+                self.data.index(data),
+                self.methods.index(method),
+                self.constraints.index(constraints),
+            ]
+        )
+
+    def pooled(self, name: str, method: str, constraints: float | None = None) -> Any:
+        """Return each run's mean over data, and over numbers of constraints if none is given."""
+        chosen = self.values[name][:, self.methods.index(method)]
+        if constraints is not None:
+            chosen = chosen[:, [self.constraints.index(constraints)]]
+        # A run with a hole is no fair mean.
+        return chosen.mean(axis=(0, 1))
+
+
+def _number(value: Any) -> float:
+    return float(value) if value is not None else math.nan

@@ -1,0 +1,101 @@
+"""Figures of studies, readable in black and white."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from inference_lab.studies.curves import Results
+
+__all__ = ["learning_curves"]
+
+_MARKERS = "os^vD<>Pp*hX"
+_LINES = ("-", "--", "-.", ":")
+#: Distinct in lightness as well (Okabe and Ito).
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+
+_NAMES: Mapping[str, str] = {
+    "pairwise_f": "pairwise F",
+    "nmi": "NMI",
+    "ari": "adjusted Rand index",
+    "accuracy": "accuracy",
+}
+
+
+def score_name(score: str) -> str:
+    """Return what a score is called in text."""
+    return _NAMES.get(score, score)
+
+
+def learning_curves(results: Results, score: str, axis: str, path: Path) -> None:
+    """Draw a panel for each data set: the mean score against the number of constraints.
+
+    Bands are 95 % confidence intervals of the mean. Written as SVG, the same bytes for the same
+    results.
+
+    Parameters
+    ----------
+    results : Results
+    score : str
+    axis : str
+        What the numbers of constraints are.
+    path : path
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # No score lies outside, so no band need.
+    lowest_score = -1.0 if score == "ari" else 0.0
+    n = len(results.data)
+    columns = min(n, 3)
+    rows = -(-n // columns)
+    with rc_context({"svg.hashsalt": "inference-lab", "font.size": 9, "svg.fonttype": "path"}):
+        # Room for the legend below the panels.
+        legend_rows = -(-len(results.methods) // 3)
+        figure = Figure(
+            figsize=(3.4 * columns + 0.4, 2.7 * rows + 0.25 * legend_rows + 0.3),
+            layout="constrained",
+        )
+        panels = figure.subplots(rows, columns, squeeze=False)
+        places = np.arange(len(results.constraints))
+        for at, data in enumerate(results.data):
+            panel = panels[at // columns][at % columns]
+            for m, method in enumerate(results.methods):
+                means = [results.mean(score, data, method, c) for c in results.constraints]
+                middle = np.array([mean.value for mean in means])
+                half = np.nan_to_num(np.array([mean.half for mean in means]))
+                colour = _COLOURS[m % len(_COLOURS)]
+                panel.plot(
+                    places,
+                    middle,
+                    color=colour,
+                    marker=_MARKERS[m % len(_MARKERS)],
+                    linestyle=_LINES[m % len(_LINES)],
+                    markersize=4,
+                    linewidth=1.1,
+                    label=method,
+                )
+                panel.fill_between(
+                    places,
+                    np.maximum(middle - half, lowest_score),
+                    np.minimum(middle + half, 1.0),
+                    color=colour,
+                    alpha=0.12,
+                    linewidth=0,
+                )
+            panel.set_title(data)
+            panel.set_xticks(places, [f"{c:g}" for c in results.constraints])
+            panel.grid(alpha=0.3)
+        for at in range(n, rows * columns):
+            panels[at // columns][at % columns].set_visible(False)
+        for column in range(columns):
+            # Below the lowest panel of each column.
+            lowest = max(row for row in range(rows) if row * columns + column < n)
+            panels[lowest][column].set_xlabel(axis)
+        figure.supylabel(score_name(score))
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format="svg", metadata={"Date": None})

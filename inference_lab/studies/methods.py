@@ -1,0 +1,188 @@
+"""Methods of studies: which estimator a definition names, and one fit of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from inference_lab import clustering
+from inference_lab.clustering.active import ExploreConsolidate
+from inference_lab.constraints import Constraints
+from inference_lab.factor_graph import IntArray
+from inference_lab.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
+from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.points import StudyPoints
+from inference_lab.studies.wekaut import WekaUTKMeans
+
+__all__ = ["ESTIMATORS", "SCORES", "Draw", "Fit", "draw_constraints", "fit_method"]
+
+#: Estimators that definitions can name.
+ESTIMATORS: Mapping[str, Callable[..., Any]] = {
+    "hmrf-kmeans": clustering.HMRFKMeans,
+    "pckmeans": clustering.PCKMeans,
+    "mpckmeans": clustering.MPCKMeans,
+    "gaussian-mixture": clustering.ConstrainedGaussianMixture,
+    "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
+    "wekaut": WekaUTKMeans,
+}
+
+#: Scores of labels against the truth, all between 0 and 1 (the adjusted Rand index may be less).
+SCORES: Mapping[str, Callable[[Any, Any], float]] = {
+    "pairwise_f": pairwise_f,
+    "nmi": nmi,
+    "ari": adjusted_rand,
+    "accuracy": matched_accuracy,
+}
+
+
+#: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
+_SHUFFLED = 5_000_000
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What the methods of one run share: who may be constrained, and who is scored."""
+
+    training: IntArray
+    scored: IntArray
+    seed: np.random.SeedSequence
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What came of one fit."""
+
+    scores: dict[str, float]
+    objective: float
+    seconds: float
+    e_step_seconds: float
+    iterations: int
+    violated: float
+    weight: float
+    e_steps: dict[str, float] = field(default_factory=dict)
+
+
+def draw_run(points: StudyPoints, protocol: Protocol, run: int) -> Draw:
+    """Draw the training points of a run; the same for all methods and numbers of constraints."""
+    seed = np.random.SeedSequence([run, points.key])
+    split = np.random.default_rng(seed.spawn(1)[0])
+    n = len(points.labels)
+    training = np.sort(split.permutation(n)[: max(2, round(protocol.train * n))])
+    held_out = np.setdiff1d(np.arange(n), training)
+    return Draw(training, held_out if protocol.scored == "held-out" else np.arange(n), seed)
+
+
+def draw_constraints(
+    points: StudyPoints, protocol: Protocol, draw: Draw, value: float, selection: str
+) -> Constraints:
+    """Draw the constraints of a run.
+
+    Random ones are the first of one long sequence, so that more constraints contain the fewer.
+    """
+    n = len(points.labels)
+    count = protocol.count(value, n, len(draw.training))
+    _, pairs_seed, noise_seed = np.random.SeedSequence(draw.seed.entropy).spawn(3)
+    rng = np.random.default_rng(pairs_seed)
+    if selection == "active":
+        drawn = ExploreConsolidate(
+            points.n_classes, count, distortion=points.distortion, random_state=rng
+        ).run(points.values, points.labels, candidates=draw.training)
+        constraints = drawn.constraints
+    else:
+        pairs = draw.training[nested_pairs(len(draw.training), count, rng)]
+        together = points.labels[pairs[:, 0]] == points.labels[pairs[:, 1]]
+        constraints = Constraints(pairs[together], pairs[~together], n_points=n)
+    if protocol.noise:
+        constraints = constraints.flip(protocol.noise, np.random.default_rng(noise_seed))
+    return constraints
+
+
+def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
+    """Return the first `count` of a random sequence of all pairs out of n, shape (count, 2).
+
+    With the same generator, a longer answer begins with a shorter one.
+    """
+    total = n * (n - 1) // 2
+    if total <= _SHUFFLED:
+        chosen = rng.permutation(total)[:count]
+    else:
+        chosen = np.empty(0, dtype=np.int64)
+        while chosen.size < count:
+            longer = np.concatenate([chosen, rng.integers(total, size=_CHUNK)])
+            first = np.sort(np.unique(longer, return_index=True)[1])
+            chosen = longer[first]
+        chosen = chosen[:count]
+    # Pair number t is (t - j (j - 1) / 2, j) with the largest j for which that is not negative.
+    second = ((1.0 + np.sqrt(1.0 + 8.0 * chosen)) / 2.0).astype(np.int64)
+    second -= second * (second - 1) // 2 > chosen
+    second += second * (second + 1) // 2 <= chosen
+    return np.stack([chosen - second * (second - 1) // 2, second], axis=1)
+
+
+def fit_method(
+    method: Method, points: StudyPoints, protocol: Protocol, value: float, run: int
+) -> Fit:
+    """Fit a method once and score it."""
+    draw = draw_run(points, protocol, run)
+    constraints = draw_constraints(points, protocol, draw, value, method.selection)
+    if method.closure != "none":
+        constraints = constraints.close(method.closure)
+    weights = method.weight if isinstance(method.weight, list) else [method.weight]
+    best: Fit | None = None
+    for weight in weights:
+        fit = _fit_once(method, points, constraints, draw, weight)
+        first = next(iter(fit.scores.values()))
+        if best is None or first > next(iter(best.scores.values())):
+            best = fit
+    assert best is not None
+    return best
+
+
+def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as arguments; a table for the metric is a gradient step with its settings."""
+    found = dict(settings)
+    if isinstance(found.get("metric"), Mapping):
+        found["metric"] = clustering.GradientStep(**found["metric"])
+    return found
+
+
+def _fit_once(
+    method: Method, points: StudyPoints, constraints: Constraints, draw: Draw, weight: float
+) -> Fit:
+    seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
+    estimator = ESTIMATORS[method.estimator](
+        points.n_classes, random_state=seed, **_arguments(method.settings)
+    )
+    since = time.perf_counter()
+    estimator.fit(
+        points.values,
+        must_link=constraints.must_link,
+        cannot_link=constraints.cannot_link,
+        ml_weight=weight,
+        cl_weight=weight,
+    )
+    seconds = time.perf_counter() - since
+    truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
+    e_steps = [line for line in estimator.history_ if line.step == "E"]
+    solved = [line for line in e_steps if line.status is not None]
+    gaps = [line.energy - line.lower_bound for line in solved]
+    return Fit(
+        {name: score(truth, labels) for name, score in SCORES.items()},
+        float(estimator.objective_),
+        seconds,
+        sum(line.seconds for line in e_steps),
+        int(estimator.n_iter_),
+        float(estimator.violations_.weight),
+        weight,
+        {
+            "solved": len(solved),
+            "optimal": sum(line.status == "optimal" for line in solved),
+            "mean_gap": float(np.mean(gaps)) if gaps else math.nan,
+        },
+    )

@@ -1,0 +1,165 @@
+"""Points that studies cluster: data sets by name, each with how far apart points are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference_lab.datasets import available, load
+from inference_lab.factor_graph import FloatArray, IntArray
+from inference_lab.images import find_file, read_image
+from inference_lab.studies.definition import StudyError
+from inference_lab.studies.textures import site_centres, site_features
+from inference_lab.texts import corpora, latent_semantics, load_corpus
+
+__all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
+
+#: Texture mosaics with one ground truth in common.
+_MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
+_LSI = 20
+
+
+@dataclass(frozen=True)
+class StudyPoints:
+    """Points with their classes.
+
+    Parameters
+    ----------
+    name : str
+    values : (n, d) array or CSR array
+    labels : (n,) array of int
+    distortion : str
+        What distances between them are, for choosing questions.
+    """
+
+    name: str
+    values: Any
+    labels: IntArray
+    distortion: str = "euclidean"
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.labels.max()) + 1
+
+    @property
+    def key(self) -> int:
+        """Return a number that is the same for the same name, for seeds."""
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big")
+
+
+def four_clouds(n: int = 200, seed: int = 0) -> tuple[FloatArray, IntArray]:
+    """Return the toy data of Lange et al. (2005, fig. 2), rebuilt from its description.
+
+    Four round clouds of equal size on the corners of a rectangle that is twice as high as it is
+    wide. The best two clusters are the upper and the lower clouds; the classes are left and right.
+
+    Parameters
+    ----------
+    n : int
+        Number of points, divided among the clouds in turn.
+    seed : int
+
+    Returns
+    -------
+    (n, 2) float64 and (n,) int64 arrays
+    """
+    rng = np.random.default_rng(seed)
+    right, upper = np.arange(n) % 2, np.arange(n) // 2 % 2
+    points = rng.normal(scale=0.4, size=(n, 2))
+    points += np.stack([2.0 * right - 1.0, 4.0 * upper - 2.0], axis=1)
+    return points, right.astype(np.int64)
+
+
+def _toy(name: str, data_dir: str | None) -> StudyPoints:
+    return StudyPoints(name, *four_clouds())
+
+
+def _table(name: str, data_dir: str | None) -> StudyPoints:
+    dataset = load(name, data_dir)
+    return StudyPoints(name, dataset.features, dataset.labels)
+
+
+def _tenth(name: str, data_dir: str | None) -> StudyPoints:
+    """Take a tenth of a data set at random, always the same."""
+    dataset = load(name.removesuffix("-tenth"), data_dir)
+    n = dataset.n_points
+    chosen = np.sort(np.random.default_rng(0).permutation(n)[: round(n / 10)])
+    return StudyPoints(name, dataset.features[chosen], dataset.labels[chosen])
+
+
+def _text(name: str, data_dir: str | None, form: str = "weights") -> StudyPoints:
+    corpus = load_corpus(name.removesuffix("-counts").removesuffix(f"-lsi{_LSI}"), data_dir)
+    if form == "counts":
+        pruned = corpus.pruned()
+        return StudyPoints(name, pruned.values, pruned.labels, "kl")
+    weighted = corpus.weighted()
+    if form == "lsi":
+        return StudyPoints(name, latent_semantics(weighted.values, _LSI), weighted.labels)
+    return StudyPoints(name, weighted.values, weighted.labels, "cosine")
+
+
+def _mosaic(name: str, data_dir: str | None) -> StudyPoints:
+    folder = None if data_dir is None else Path(data_dir)
+
+    def read(file: str) -> Any:
+        return read_image(find_file(f"outex/{file}.png", folder))
+
+    sites = 101
+    truth = read("gt")
+    at = np.ix_(site_centres(truth.shape[0], sites), site_centres(truth.shape[1], sites))
+    labels = np.unique(truth[at].ravel(), return_inverse=True)[1]
+    features = site_features(read(name.removeprefix("outex-")), sites)
+    return StudyPoints(name, features, labels.astype(np.int64))
+
+
+def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
+    """Return what `load_points` can load: name to loader.
+
+    * the names of `inference_lab.datasets`;
+    * ``letters-ijl-tenth`` and ``pendigits-389-tenth``, a tenth of these, as in the papers;
+    * the names of `inference_lab.texts` for TF-IDF weights under the cosine, with ``-counts`` for
+      counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
+      directions of the weights;
+    * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
+    * ``lange-toy``, see `four_clouds`.
+    """
+    found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
+    found.update(dict.fromkeys(available(), _table))
+    found.update(dict.fromkeys(("letters-ijl-tenth", "pendigits-389-tenth"), _tenth))
+    for name in corpora():
+        found[name] = _text
+        found[f"{name}-counts"] = partial(_text, form="counts")
+        found[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
+    found.update(dict.fromkeys(_MOSAICS, _mosaic))
+    found["lange-toy"] = _toy
+    return found
+
+
+def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> StudyPoints:
+    """Load the points of a study.
+
+    Parameters
+    ----------
+    name : str
+        See `known_points`.
+    data_dir : path, optional
+
+    Raises
+    ------
+    StudyError
+        If there are no such data.
+    DataNotFoundError, DataFormatError
+        If their files are not there, or are not what they should be.
+    """
+    known = known_points()
+    if name not in known:
+        raise StudyError(f"data {name!r} are unknown; allowed: {', '.join(known)}")
+    return known[name](name, None if data_dir is None else os.fspath(data_dir))

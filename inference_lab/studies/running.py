@@ -1,0 +1,328 @@
+"""Running a study: what is missing, in processes of their own, each fit a record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from inference_lab.json_lines import JsonLine, LineStore, jsonable
+from inference_lab.records import environment
+from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.workers import Crash, Worker, finished, one_thread, traceback_tail
+
+__all__ = ["StudyRecord", "cells", "run_study"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(JsonLine):
+    """One fit of one method.
+
+    Attributes
+    ----------
+    study, data, method, method_key, estimator : str
+        Names; `method_key` identifies the settings.
+    settings : mapping
+    constraints : float
+        As in the definition.
+    run : int
+    train, noise : float
+    scored, unit : str
+        The protocol.
+    status : {"ok", "error"}
+    message, traceback : str
+    scores : mapping
+        Score to value, on the points that count.
+    objective, seconds, e_step_seconds, violated, weight : float
+        At the end of the fit; summed weight of violated constraints; the weight chosen.
+    iterations : int
+    e_steps : mapping
+        How many E-steps a solver was called in, how many of them it proved optimal, and the mean
+        gap between its energy and its bound.
+    environment : str
+        Name of the machine and the versions, which ``environments.json`` beside the records tells.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    schema: int = 1
+    study: str
+    data: str
+    method: str
+    method_key: str
+    estimator: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    constraints: float
+    run: int
+    train: float
+    scored: str
+    noise: float
+    unit: str
+    status: str
+    message: str = ""
+    traceback: str = ""
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    objective: float = math.nan
+    seconds: float = math.nan
+    e_step_seconds: float = math.nan
+    violated: float = math.nan
+    weight: float = math.nan
+    iterations: int = 0
+    e_steps: Mapping[str, Any] = field(default_factory=dict)
+    environment: str = field(default_factory=lambda: environment_name(environment()))
+
+    def __post_init__(self) -> None:
+        """Bring the free-form mappings into the form that JSON gives back."""
+        for name in ("settings", "scores", "e_steps"):
+            object.__setattr__(self, name, jsonable(dict(getattr(self, name))))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return what a record answers: the same key need not be run again."""
+        return (
+            self.data,
+            self.method_key,
+            self.constraints,
+            self.run,
+            self.train,
+            self.scored,
+            self.noise,
+            self.unit,
+        )
+
+
+def environment_name(facts: Mapping[str, Any]) -> str:
+    """Return a short name for a machine and the versions on it."""
+    return hashlib.sha256(json.dumps(jsonable(facts), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
+    """Return what the environments named in the records of a folder are."""
+    path = Path(folder) / "environments.json"
+    if not path.exists():
+        return {}
+    read: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def _note_environment(folder: Path) -> None:
+    known = environments(folder)
+    here = jsonable(environment())
+    known.setdefault(environment_name(here), here)
+    text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+    path = folder / "environments.json"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+class Cell(NamedTuple):
+    """One fit that a study asks for."""
+
+    data: str
+    method: Method
+    constraints: float
+    run: int
+    protocol: Protocol
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the key of its record."""
+        p = self.protocol
+        return (
+            self.data,
+            self.method.key,
+            self.constraints,
+            self.run,
+            p.train,
+            p.scored,
+            p.noise,
+            p.unit,
+        )
+
+
+class Step(NamedTuple):
+    """Progress of a study."""
+
+    done: int
+    total: int
+    failed: int
+    record: StudyRecord
+
+
+def cells(study: Study) -> list[Cell]:
+    """Return all fits of a study, in an order that spreads methods over time."""
+    by_key = {
+        cell.key: cell
+        for stage in study.stages()
+        for run in range(stage.runs)
+        for data in stage.data
+        for value in stage.constraints
+        for method in stage.methods
+        for cell in [Cell(data, method, value, run, stage.protocol)]
+    }
+    found = list(by_key.values())
+    random.Random(study.name).shuffle(found)
+    # Runs one after the other: a study that is stopped early has whole runs.
+    return sorted(found, key=lambda cell: cell.run)
+
+
+@lru_cache(maxsize=8)
+def _points(data: str, data_dir: str | None) -> Any:
+    from inference_lab.studies.points import load_points
+
+    return load_points(data, data_dir)
+
+
+def _asked(study: str, cell: Cell) -> dict[str, Any]:
+    """Return the fields of a record that are known before the fit."""
+    method, protocol = cell.method, cell.protocol
+    return {
+        "study": study,
+        "data": cell.data,
+        "method": method.label,
+        "method_key": method.key,
+        "estimator": method.estimator,
+        "settings": {
+            **method.settings,
+            "selection": method.selection,
+            "weight": method.weight,
+            "closure": method.closure,
+        },
+        "constraints": cell.constraints,
+        "run": cell.run,
+        "train": protocol.train,
+        "scored": protocol.scored,
+        "noise": protocol.noise,
+        "unit": protocol.unit,
+    }
+
+
+def run_cell(study: str, cell: Cell, data_dir: str | None) -> StudyRecord:
+    """Fit one cell; what goes wrong becomes part of the record."""
+    from inference_lab.studies.methods import fit_method
+
+    points = _points(cell.data, data_dir)
+    try:
+        with one_thread():
+            fit = fit_method(cell.method, points, cell.protocol, cell.constraints, cell.run)
+    except Exception as problem:
+        return StudyRecord(
+            **_asked(study, cell),
+            status="error",
+            message=f"{type(problem).__name__}: {problem}",
+            traceback=traceback_tail(problem),
+        )
+    return StudyRecord(
+        **_asked(study, cell),
+        status="ok",
+        scores=fit.scores,
+        objective=fit.objective,
+        seconds=fit.seconds,
+        e_step_seconds=fit.e_step_seconds,
+        violated=fit.violated,
+        weight=fit.weight,
+        iterations=fit.iterations,
+        e_steps=fit.e_steps,
+    )
+
+
+def run_study(
+    study: Study,
+    folder: Path | str,
+    *,
+    jobs: int = 1,
+    data_dir: str | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> list[StudyRecord]:
+    """Run what is missing of a study and return all its records.
+
+    Parameters
+    ----------
+    study : Study
+    folder : path
+        ``records.jsonl`` there holds what was run before, and gets each record when its fit ends.
+        Fits that failed are run again.
+    jobs : int
+        Worker processes; with 1, fits run in this process; with 0, nothing is run.
+    data_dir : str, optional
+    on_step : callable, optional
+        Called with a `Step` after each fit.
+
+    Returns
+    -------
+    list of StudyRecord
+        Of the cells of this study only, in their order.
+
+    Raises
+    ------
+    DataNotFoundError
+        If data are missing, before anything is run.
+    """
+    store = LineStore(Path(folder) / "records.jsonl", StudyRecord)
+    wanted = cells(study)
+    for data in dict.fromkeys(cell.data for cell in wanted) if jobs else ():
+        _points(data, data_dir)
+    known: dict[tuple[Any, ...], StudyRecord] = {}
+    if store.path.exists():
+        known = {record.key: record for record in store if record.status == "ok"}
+    missing = [cell for cell in wanted if cell.key not in known]
+    if jobs == 0:
+        missing = []
+    else:
+        store.prepare()
+        _note_environment(Path(folder))
+    done, failed = sum(cell.key in known for cell in wanted), 0
+    for record in _results(study.name, missing, jobs, data_dir):
+        store.append(record)
+        known[record.key] = record
+        done += 1
+        failed += record.status != "ok"
+        if on_step is not None:
+            on_step(Step(done, len(wanted), failed, record))
+    return [known[cell.key] for cell in wanted if cell.key in known]
+
+
+def _results(
+    name: str, missing: list[Cell], jobs: int, data_dir: str | None
+) -> Iterator[StudyRecord]:
+    """Yield records as fits end, in this process or in workers."""
+    if jobs <= 1 or len(missing) < 2:
+        for cell in missing:
+            yield run_cell(name, cell, data_dir)
+        return
+    waiting = iter(missing)
+    workers: list[Worker] = []
+    at: dict[int, Cell] = {}
+
+    def feed(worker: Worker) -> None:
+        cell = next(waiting, None)
+        if cell is not None:
+            at[id(worker)] = cell
+            worker.submit(run_cell, name, cell, data_dir)
+
+    try:
+        for _ in range(min(jobs, len(missing))):
+            workers.append(Worker())
+            feed(workers[-1])
+        while any(worker.busy for worker in workers):
+            for worker in finished(workers):
+                cell = at[id(worker)]
+                found = worker.result()
+                if isinstance(found, Crash):
+                    found = StudyRecord(
+                        **_asked(name, cell),
+                        status="error",
+                        message=found.message,
+                        traceback=found.traceback,
+                    )
+                yield found
+                feed(worker)
+    finally:
+        for worker in workers:
+            worker.stop()

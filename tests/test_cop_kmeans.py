@@ -1,0 +1,341 @@
+"""COP-KMeans: hard constraints, honest failures, and the printed algorithm in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from inference_lab.clustering import InfeasibleConstraintsError
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
+from inference_lab.constraints import Constraints
+
+Floats = npt.NDArray[np.float64]
+Pairs = list[tuple[int, int]]
+ORDERS = ["random", "given", "most-constrained"]
+
+
+@parametrize_with_checks([COPKMeans()])
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def satisfied(labels: Any, must: Any, cannot: Any) -> bool:
+    return all(labels[i] == labels[j] for i, j in must) and all(
+        labels[i] != labels[j] for i, j in cannot
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Floats, Pairs, Pairs, int, int]:
+    """Draw points, arbitrary pairs (contradictions too), k and a seed."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n, k = draw(st.integers(3, 7)), draw(st.integers(1, 3))
+    pairs = list(itertools.combinations(range(n), 2))
+    must = draw(st.lists(st.sampled_from(pairs), max_size=4))
+    cannot = draw(st.lists(st.sampled_from(pairs), max_size=7))
+    return rng.normal(size=(n, 2)), must, cannot, min(k, n), seed % 1000
+
+
+@given(problems(), st.sampled_from(ORDERS), st.booleans())
+@settings(max_examples=250)
+def test_constraints_hold_or_the_status_says_so(
+    problem: tuple[Floats, Pairs, Pairs, int, int], order: Any, whole: bool
+) -> None:
+    points, must, cannot, k, seed = problem
+    model = COPKMeans(
+        k, order=order, whole_components=whole, on_failure="ignore", random_state=seed
+    ).fit(points, must_link=must, cannot_link=cannot)
+    assert model.feasible_ == satisfied(model.labels_, must, cannot)
+    assert model.feasible_ == (model.status_ in ("converged", "limit", "cycle", "blocked"))
+    wrong = model.violations_
+    assert model.feasible_ == ((0, 0, 0.0) == wrong)
+    possible = any(
+        satisfied(labels, must, cannot)
+        for labels in itertools.product(range(k), repeat=len(points))
+    )
+    assert possible or not model.feasible_
+    if model.status_ == "infeasible":
+        assert not possible
+        assert 1 == model.n_failures_
+    if model.status_ == "failed":
+        assert 10 == model.n_failures_
+    # Must-links are kept even by failed starts.
+    assert 0 == wrong.must_link
+    own = model.transform(points)[np.arange(len(points)), model.labels_]
+    assert own.sum() == pytest.approx(model.objective_)
+    for h in np.unique(model.labels_):
+        mean = points[model.labels_ == h].mean(axis=0)
+        np.testing.assert_allclose(model.cluster_centers_[h], mean, atol=1e-9)
+
+
+def wagstaff(points: Floats, must: Any, cannot: Any, start: Floats) -> tuple[str, float]:
+    """Run the algorithm as printed, on closed constraints; return its end and its least cost."""
+    n, centres = len(points), start.copy()
+    friends = [{j for i, j in [*must, *must[:, ::-1]] if i == p} for p in range(n)]
+    enemies = [{j for i, j in [*cannot, *cannot[:, ::-1]] if i == p} for p in range(n)]
+    seen: list[list[int]] = []
+    values: list[float] = []
+    while True:
+        labels = [-1] * n
+        for p in range(n):
+            for h in np.argsort(((points[p] - centres) ** 2).sum(axis=1), kind="stable"):
+                apart = any(labels[q] not in (-1, h) for q in friends[p])
+                if not apart and all(labels[q] != h for q in enemies[p]):
+                    labels[p] = int(h)
+                    break
+            else:
+                return ("blocked", min(values)) if seen else ("failed", np.inf)
+        if labels in seen:
+            return "converged" if labels == seen[-1] else "cycle", min(values)
+        for h in set(labels):
+            centres[h] = points[np.array(labels) == h].mean(axis=0)
+        seen.append(labels)
+        values.append(float(((points - centres[labels]) ** 2).sum()))
+
+
+def test_the_printed_algorithm() -> None:
+    """In the order of the rows, with points deciding alone, the fit is Wagstaff's."""
+    rng = np.random.default_rng(0)
+    outcomes = dict.fromkeys(["converged", "cycle", "blocked", "failed"], 0)
+    for _ in range(100):
+        n, k = 14, 3
+        points = rng.normal(size=(n, 2))
+        truth = rng.integers(k, size=n)
+        closed = Constraints.sample(truth, 9, rng).close()
+        start = points[:k]
+        outcome, least = wagstaff(points, closed.must_link, closed.cannot_link, start)
+        model = COPKMeans(
+            k,
+            init=start,
+            order="given",
+            whole_components=False,
+            tol=0.0,
+            empty_clusters="keep",
+            on_failure="ignore",
+            max_failures=1,
+        ).fit(points, must_link=closed.must_link, cannot_link=closed.cannot_link)
+        assert outcome == model.status_
+        assert model.converged_ == (outcome == "converged")
+        if outcome != "failed":
+            assert least == pytest.approx(model.objective_)
+        outcomes[outcome] += 1
+    assert min(outcomes.values()) >= 2, outcomes
+
+
+def test_whole_components_go_where_their_sum_is_least() -> None:
+    """The first of three linked points is nearest to one centre, their sum to the other."""
+    points = np.array([[0.0], [6.0], [6.0], [-1.0], [7.0]])
+    start = np.array([[-1.0], [7.0]])
+    common: dict[str, Any] = {"init": start, "order": "given", "max_iter": 1, "tol": 0.0}
+    must = [(0, 1), (1, 2)]
+    whole = COPKMeans(2, **common).fit(points, must_link=must)
+    assert [1, 1, 1, 0, 1] == whole.labels_.tolist()
+    first = COPKMeans(2, whole_components=False, **common).fit(points, must_link=must)
+    assert [0, 0, 0, 0, 1] == first.labels_.tolist()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_without_constraints_it_is_k_means(order: Any) -> None:
+    points = np.random.default_rng(0).normal(size=(200, 3))
+    plain = BregmanKMeans(5, init=points[:5], tol=0.0).fit(points)
+    model = COPKMeans(5, init=points[:5], tol=0.0, order=order).fit(points)
+    assert plain.labels_.tolist() == model.labels_.tolist()
+    assert plain.objective_ == pytest.approx(model.objective_)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_initial_centres_come_from_different_components(whole: bool) -> None:
+    """With as many components as clusters, every start finds exactly these."""
+    rng = np.random.default_rng(0)
+    truth = rng.permutation(np.repeat(np.arange(4), [30, 5, 2, 3]))
+    points = rng.normal(size=(40, 2))
+    must = [
+        pair for h in range(4) for pair in itertools.pairwise(np.flatnonzero(truth == h).tolist())
+    ]
+    cannot = [
+        (int(np.flatnonzero(truth == g)[0]), int(np.flatnonzero(truth == h)[0]))
+        for g, h in itertools.combinations(range(4), 2)
+    ]
+    for seed in range(10):
+        model = COPKMeans(4, random_state=seed, whole_components=whole)
+        model.fit(points, must_link=must, cannot_link=cannot)
+        together = model.labels_[:, np.newaxis] == model.labels_
+        assert (together == (truth[:, np.newaxis] == truth)).all()
+        if whole:
+            within = sum(
+                float(((points[truth == h] - points[truth == h].mean(axis=0)) ** 2).sum())
+                for h in range(4)
+            )
+            assert within == pytest.approx(model.history_[0].objective)
+    few = COPKMeans(4, random_state=0).fit(points, must_link=[(0, i) for i in range(1, 40)])
+    assert 1 == len(set(few.labels_.tolist()))
+
+
+def test_a_clique_of_k_plus_one_cannot_links() -> None:
+    """No labelling exists: the status says that none was found, and labels are the least bad."""
+    points = np.arange(8.0)[:, np.newaxis]
+    clique = list(itertools.combinations(range(4), 2))
+    with pytest.warns(ConstraintsNotMetWarning, match="all 6 starts failed"):
+        model = COPKMeans(3, max_failures=6, random_state=0).fit(points, cannot_link=clique)
+    assert ("failed", False, 6) == (model.status_, model.feasible_, model.n_failures_)
+    assert (0, 1, 1.0) == model.violations_
+    assert len(model.cluster_centers_) == 3
+    with pytest.raises(InfeasibleConstraintsError, match="may exist"):
+        COPKMeans(3, on_failure="raise", random_state=0).fit(points, cannot_link=clique)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        COPKMeans(3, on_failure="ignore", random_state=0).fit(points, cannot_link=clique)
+        assert COPKMeans(4, random_state=0).fit(points, cannot_link=clique).feasible_
+
+
+def test_contradictions_are_proved() -> None:
+    points = np.arange(6.0)[:, np.newaxis]
+    pairs: dict[str, Any] = {"must_link": [(0, 1), (1, 2)], "cannot_link": [(2, 0), (3, 4)]}
+    with pytest.warns(ConstraintsNotMetWarning, match="points 0 and 2"):
+        model = COPKMeans(2, random_state=0).fit(points, **pairs)
+    assert ("infeasible", False, 1) == (model.status_, model.feasible_, model.n_failures_)
+    assert (0, 1, 1.0) == model.violations_
+    with pytest.raises(InfeasibleConstraintsError, match="no labelling satisfies"):
+        COPKMeans(2, on_failure="raise", random_state=0).fit(points, **pairs)
+
+
+def test_another_order_succeeds() -> None:
+    """0 and 2 part in the order of the rows, and leave nothing for their common enemy."""
+    points = np.array([[0.0], [10.0], [5.1]])
+    common: dict[str, Any] = {"init": [[0.0], [10.0]], "on_failure": "ignore", "random_state": 0}
+    cannot = [(0, 2), (1, 2)]
+    given_ = COPKMeans(2, order="given", **common).fit(points, cannot_link=cannot)
+    assert ("failed", 10) == (given_.status_, given_.n_failures_)
+    first = COPKMeans(2, order="most-constrained", **common).fit(points, cannot_link=cannot)
+    assert ("converged", 0) == (first.status_, first.n_failures_)
+    chance = [
+        COPKMeans(2, **{**common, "random_state": s}).fit(points, cannot_link=cannot)
+        for s in range(20)
+    ]
+    assert all(model.feasible_ for model in chance)
+    assert any(model.n_failures_ > 0 for model in chance)
+
+
+def test_a_later_sweep_that_fails_ends_at_the_labels_before() -> None:
+    """Once the centroids have moved, the enemies of the last point take both clusters."""
+    points = np.array([[0.0], [4.0], [-1.0], [-1.0], [-1.0], [4.5]])
+    model = COPKMeans(2, init=[[0.0], [10.0]], order="given", on_failure="raise")
+    model.fit(points, cannot_link=[(0, 5), (1, 5)])
+    assert ("blocked", True) == (model.status_, model.feasible_)
+    assert [0, 0, 0, 0, 0, 1] == model.labels_.tolist()
+    assert [4.5] == model.cluster_centers_[1].tolist()
+
+
+def test_the_best_of_the_starts_that_succeed() -> None:
+    points, truth = load_iris(return_X_y=True)
+    c = Constraints.sample(truth, 60, np.random.default_rng(0))
+    pairs = {"must_link": c.must_link, "cannot_link": c.cannot_link}
+    values = [
+        COPKMeans(3, random_state=1, n_init=m).fit(points, **pairs).objective_ for m in (1, 20)
+    ]
+    assert values[1] <= values[0]
+    model = COPKMeans(3, random_state=1, n_init=20).fit(points, **pairs)
+    assert values[1] == model.objective_
+    assert model.feasible_
+    from_groups = COPKMeans(3, init="neighbourhoods", random_state=1).fit(points, **pairs)
+    assert from_groups.feasible_
+    assert (from_groups.labels_ == from_groups.predict(points)).mean() > 0.8
+    limited = COPKMeans(3, random_state=1, max_iter=1).fit(points, **pairs)
+    assert ("limit", True) == (limited.status_, limited.feasible_)
+
+
+def test_weights_and_names() -> None:
+    """Weight zero leaves a pair out, any other makes it hard; pairs may name samples."""
+    points = np.array([[0.0], [1.0], [8.0], [9.0]])
+    common: dict[str, Any] = {"init": [[0.0], [9.0]]}
+    pairs: dict[str, Any] = {"cannot_link": [(0, 1), (2, 3)]}
+    model = COPKMeans(2, **common).fit(points, **pairs, cl_weight=[1e-9, 0.0])
+    assert model.labels_[0] != model.labels_[1]
+    assert model.labels_[2] == model.labels_[3]
+    assert 1 == len(model.constraints_)
+    named = COPKMeans(2, **common).fit(
+        points, must_link=[("a", "d")], sample_ids=["a", "b", "c", "d"]
+    )
+    assert named.labels_[0] == named.labels_[3]
+
+
+def test_other_distortions_and_sparse_data() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.integers(3, size=90)
+    counts = rng.poisson(0.3, size=(90, 12)).astype(float)
+    counts[np.arange(90), truth * 4 + rng.integers(4, size=90)] += 3
+    c = Constraints.sample(truth, 80, rng)
+    for distortion in ("cosine", "kl"):
+        labels = [
+            COPKMeans(3, distortion=distortion, random_state=0, n_init=3)
+            .fit(data, must_link=c.must_link, cannot_link=c.cannot_link)
+            .labels_.tolist()
+            for data in (counts, csr_array(counts))
+        ]
+        assert labels[0] == labels[1]
+        assert satisfied(labels[0], c.must_link, c.cannot_link)
+
+
+def test_a_hundred_thousand_points() -> None:
+    """A chain of 50,000 must-links and 10,000 random pairs, in seconds."""
+    rng = np.random.default_rng(0)
+    n, k = 100_000, 10
+    truth = rng.integers(k, size=n)
+    points = 3.0 * rng.normal(size=(k, 8))[truth] + rng.normal(size=(n, 8))
+    members = np.flatnonzero(truth == 0)
+    random = Constraints.sample(truth, 10_000, rng)
+    must = np.concatenate([random.must_link, np.stack([members[:-1], members[1:]], axis=1)])
+    COPKMeans(2, random_state=0).fit(points[:10])  # compiles
+    since = time.perf_counter()
+    model = COPKMeans(k, random_state=0).fit(points, must_link=must, cannot_link=random.cannot_link)
+    seconds = time.perf_counter() - since
+    assert model.feasible_
+    assert (model.labels_[must[:, 0]] == model.labels_[must[:, 1]]).all()
+    cannot = random.cannot_link
+    assert (model.labels_[cannot[:, 0]] != model.labels_[cannot[:, 1]]).all()
+    assert seconds < 30.0  # 2 s on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("settings_", "pairs", "error", "message"),
+    [
+        ({"n_clusters": 7}, {}, ValueError, "n_clusters=7"),
+        ({"order": "sorted"}, {}, ValueError, "order = 'sorted'"),
+        ({"on_failure": "stop"}, {}, ValueError, "on_failure = 'stop'"),
+        ({"max_failures": 0}, {}, ValueError, "max_failures must be at least 1"),
+        ({"max_failures": 1.5}, {}, TypeError, "max_failures must be an integer"),
+        ({"init": "wagstaf"}, {}, ValueError, "init = 'wagstaf'"),
+        ({"init": np.zeros((3, 1))}, {}, ValueError, r"\(2, 1\)"),
+        ({}, {"must_link": [(1, 1)]}, ValueError, "pairs a point with itself"),
+        ({}, {"cannot_link": [(0, 4)]}, ValueError, r"cannot_link\[0, 1\] = 4"),
+        ({}, {"cannot_link": [(0, 1)], "cl_weight": -1.0}, ValueError, "cl_weight = -1"),
+        ({}, {"must_link": [0, 1]}, ValueError, "must_link has shape"),
+    ],
+)
+def test_bad_input_is_refused(
+    settings_: dict[str, Any], pairs: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    points = np.arange(4.0)[:, np.newaxis]
+    with pytest.raises(error, match=message):
+        COPKMeans(**{"n_clusters": 2, **settings_}).fit(points, **pairs)
+
+
+def test_a_pair_in_both_lists_and_no_pairs() -> None:
+    points = np.arange(4.0)[:, np.newaxis]
+    with pytest.warns(ConstraintsNotMetWarning, match="points 1 and 2"):
+        COPKMeans(2, random_state=0).fit(points, must_link=[(1, 2)], cannot_link=[(2, 1)])
+    empty = COPKMeans(2, random_state=0).fit(points, must_link=[], cannot_link=np.empty((0, 2)))
+    assert "converged" == empty.status_

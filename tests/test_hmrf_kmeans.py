@@ -1,0 +1,397 @@
+"""HMRF-KMeans: the objective by its definition, the E-step by exhaustion, descent at every step."""
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse import random as sparse_random
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from inference_lab.clustering import (
+    ClosedForm,
+    EmptyClusterError,
+    GradientStep,
+    HMRFKMeans,
+    InfeasibleConstraintsError,
+    MPCKMeans,
+    PCKMeans,
+)
+from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuclidean
+from inference_lab.clustering.em import EStep
+from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.metric_learning import Penalised, gradient
+from inference_lab.constraints import Constraints
+
+
+def some(seed, n=14, d=3, k=3, pairs=12):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, d)) + 2.0 * rng.integers(k, size=(n, 1))
+    drawn = Constraints.sample(rng.integers(k, size=n), pairs, rng)
+    weights = rng.gamma(2.0, size=len(drawn.must_link)), rng.gamma(2.0, size=len(drawn.cannot_link))
+    return points, drawn.with_weights(*weights), rng
+
+
+def slow_objective(model, labels):
+    """Follow the definition, point by point and pair by pair."""
+    points, c, metrics = model.points, model.constraints, model.metrics
+    d = points.shape[1]
+    learnt = model.learner is not None and model.learner.normalised
+
+    def metric(h):
+        return metrics[h if len(metrics) > 1 else 0]
+
+    def phi(h, i, j):
+        return metric(h).between(points, np.array([[i, j]]))[0]
+
+    total = 0.0
+    for i, h in enumerate(labels):
+        total += metric(h).distances(points[[i]], model.centroids[[h]])[0, 0]
+        if learnt:
+            total -= metric(h).log_det(d)
+    distance = model.penalty == "distance"
+    for (i, j), w in zip(c.must_link, c.ml_weights, strict=True):
+        a, b = labels[i], labels[j]
+        if a != b:
+            total += w * ((phi(a, i, j) + phi(b, i, j)) / 2 if distance else 1.0)
+    for (i, j), w in zip(c.cannot_link, c.cl_weights, strict=True):
+        a = labels[i]
+        if a == labels[j]:
+            total += w * (metric(a).largest(points) - phi(a, i, j) if distance else 1.0)
+    return total
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    penalty=st.sampled_from(["potts", "distance"]),
+    learner=st.sampled_from([None, ClosedForm(), ClosedForm("full"), ClosedForm(per_cluster=True)]),
+)
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_objective_and_energy_are_those_of_the_definition(seed, penalty, learner):
+    points, pairs, rng = some(seed, n=7, pairs=8)
+    model = HMRF(
+        points, pairs, SquaredEuclidean(), rng.normal(size=(3, 3)), penalty=penalty, learner=learner
+    )
+    if learner is not None:
+        for _ in model.maximise(rng.integers(3, size=7)):
+            pass
+    best = np.inf
+    for labels in itertools.product(range(3), repeat=7):
+        x = np.array(labels)
+        value = slow_objective(model, x)
+        assert model.objective(x) == pytest.approx(value, rel=1e-9, abs=1e-9)
+        best = min(best, value)
+    # The E-step on the graph of coupled points finds the least of them all.
+    found = EStep("brute-force", rng)(model, None)
+    assert model.objective(found) == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    penalty=st.sampled_from(["potts", "distance"]),
+    metric=st.sampled_from([None, "diagonal", "full", "gradient"]),
+    per_cluster=st.booleans(),
+    e_step=st.sampled_from(["icm", "loopy-bp", "ilp", "mean-field", "alpha-expansion"]),
+    scale=st.sampled_from([0.1, 1.0, 30.0]),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_objective_never_rises(seed, penalty, metric, per_cluster, e_step, scale):
+    points, pairs, _ = some(seed, n=30, pairs=25)
+    model = HMRFKMeans(
+        3,
+        penalty=penalty,
+        metric=metric,
+        metric_per_cluster=per_cluster and metric in ("diagonal", "full"),
+        e_step=e_step,
+        random_state=seed,
+        max_iter=15,
+    ).fit(
+        points,
+        must_link=pairs.must_link,
+        cannot_link=pairs.cannot_link,
+        ml_weight=scale * pairs.ml_weights,
+        cl_weight=scale * pairs.cl_weights,
+    )
+    values = np.array([line.objective for line in model.history_])
+    assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
+    assert model.objective_ <= values[-1] + 1e-9 * (1 + abs(values[-1]))
+
+
+@pytest.mark.parametrize("distortion", ["cosine", "itakura-saito", IDivergence(0.0)])
+@pytest.mark.parametrize("penalty", ["potts", "distance"])
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=10, deadline=None, derandomize=True)
+def test_nor_with_other_distortions(distortion, penalty, seed):
+    rng = np.random.default_rng(seed)
+    points = rng.gamma(1.0, size=(30, 4)) + 0.05
+    pairs = Constraints.sample(rng.integers(3, size=30), 20, rng)
+    metric = None if distortion == "itakura-saito" else "gradient"
+    model = HMRFKMeans(
+        3, distortion=distortion, penalty=penalty, metric=metric, random_state=seed, max_iter=15
+    ).fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+    values = np.array([line.objective for line in model.history_])
+    assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
+
+
+def test_without_constraints_it_is_lloyd():
+    points, _, _ = some(5, n=300, d=4)
+    init = points[:5]
+    ours = HMRFKMeans(5, init=init, tol=0.0, max_iter=300, random_state=0).fit(points)
+    theirs = KMeans(5, init=init, n_init=1, tol=0.0, algorithm="lloyd").fit(points)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_)
+    assert ours.objective_ == pytest.approx(theirs.inertia_)
+    np.testing.assert_array_equal(ours.predict(points), ours.labels_)
+    assert ours.score(points) == pytest.approx(-ours.objective_)
+    # Far from the origin nothing is lost.
+    far = HMRFKMeans(5, init=init + 1e7, tol=0.0, max_iter=300, random_state=0).fit(points + 1e7)
+    np.testing.assert_array_equal(far.labels_, ours.labels_)
+    assert far.objective_ == pytest.approx(ours.objective_, rel=1e-6)
+    np.testing.assert_array_equal(far.predict(points + 1e7), ours.labels_)
+
+
+def test_one_metric_for_one_cluster_is_one_metric():
+    points, pairs, _ = some(8, n=25, k=2)
+    given_pairs = pairs.fit_params()
+    for shape in ("diagonal", "full"):
+        one = MPCKMeans(1, metric=shape, random_state=0).fit(points, **given_pairs)
+        each = MPCKMeans(1, metric=shape, metric_per_cluster=True, random_state=0).fit(
+            points, **given_pairs
+        )
+        np.testing.assert_allclose(each.metrics_[0].weights, one.metrics_[0].weights)
+        assert each.objective_ == pytest.approx(one.objective_)
+
+
+def state_of(points, labels, mu, pairs, penalised=True):
+    ml = labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]
+    cl = labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]
+    return Penalised(
+        points, labels, mu, pairs.must_link[ml], pairs.ml_weights[ml], pairs.cannot_link[cl],
+        pairs.cl_weights[cl], penalised,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("make", [SquaredEuclidean, Cosine, lambda a: IDivergence(0.0, a)])
+def test_gradients_are_those_of_the_costs(make, sparse):
+    # Numerically; equations (18) and (19) of the paper as printed would fail here.
+    rng = np.random.default_rng(1)
+    points = rng.gamma(1.0, size=(15, 4)) + 0.1
+    points[rng.random(points.shape) < 0.2] = 0.0
+    points[:, 0] += 0.1
+    pairs = Constraints.sample(rng.integers(3, size=15), 30, rng)
+    labels, mu = rng.integers(3, size=15), rng.gamma(1.0, size=(3, 4)) + 0.1
+    weights = rng.gamma(1.0, size=4) + 0.5
+    rows = csr_array(points) if sparse else points
+    state = state_of(rows, labels, mu, pairs)
+
+    def value(a):
+        metric = make(a)
+        total = metric.own(rows, mu, labels).sum()
+        total += state.ml_weights @ metric.between(rows, state.ml_pairs)
+        total -= state.cl_weights @ metric.between(rows, state.cl_pairs)
+        if isinstance(metric, SquaredEuclidean):
+            v = make(weights).extent(rows)
+            total += state.cl_weights.sum() * (a @ v**2)
+        return total
+
+    step = 1e-6 * np.eye(4)
+    numeric = [(value(weights + e) - value(weights - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(gradient(make(weights), state), numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_printed_signs_descend_for_the_cosine_and_climb_for_the_divergence():
+    rng = np.random.default_rng(2)
+    points = rng.gamma(1.0, size=(20, 4)) + 0.1
+    labels, mu = rng.integers(2, size=20), rng.gamma(1.0, size=(2, 4)) + 0.1
+    none = Constraints(None, None, n_points=20)
+    for metric, rate, falls in ((Cosine(), 1e-3, True), (IDivergence(0.0), 1e-3, False)):
+        state = state_of(points, labels, mu, none)
+        learner = GradientStep(rate, paper_signs=True)
+        before = metric.own(points, mu, labels).sum()
+        (after,) = learner.improve([metric], state, before, lambda m: 0.0)
+        assert (after.own(points, mu, labels).sum() < before) == falls
+
+
+def test_cosine_weights_may_collapse_onto_one_feature():
+    # With a weight on one feature only, all points have the same direction and J is zero: the
+    # metric of the paper has no term against it.
+    iris = load_iris()
+    model = HMRFKMeans(3, distortion="cosine", metric="gradient", random_state=0).fit(iris.data)
+    weights = model.metrics_[0].weights
+    assert model.objective_ < 1e-6
+    assert (weights > 1e-6).sum() == 1
+
+
+@pytest.mark.parametrize("shape", ["diagonal", "full"])
+def test_the_closed_form_is_the_minimiser_for_fixed_references(shape):
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(40, 3)) * [1.0, 3.0, 0.3]
+    pairs = Constraints.sample(rng.integers(2, size=40), 15, rng)
+    labels, mu = rng.integers(2, size=40), rng.normal(size=(2, 3))
+    state = state_of(points, labels, mu, pairs)
+    v = SquaredEuclidean().extent(points)
+
+    def value(a):
+        m = SquaredEuclidean(a)
+        total = m.own(points, mu, labels).sum() - len(points) * m.log_det(3)
+        total += state.ml_weights @ m.between(points, state.ml_pairs)
+        total -= state.cl_weights @ m.between(points, state.cl_pairs)
+        full = np.diag(a) if a.ndim == 1 else a
+        return total + state.cl_weights.sum() * (v @ full @ v)
+
+    learner = ClosedForm(shape, ridge=1e-12)
+    (found,) = learner.improve([SquaredEuclidean()], state, np.inf, lambda m: 0.0)
+    best = value(found.weights)
+    for _ in range(200):
+        if shape == "diagonal":
+            other = found.weights * np.exp(rng.normal(scale=0.1, size=3))
+        else:
+            root = np.linalg.cholesky(found.weights) + rng.normal(scale=0.02, size=(3, 3))
+            other = root @ root.T
+        assert value(other) >= best - 1e-9 * abs(best)
+
+
+def test_hard_constraints_are_satisfied_or_it_is_said():
+    points, _, rng = some(6, n=40, k=3)
+    truth = rng.integers(3, size=40)
+    pairs = Constraints.sample(truth, 60, rng)
+    model = HMRFKMeans(3, e_step="ilp", penalty="potts", random_state=0).fit(
+        points, **pairs.fit_params() | {"ml_weight": np.inf, "cl_weight": np.inf}
+    )
+    assert model.violations_ == (0, 0, 0.0)
+    clique = list(itertools.combinations(range(4), 2))
+    with pytest.raises(InfeasibleConstraintsError, match="finite weights"):
+        HMRFKMeans(3, e_step="ilp", penalty="potts").fit(
+            points, cannot_link=clique, cl_weight=np.inf
+        )
+    with pytest.raises(InfeasibleConstraintsError):
+        PCKMeans(3).fit(
+            points, must_link=[(0, 1)], cannot_link=[(0, 1)], ml_weight=np.inf, cl_weight=np.inf
+        )
+
+
+def test_empty_clusters():
+    points = np.array([[0.0], [0.1], [5.0], [5.2]])
+    init = np.array([[0.0], [5.0], [100.0]])
+    kept = HMRFKMeans(3, init=init, empty_clusters="keep").fit(points)
+    assert kept.cluster_centers_[2] == pytest.approx(100.0)
+    assert set(kept.labels_) == {0, 1}
+    seeded = HMRFKMeans(3, init=init).fit(points)
+    assert set(seeded.labels_) == {0, 1, 2}
+    assert seeded.objective_ < kept.objective_
+    with pytest.raises(EmptyClusterError, match="cluster 2"):
+        HMRFKMeans(3, init=init, empty_clusters="raise").fit(points)
+
+
+def test_pipeline_and_grid_search():
+    iris = load_iris()
+    pairs = Constraints.sample(iris.target, 60, np.random.default_rng(0))
+    piped = make_pipeline(StandardScaler(), MPCKMeans(3, random_state=0))
+    piped.fit(
+        iris.data, mpckmeans__must_link=pairs.must_link, mpckmeans__cannot_link=pairs.cannot_link
+    )
+    assert piped[-1].violations_.weight <= 3
+    search = GridSearchCV(
+        PCKMeans(random_state=0), {"n_clusters": [2, 3], "e_step": ["icm", "loopy-bp"]}, cv=3
+    )
+    search.fit(iris.data, **pairs.fit_params(sample_ids=np.arange(150)))
+    assert search.best_params_["n_clusters"] == 3
+    assert not np.isnan(search.cv_results_["mean_test_score"]).any()
+
+
+def test_rows_by_name():
+    points = np.array([[0.0], [1.0], [5.0], [6.0]])
+    names = np.array(["a", "b", "c", "d"])
+    model = PCKMeans(2, random_state=0, init=[[0.0], [6.0]])
+    model.fit(points, must_link=[("a", "d"), ("a", "zz")], ml_weight=100.0, sample_ids=names)
+    assert model.constraints_.must_link.tolist() == [[0, 3]]
+    assert model.labels_[0] == model.labels_[3]
+    with pytest.raises(ValueError, match="twice"):
+        clone(model).fit(points, must_link=[("a", "b")], sample_ids=["a", "a", "b", "c"])
+
+
+def test_sparse_text_stays_sparse():
+    texts = sparse_random(2000, 5000, density=0.01, format="csr", random_state=0)
+    texts = texts[np.asarray(texts.sum(axis=1)).ravel() > 0]
+    pairs = Constraints.sample(np.arange(texts.shape[0]) % 4, 200, np.random.default_rng(0))
+    model = HMRFKMeans(4, distortion="cosine", metric="gradient", random_state=0, max_iter=5)
+    tracemalloc.start()
+    model.fit(texts, **pairs.fit_params())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    dense = texts.shape[0] * texts.shape[1] * 8
+    assert peak < dense / 4
+    same = HMRFKMeans(4, distortion="cosine", metric="gradient", random_state=0, max_iter=5)
+    same.fit(texts.toarray(), **pairs.fit_params())
+    np.testing.assert_array_equal(same.labels_, model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("given_pairs", "error", "message"),
+    [
+        ({"must_link": [(0, 0)]}, ValueError, "itself"),
+        ({"must_link": [(0, 10)]}, ValueError, "10"),
+        ({"cannot_link": [(-1, 2)]}, ValueError, "-1"),
+        ({"must_link": [(0, 1)], "ml_weight": -1.0}, ValueError, "ml_weight"),
+        ({"must_link": [(0, 1)], "ml_weight": [1.0, 2.0]}, ValueError, "ml_weight"),
+        ({"must_link": [(0.5, 1)]}, TypeError, "must_link"),
+        ({"must_link": [0, 1, 2]}, ValueError, "must_link"),
+        ({"must_link": [(0, 1)], "sample_ids": [1, 2]}, ValueError, "sample_ids"),
+    ],
+)
+def test_bad_constraints(given_pairs, error, message):
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(error, match=message):
+        HMRFKMeans(2).fit(points, **given_pairs)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "error", "message"),
+    [
+        ({"n_clusters": 9}, ValueError, "n_clusters=9"),
+        ({"n_clusters": 0}, ValueError, "n_clusters"),
+        ({"n_clusters": 2.5}, TypeError, "n_clusters"),
+        ({"penalty": "hard"}, ValueError, "penalty"),
+        ({"metric": "cubic"}, ValueError, "metric"),
+        ({"metric_per_cluster": True}, ValueError, "metric_per_cluster"),
+        ({"metric": "gradient", "metric_per_cluster": True}, ValueError, "one metric"),
+        ({"metric": "full", "distortion": "cosine"}, ValueError, "gradient"),
+        ({"metric": "gradient", "distortion": "itakura-saito"}, ValueError, "no weights"),
+        ({"closure": "maybe"}, ValueError, "closure"),
+        ({"init": "far"}, ValueError, "init"),
+        ({"init": [[0.0, 0.0]]}, ValueError, "init"),
+        ({"e_step": "icn"}, ValueError, "icm"),
+        ({"tol": -1.0}, ValueError, "tol"),
+        ({"max_iter": 0}, ValueError, "max_iter"),
+        ({"distortion": "l1"}, ValueError, "distortion"),
+    ],
+)
+def test_bad_settings(settings_, error, message):
+    points = np.random.default_rng(0).random(size=(6, 2)) + 0.1
+    with pytest.raises(error, match=message):
+        HMRFKMeans(**{"n_clusters": 2, **settings_}).fit(points)
+
+
+def test_edges_of_the_input():
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    empty = HMRFKMeans(2, random_state=0).fit(points, must_link=[], cannot_link=[])
+    assert empty.violations_.weight == 0
+    constant = np.column_stack([points, np.ones(6)])
+    for metric in (None, "diagonal", "full", "gradient"):
+        model = HMRFKMeans(2, metric=metric, random_state=0).fit(constant, must_link=[(0, 1)])
+        assert np.isfinite(model.objective_)
+    both = PCKMeans(2, random_state=0).fit(points, must_link=[(0, 1)], cannot_link=[(0, 1)])
+    assert both.violations_.weight == 1.0
+    with pytest.raises(ValueError, match="must-links connect"):
+        PCKMeans(2, closure="raise").fit(points, must_link=[(0, 1)], cannot_link=[(0, 1)])
+    alike = HMRFKMeans(3, random_state=0).fit(np.ones((5, 2)))
+    assert alike.objective_ == 0.0

@@ -1,0 +1,511 @@
+"""Kernel K-means with constraints: the objective from its definitions, descent, brute force."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris, make_circles
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+from sklearn.neighbors import kneighbors_graph
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from inference_lab.clustering import SquaredEuclidean, kernel_kmeans
+from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
+from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.constraints import Constraints
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+FORMS = ["ratio-association", "ratio-cut", "normalised-cut"]
+SIGMAS = [0.0, 3.0, "smallest"]
+
+
+@parametrize_with_checks(
+    [
+        KernelHMRFKMeans(),
+        KernelHMRFKMeans(kernel="linear", sigma="smallest", local_search=False),
+        KernelHMRFKMeans(form="normalised-cut"),
+    ]
+)
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def definition(form: str, s: Floats, c: Constraints, labels: Ints, k: int) -> float:
+    """Objective of each form, cluster by cluster and pair by pair."""
+    degrees = s.sum(axis=1)
+    weights = degrees if form == "normalised-cut" else np.ones(len(s))
+    sizes = [float(weights[labels == h].sum()) for h in range(k)]
+    total = 0.0
+    for h in range(k):
+        inside = labels == h
+        if form == "ratio-association":
+            total += s[inside, inside].sum() - s[np.ix_(inside, inside)].sum() / sizes[h]
+        else:
+            total += s[np.ix_(inside, ~inside)].sum() / sizes[h]
+    for pairs, values, sign in (
+        (c.must_link, c.ml_weights, -1.0),
+        (c.cannot_link, c.cl_weights, 1.0),
+    ):
+        for (i, j), w in zip(pairs.tolist(), values.tolist(), strict=True):
+            if labels[i] == labels[j]:
+                total += sign * w / sizes[labels[i]]
+    return total
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Floats, Constraints, int, int]:
+    """Draw similarities (affinities of a graph; perhaps indefinite), constraints, k and a seed."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n = draw(st.integers(4, 12))
+    k = draw(st.integers(1, 4))
+    affinities = rng.random((n, n)) * (rng.random((n, n)) < draw(st.sampled_from([0.4, 1.0])))
+    affinities = affinities + affinities.T
+    np.fill_diagonal(affinities, draw(st.sampled_from([0.01, 1.0, 5.0])))
+    pairs = list(itertools.combinations(range(n), 2))
+    must = draw(st.lists(st.sampled_from(pairs), max_size=5, unique=True))
+    cannot = draw(st.lists(st.sampled_from(pairs), max_size=5, unique=True))
+    c = Constraints(
+        must, cannot, rng.uniform(0, 4, len(must)), rng.uniform(0, 4, len(cannot)), n_points=n
+    )
+    return affinities, c, k, seed % 1000
+
+
+def fitted(model: KernelHMRFKMeans, data: Any, c: Constraints) -> KernelHMRFKMeans:
+    return model.fit(
+        data,
+        must_link=c.must_link,
+        cannot_link=c.cannot_link,
+        ml_weight=c.ml_weights,
+        cl_weight=c.cl_weights,
+    )
+
+
+@given(
+    problems(),
+    st.sampled_from(FORMS),
+    st.sampled_from(SIGMAS),
+    st.booleans(),
+    st.sampled_from(["neighbourhoods", "random", "spectral"]),
+)
+@settings(max_examples=250)
+def test_descent_to_a_local_optimum(
+    problem: Any, form: Any, sigma: Any, local: bool, init: Any
+) -> None:
+    """The objective is that of the definition, never rises, and no single move lowers it."""
+    s, c, k, seed = problem
+    model = KernelHMRFKMeans(
+        k,
+        kernel="precomputed",
+        form=form,
+        sigma=sigma,
+        local_search=local,
+        init=init,
+        random_state=seed,
+    )
+    fitted(model, s, c)
+    expected = definition(form, s, c, model.labels_, k)
+    scale = 1e-9 * (1.0 + np.abs(s).sum() + c.ml_weights.sum() + c.cl_weights.sum())
+    assert expected == pytest.approx(model.objective_, abs=scale)
+    values = [line.objective for line in model.history_]
+    assert all(b <= a for a, b in itertools.pairwise(values))
+    assert values[-1] == model.objective_
+    assert list(range(k)) == np.unique(model.labels_).tolist()
+    assert model.converged_
+    if local:
+        for i, h in itertools.product(range(len(s)), range(k)):
+            moved = model.labels_.copy()
+            moved[i] = h
+            if np.bincount(moved, minlength=k).min() > 0:
+                assert definition(form, s, c, moved, k) >= expected - scale
+    # The same from a sparse matrix.
+    again = fitted(clone(model), csr_array(s), c)
+    assert again.objective_ == pytest.approx(model.objective_, abs=scale)
+
+
+@given(problems(), st.sampled_from(FORMS))
+@settings(max_examples=40)
+def test_the_trace_form(problem: Any, form: Any) -> None:
+    """``J = c - tr(Y' M Y)`` with ``Y = Z (Z' A Z)^{-1/2}``, at labels without empty clusters."""
+    s, c, k, seed = problem
+    labels = np.random.default_rng(seed).permutation(np.arange(len(s)) % k)
+    model = KernelHMRFKMeans(
+        k,
+        kernel="precomputed",
+        form=form,
+        init=labels,
+        max_iter=1,
+        local_search=False,
+        random_state=0,
+    )
+    fitted(model, s, c)
+    w = np.zeros_like(s)
+    for pairs, values in ((c.must_link, c.ml_weights), (c.cannot_link, -c.cl_weights)):
+        w[pairs[:, 0], pairs[:, 1]] += values
+        w[pairs[:, 1], pairs[:, 0]] += values
+    degrees = np.diag(s.sum(axis=1))
+    z = np.eye(k)[labels]
+    if form == "ratio-association":
+        y = z / np.sqrt(z.sum(axis=0))
+        value = np.trace(s) - np.trace(y.T @ (s + w / 2) @ y)
+    elif form == "ratio-cut":
+        y = z / np.sqrt(z.sum(axis=0))
+        value = -np.trace(y.T @ (s - degrees + w / 2) @ y)
+    else:
+        y = z / np.sqrt(np.diag(z.T @ degrees @ z))
+        value = k - np.trace(y.T @ (s + w / 2) @ y)
+    assert value == pytest.approx(model.history_[0].objective, abs=1e-8)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_starts_reach_the_least_objective(form: Any) -> None:
+    """On tiny data the best of many starts is the optimum over all labellings."""
+    rng = np.random.default_rng(2)
+    for k in (2, 3):
+        s = rng.random((8, 8)) * (rng.random((8, 8)) < 0.6)
+        s = s + s.T
+        c = Constraints([(0, 1), (2, 3)], [(1, 2), (4, 5)], [1.0, 0.5], [2.0, 0.7], n_points=8)
+        least = min(
+            definition(form, s, c, np.array(labels), k)
+            for labels in itertools.product(range(k), repeat=8)
+            if len(set(labels)) == k
+        )
+        model = KernelHMRFKMeans(
+            k, kernel="precomputed", form=form, init="random", n_init=40, random_state=0
+        )
+        assert least == pytest.approx(fitted(model, s, c).objective_, abs=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+@settings(max_examples=40)
+def test_linear_kernel_without_constraints_is_k_means(seed: int, k: int) -> None:
+    """Batch steps are Lloyd's; the objective is the inertia; distances are those to the means."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(50, 3)) + 2.0 * rng.integers(3, size=(50, 1))
+    # Clusters that empty would be refilled differently; these do not.
+    labels = ((points[:, np.newaxis] - points[:k]) ** 2).sum(axis=2).argmin(axis=1)
+    model = KernelHMRFKMeans(k, kernel="linear", init=labels, local_search=False).fit(points)
+    start = np.array([points[labels == h].mean(axis=0) for h in range(k)])
+    lloyd = KMeans(k, init=start, n_init=1, tol=0.0, algorithm="lloyd").fit(points)
+    assert lloyd.labels_.tolist() == model.labels_.tolist()
+    assert lloyd.inertia_ == pytest.approx(model.objective_)
+    new = rng.normal(size=(70, 3))
+    squares = ((new[:, np.newaxis] - lloyd.cluster_centers_) ** 2).sum(axis=2)
+    np.testing.assert_allclose(model.transform(new), squares, atol=1e-9)
+    assert lloyd.predict(new).tolist() == model.predict(new).tolist()
+
+
+def test_single_moves_escape_from_where_batch_steps_stop() -> None:
+    """Local optima of single moves are fixed points of batch steps, and better ones on average."""
+    points = np.random.default_rng(0).normal(size=(120, 2))
+    means = [
+        np.mean(
+            [
+                KernelHMRFKMeans(8, kernel="linear", init="random", random_state=seed, **kw)
+                .fit(points)
+                .objective_
+                for seed in range(10)
+            ]
+        )
+        for kw in ({"local_search": False}, {})
+    ]
+    assert means[1] < means[0]
+    model = KernelHMRFKMeans(8, kernel="linear", init="random", random_state=0).fit(points)
+    assert model.labels_.tolist() == model.predict(points).tolist()
+
+
+def constrained_iris(m: int = 60) -> tuple[Floats, Ints, Constraints]:
+    points, truth = load_iris(return_X_y=True)
+    points = StandardScaler().fit_transform(points)
+    return points, truth, Constraints.sample(truth, m, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_smallest_shift(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the matrix positive semidefinite and no more; then batch steps never raise J."""
+    points, _, c = constrained_iris()
+    s = rbf_kernel(points)
+    model = KernelHMRFKMeans(3, form=form)
+    trace = model._trace(s, c)
+    shift = trace.smallest_shift()
+    assert shift > 0.0
+    least = np.linalg.eigvalsh(trace.scaled())[0]
+    assert -least == pytest.approx(shift)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        labels = rng.permutation(np.arange(150) % 3)
+        sums = kernel_kmeans._Sums(trace, labels)
+        after = kernel_kmeans._Sums(trace, trace.batch(labels, sums, shift))
+        assert after.objective <= sums.objective + 1e-9
+    monkeypatch.setattr(kernel_kmeans, "_ALL_EIGENVALUES", 10)
+    assert trace.smallest_shift() == pytest.approx(shift, rel=1e-4)
+    sparse = model._trace(csr_array(s), c)
+    assert sparse.smallest_shift() == pytest.approx(shift, rel=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_step_goes_to_the_nearest_weighted_mean(form: Any) -> None:
+    """In explicit features of ``M / (a a') + sigma / a``, sigma at the smallest and above."""
+    points, _, c = constrained_iris()
+    trace = KernelHMRFKMeans(4, form=form)._trace(rbf_kernel(points), c)
+    rng = np.random.default_rng(0)
+    for sigma in trace.smallest_shift() * np.array([1.0, 1.3, 4.0]):
+        kernel = trace.matrix / np.outer(trace.weights, trace.weights)
+        kernel += np.diag(sigma / trace.weights)
+        values, vectors = np.linalg.eigh(kernel)
+        features = vectors * np.sqrt(np.maximum(values, 0.0))
+        changes = 0
+        for _ in range(10):
+            labels = rng.permutation(np.arange(150) % 4)
+            labels = trace.singly(labels, kernel_kmeans._Sums(trace, labels), rng)[0]
+            labels[rng.choice(150, size=10, replace=False)] = 0
+            means = np.array(
+                [
+                    np.average(features[labels == h], axis=0, weights=trace.weights[labels == h])
+                    for h in range(4)
+                ]
+            )
+            nearest = ((features[:, np.newaxis] - means) ** 2).sum(axis=2).argmin(axis=1)
+            sums = kernel_kmeans._Sums(trace, labels)
+            assert nearest.tolist() == trace.batch(labels, sums, sigma).tolist()
+            changes += (nearest != labels).sum()
+        assert changes > 0 or sigma > trace.smallest_shift()
+
+
+def test_without_the_shift_a_batch_step_may_rise_and_is_not_taken() -> None:
+    """On a bipartite graph, all points leave for the cluster that holds the other side."""
+    s = np.kron(np.array([[0.0, 1.0], [1.0, 0.0]]), np.ones((3, 3)))
+    labels = np.array([0, 0, 0, 0, 0, 1])
+    common: dict[str, Any] = {"kernel": "precomputed", "init": labels, "local_search": False}
+    model = KernelHMRFKMeans(2, **common).fit(s)
+    trace = model._trace(s, Constraints(None, None, n_points=6))
+    sums = kernel_kmeans._Sums(trace, labels)
+    moved = trace.batch(labels, sums, 0.0)
+    assert [1, 1, 1, 0, 0, 0] == moved.tolist()
+    assert 0.0 == kernel_kmeans._Sums(trace, moved).objective
+    assert labels.tolist() == model.labels_.tolist()
+    assert -2.4 == pytest.approx(model.objective_)
+    held = KernelHMRFKMeans(2, sigma="smallest", **common).fit(s)
+    assert 3.0 == pytest.approx(held.sigma_)
+    assert labels.tolist() == held.labels_.tolist()
+
+
+def test_constraints_enter_and_are_forgotten_for_new_points() -> None:
+    """Weights decide about training points; new ones go by means in plain features."""
+    points = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
+    free = KernelHMRFKMeans(2, kernel="linear", random_state=0).fit(points)
+    assert free.labels_[0] == free.labels_[2] != free.labels_[3] == free.labels_[5]
+    tied = KernelHMRFKMeans(2, kernel="linear", random_state=0, n_init=5)
+    tied.fit(points, must_link=[(2, 3)], cannot_link=[(1, 2)], ml_weight=1e4, cl_weight=1e4)
+    assert tied.labels_[1] != tied.labels_[2] == tied.labels_[3]
+    assert (0, 0, 0.0) == tied.violations_
+    means = np.array([points[tied.labels_ == h].mean() for h in range(2)])
+    new = np.linspace(-5, 15, 40)[:, np.newaxis]
+    np.testing.assert_allclose(tied.transform(new), (new - means) ** 2, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_kernels_by_name_callable_and_matrix_agree(form: Any) -> None:
+    points, _, c = constrained_iris()
+    settings_: dict[str, Any] = {"form": form, "random_state": 0}
+    named = fitted(KernelHMRFKMeans(3, kernel="rbf", gamma=0.3, **settings_), points, c)
+    matrix = rbf_kernel(points, gamma=0.3)
+    given_ = fitted(KernelHMRFKMeans(3, kernel="precomputed", **settings_), matrix, c)
+
+    def gauss(x: Floats, y: Floats, width: float) -> float:
+        return float(np.exp(-width * ((x - y) ** 2).sum()))
+
+    function = fitted(
+        KernelHMRFKMeans(3, kernel=gauss, kernel_params={"width": 0.3}, **settings_), points, c
+    )
+    assert named.labels_.tolist() == given_.labels_.tolist()
+    # Eigenvectors that differ by rounding may number the clusters otherwise.
+    assert named.objective_ == pytest.approx(function.objective_)
+    np.testing.assert_array_equal(
+        named.labels_[:, np.newaxis] == named.labels_,
+        function.labels_[:, np.newaxis] == function.labels_,
+    )
+    new = points[::7] + 0.1
+    across = rbf_kernel(new, points, gamma=0.3)
+    assert named.predict(new).tolist() == given_.predict(across).tolist()
+    together = named.predict(new)[:, np.newaxis] == named.labels_
+    np.testing.assert_array_equal(
+        together, function.predict(new)[:, np.newaxis] == function.labels_
+    )
+    gaps = named.transform(new) - given_.transform(across)
+    assert np.ptp(gaps, axis=1).max() < 1e-9
+    if form == "ratio-association":
+        assert (named.transform(new) >= 0).all()
+        assert gaps == pytest.approx(1.0)
+
+
+def test_a_polynomial_kernel_is_its_features() -> None:
+    """With (x'y)^2 on the line, clusters are those of K-means on squares."""
+    points = np.random.default_rng(0).normal(size=(60, 1)) * 3
+    model = KernelHMRFKMeans(
+        2, kernel="polynomial", degree=2, coef0=0.0, gamma=1.0, n_init=20, random_state=0
+    ).fit(points)
+    plain = KMeans(2, n_init=20, random_state=0).fit(points**2)
+    assert plain.inertia_ == pytest.approx(model.objective_)
+    kernel = polynomial_kernel(points, degree=2, coef0=0.0, gamma=1.0)
+    assert np.trace(kernel) >= model.objective_
+
+
+def test_rings_with_a_few_constraints() -> None:
+    """A normalised cut of the graph of neighbours parts two rings; K-means cannot."""
+    points, truth = make_circles(300, factor=0.4, noise=0.05, random_state=0)
+    graph = kneighbors_graph(points, 10)
+    graph = csr_array(((graph + graph.T) > 0).astype(float))
+    model = KernelHMRFKMeans(2, kernel="precomputed", form="normalised-cut", random_state=0)
+    labels = model.fit(graph).labels_
+    assert max((labels == truth).mean(), (labels != truth).mean()) > 0.99
+    assert "spectral" != model.init  # "auto" chose it
+    points, truth = load_iris(return_X_y=True)
+    c = Constraints.sample(truth, 150, np.random.default_rng(1))
+    scores = []
+    for weight in (0.0, 5.0):
+        fit = KernelHMRFKMeans(3, gamma=0.5, random_state=0, n_init=3)
+        fitted(fit, points, c.with_weights(weight, weight))
+        together = fit.labels_[:, np.newaxis] == fit.labels_
+        scores.append((together == (truth[:, np.newaxis] == truth)).mean())
+    assert scores[1] > scores[0] + 0.01
+
+
+def test_neighbourhoods_start_the_clusters() -> None:
+    """Too many are traversed as in the space of a linear kernel; too few are added to."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 2)) * 5
+    chains = rng.permutation(60)[:36].reshape(9, 4)
+    must = np.concatenate([np.stack([g[:-1], g[1:]], axis=1) for g in chains])
+    c = Constraints(must, None, n_points=60)
+    space = kernel_kmeans._FeatureSpace(points @ points.T, False)
+    groups = c.neighbourhoods()
+    for k in (1, 3, 6, 9):
+        seeds = space.seeds(groups, k, rng)
+        means = np.array([points[g].mean(axis=0) for g in seeds])
+        expected = initial_centroids(points, c, k, SquaredEuclidean(), "neighbourhoods", rng)
+        np.testing.assert_allclose(means[np.lexsort(means.T)], expected[np.lexsort(expected.T)])
+        squares = ((points[:, np.newaxis] - means) ** 2).sum(axis=2)
+        np.testing.assert_allclose(space.distances(seeds), squares, atol=1e-9)
+        labels = space.nearest(seeds, rng)
+        inside = np.concatenate(seeds)
+        assert np.repeat(np.arange(k), 4).tolist() == labels[inside].tolist()
+        outside = np.setdiff1d(np.arange(60), inside)
+        assert squares.argmin(axis=1)[outside].tolist() == labels[outside].tolist()
+    more = space.seeds(groups, 12, rng)
+    assert [g.tolist() for g in groups] == [g.tolist() for g in more[:9]]
+    assert [1, 1, 1] == [g.size for g in more[9:]]
+
+
+def test_sparse_graphs_are_not_made_dense() -> None:
+    """50,000 points: dense, their matrix would take 20 GB."""
+    rng = np.random.default_rng(0)
+    n, k = 50_000, 4
+    truth = np.repeat(np.arange(k), n // k)
+    ends = rng.integers(n // k, size=(10 * n, 2)) + truth.repeat(10)[:, np.newaxis] * (n // k)
+    strays = rng.integers(n, size=(n, 2))
+    rows, columns = np.concatenate([ends, strays]).T
+    graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    graph = (graph + graph.T).tocsr()
+    c = Constraints.sample(truth, 5000, rng)
+    model = KernelHMRFKMeans(k, kernel="precomputed", form="normalised-cut", random_state=0)
+    labels = fitted(model, graph, c).labels_
+    shares = np.array([np.bincount(labels[truth == h], minlength=k) for h in range(k)])
+    assert (shares.max(axis=1) > 0.95 * n / k).all()
+    assert k == len(set(shares.argmax(axis=1).tolist()))
+
+
+def test_pipelines_names_of_samples_and_repeatability() -> None:
+    points, _, c = constrained_iris()
+    pipe = make_pipeline(StandardScaler(), KernelHMRFKMeans(3, gamma=0.3, random_state=0))
+    labels = pipe.fit(points, kernelhmrfkmeans__must_link=c.must_link).predict(points)
+    assert labels.shape == (150,)
+    first = fitted(KernelHMRFKMeans(3, random_state=4, n_init=2), points, c)
+    second = fitted(clone(first), points, c)
+    assert first.labels_.tolist() == second.labels_.tolist()
+    assert ["kernelhmrfkmeans0", "kernelhmrfkmeans1", "kernelhmrfkmeans2"] == list(
+        first.get_feature_names_out()
+    )
+    ids = np.arange(150) + 1000
+    named = KernelHMRFKMeans(3, random_state=4, n_init=2).fit(
+        points,
+        must_link=c.must_link + 1000,
+        cannot_link=c.cannot_link + 1000,
+        sample_ids=ids,
+    )
+    assert first.labels_.tolist() == named.labels_.tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings_", "data", "pairs", "error", "message"),
+    [
+        ({"n_clusters": 5}, None, {}, ValueError, "n_clusters=5"),
+        ({"form": "min-cut"}, None, {}, ValueError, "form = 'min-cut'"),
+        ({"kernel": "gaussian"}, None, {}, ValueError, "kernel = 'gaussian'"),
+        ({"kernel": 3}, None, {}, TypeError, "kernel must be a name or callable"),
+        ({"sigma": -1.0}, None, {}, ValueError, "sigma must be finite"),
+        ({"sigma": "small"}, None, {}, ValueError, "sigma = 'small'"),
+        ({"init": "k-means++"}, None, {}, ValueError, r"init = 'k-means\+\+'"),
+        ({"init": [0, 1]}, None, {}, ValueError, r"init has shape \(2,\)"),
+        ({"init": [0, 1, 0, 2]}, None, {}, ValueError, r"init\[3\] = 2 is no cluster"),
+        ({"init": [0.5, 1, 0, 1]}, None, {}, TypeError, "init has dtype float64"),
+        ({"kernel": "precomputed"}, np.ones((3, 4)), {}, ValueError, r"shape \(3, 4\)"),
+        ({"kernel": "precomputed"}, np.triu(np.ones((4, 4))), {}, ValueError, r"X\[0, 1\] = 1"),
+        (
+            {"kernel": "precomputed"},
+            csr_array(np.triu(np.ones((4, 4)))),
+            {},
+            ValueError,
+            r"X\[0, 1\] = 1 but X\[1, 0\] = 0",
+        ),
+        (
+            {"kernel": "precomputed", "form": "normalised-cut"},
+            np.eye(4) - 0.5,
+            {},
+            ValueError,
+            "similarities of point 0 sum to -1",
+        ),
+        ({"kernel": lambda x, y: np.nan}, None, {}, ValueError, "kernel of points 0 and 0 is nan"),
+        (
+            {},
+            None,
+            {"must_link": [(0, 1)], "ml_weight": np.inf},
+            ValueError,
+            r"ml_weight of the pair",
+        ),
+        ({}, None, {"cannot_link": [(0, 1)], "cl_weight": np.inf}, ValueError, "cl_weight of"),
+        ({}, None, {"must_link": [(0, 9)]}, ValueError, r"must_link\[0, 1\] = 9"),
+        ({}, None, {"must_link": [(2, 2)]}, ValueError, "pairs a point with itself"),
+        ({}, np.array([[0.0], [np.nan], [1.0], [2.0]]), {}, ValueError, "NaN"),
+    ],
+)
+def test_bad_input_is_refused(
+    settings_: dict[str, Any], data: Any, pairs: Any, error: type[Exception], message: str
+) -> None:
+    points = np.arange(4.0)[:, np.newaxis] if data is None else data
+    with pytest.raises(error, match=message):
+        KernelHMRFKMeans(**{"n_clusters": 2, **settings_}).fit(points, **pairs)
+
+
+def test_identical_points_and_pairs_in_both_lists() -> None:
+    same = KernelHMRFKMeans(3, random_state=0).fit(np.ones((6, 2)))
+    assert 3 == len(set(same.labels_.tolist()))
+    assert same.objective_ == pytest.approx(0.0)
+    points = np.array([[0.0], [1.0], [8.0], [9.0]])
+    both = KernelHMRFKMeans(2, random_state=0).fit(
+        points, must_link=[(0, 3)], cannot_link=[(3, 0)], ml_weight=7.0, cl_weight=7.0
+    )
+    plain = KernelHMRFKMeans(2, random_state=0).fit(points)
+    assert both.objective_ == pytest.approx(plain.objective_)

@@ -1,0 +1,232 @@
+"""K-means from labelled points: seeds, clamps, and clusters that lack either."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from inference_lab.clustering import EmptyClusterError
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+BOTH = [SeededKMeans, ConstrainedKMeans]
+
+
+@parametrize_with_checks([SeededKMeans(), ConstrainedKMeans()])
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def cost(points: Floats, labels: Ints) -> float:
+    """Objective at the means, from its definition."""
+    return sum(
+        float(((points[labels == h] - points[labels == h].mean(axis=0)) ** 2).sum())
+        for h in np.unique(labels)
+    )
+
+
+@st.composite
+def seeded_data(draw: st.DrawFn) -> tuple[Floats, Ints, int, int]:
+    """Draw points, partial labels (wrong ones too, classes missing too), k and a seed."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n, k = draw(st.integers(6, 30)), draw(st.integers(1, 5))
+    points = rng.normal(size=(n, 2)) * draw(st.sampled_from([1.0, 10.0]))
+    given_ = rng.integers(draw(st.integers(1, k)), size=n)
+    hidden = rng.random(n) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0]))
+    return points, np.where(hidden, -1, given_), k, seed % 1000
+
+
+@given(seeded_data(), st.sampled_from(["k-means++", "perturbed", "random"]), st.sampled_from(BOTH))
+@settings(max_examples=150)
+def test_descent_and_clamps(data: tuple[Floats, Ints, int, int], init: Any, kind: Any) -> None:
+    """The objective never rises and is what it should be; clamped labels are kept."""
+    points, seeds, k, seed = data
+    model = kind(k, init=init, random_state=seed, tol=0.0).fit(points, partial_labels=seeds)
+    values = [line.objective for line in model.history_]
+    assert all(b <= a + 1e-9 * max(1.0, values[0]) for a, b in itertools.pairwise(values))
+    assert model.converged_
+    assert cost(points, model.labels_) == pytest.approx(model.objective_, abs=1e-7)
+    held = seeds >= 0
+    free = np.ones(len(points), dtype=bool) if kind is SeededKMeans else ~held
+    if kind is ConstrainedKMeans:
+        assert seeds[held].tolist() == model.labels_[held].tolist()
+    costs = model.transform(points)
+    own = costs[np.arange(len(points)), model.labels_]
+    assert (own <= costs.min(axis=1) + 1e-9)[free].all()
+    used = np.unique(model.labels_)
+    for h in used:
+        np.testing.assert_allclose(
+            model.cluster_centers_[h], points[model.labels_ == h].mean(axis=0), atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_start_is_the_mean_of_the_seeds(kind: Any) -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(40, 3))
+    seeds = np.where(rng.random(40) < 0.5, rng.integers(4, size=40), -1)
+    starts = np.array([points[seeds == h].mean(axis=0) for h in range(4)])
+    squares = ((points[:, np.newaxis] - starts) ** 2).sum(axis=2)
+    labels = squares.argmin(axis=1)
+    if kind is ConstrainedKMeans:
+        labels = np.where(seeds >= 0, seeds, labels)
+    model = kind(4).fit(points, partial_labels=seeds)
+    assert squares[np.arange(40), labels].sum() == pytest.approx(model.history_[0].objective)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_clusters_carry_the_numbers_of_their_seeds(kind: Any) -> None:
+    """Renaming the seeds renames the clusters, and nothing else."""
+    points, truth = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    seeds = np.where(rng.random(150) < 0.1, truth, -1)
+    model = kind(3).fit(points, partial_labels=seeds)
+    assert (model.labels_ == truth).mean() > 0.85
+    names = np.array([2, 0, 1])
+    renamed = kind(3).fit(points, partial_labels=np.where(seeds >= 0, names[seeds], -1))
+    assert names[model.labels_].tolist() == renamed.labels_.tolist()
+    np.testing.assert_allclose(renamed.cluster_centers_[names], model.cluster_centers_)
+
+
+def test_wrong_seeds_are_corrected_or_held() -> None:
+    points = np.concatenate([np.linspace(0, 1, 10), np.linspace(9, 10, 10)])[:, np.newaxis]
+    seeds = np.full(20, -1)
+    seeds[[0, 1, 2, 10, 11, 12]] = [0, 0, 1, 1, 1, 1]  # point 2 is labelled wrongly
+    expected = [0] * 10 + [1] * 10
+    assert expected == SeededKMeans(2).fit(points, partial_labels=seeds).labels_.tolist()
+    expected[2] = 1
+    assert expected == ConstrainedKMeans(2).fit(points, partial_labels=seeds).labels_.tolist()
+
+
+def test_brute_force_over_the_free_points() -> None:
+    """The best of many starts is the optimum among all labellings that keep the clamps."""
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        points, k = rng.normal(size=(9, 2)), 3
+        seeds = np.full(9, -1)
+        seeds[:3] = rng.integers(2, size=3)
+        free = np.flatnonzero(seeds < 0)
+        least = np.inf
+        for rest in itertools.product(range(k), repeat=len(free)):
+            labels = seeds.copy()
+            labels[free] = rest
+            least = min(least, cost(points, labels))
+        model = ConstrainedKMeans(k, init="random", n_init=80, random_state=0, tol=0.0)
+        found = model.fit(points, partial_labels=seeds).objective_
+        assert least <= found + 1e-9
+        # All seeds fix the start of two clusters, so that the optimum may be out of reach.
+        assert found <= 1.3 * least
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_without_labels_it_is_k_means(kind: Any) -> None:
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    plain = BregmanKMeans(4, random_state=7).fit(points)
+    for given_ in (None, np.full(50, -1)):
+        model = kind(4, random_state=7).fit(points, partial_labels=given_)
+        assert plain.labels_.tolist() == model.labels_.tolist()
+    assert (
+        plain.labels_.tolist()
+        == kind(4, random_state=7).fit(points, np.arange(50)).labels_.tolist()
+    )
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_clusters_without_seeds_start_elsewhere(kind: Any) -> None:
+    """K-means++ finds the two groups that no seed is in, and leaves numbers as they are."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 25)
+    points = np.array([[0, 0], [20, 0], [0, 20], [20, 20]])[truth] + rng.normal(size=(100, 2))
+    seeds = np.full(100, -1)
+    seeds[[0, 1]], seeds[[60, 61]] = 3, 1
+    model = kind(4, random_state=0).fit(points, partial_labels=seeds)
+    assert (model.labels_[truth == 0] == 3).all()
+    assert (model.labels_[truth == 2] == 1).all()
+    assert {0, 2} == set(model.labels_[(truth == 1) | (truth == 3)].tolist())
+
+
+def test_a_clamped_point_is_no_new_centroid() -> None:
+    """Where the point of highest cost is clamped, another one refills the empty cluster."""
+    points = np.array([[0.0], [0.1], [0.2], [3.0], [100.0]])
+    seeds = np.array([0, -1, -1, -1, 0])
+    for seed in range(20):
+        model = ConstrainedKMeans(2, init="random", random_state=seed)
+        model.fit(points, partial_labels=seeds)
+        assert {0, 1} == set(model.labels_.tolist())
+    with pytest.raises(EmptyClusterError, match="cluster 1"):
+        for seed in range(20):
+            ConstrainedKMeans(2, init="random", empty_clusters="raise", random_state=seed).fit(
+                points, partial_labels=seeds
+            )
+    everyone = ConstrainedKMeans(2, random_state=0).fit(points, partial_labels=np.zeros(5, int))
+    assert [0] * 5 == everyone.labels_.tolist()
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_sparse_documents_and_other_distortions(kind: Any) -> None:
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=60)
+    counts = rng.poisson(0.2, size=(60, 30)).astype(float)
+    counts[
+        np.arange(60)[:, np.newaxis], truth[:, np.newaxis] * 10 + rng.integers(10, size=(60, 5))
+    ] += 2
+    seeds = np.where(np.arange(60) < 12, truth, -1)
+    for distortion in ("cosine", "kl"):
+        dense = kind(3, distortion=distortion).fit(counts, partial_labels=seeds)
+        sparse = kind(3, distortion=distortion).fit(csr_array(counts), partial_labels=seeds)
+        assert dense.labels_.tolist() == sparse.labels_.tolist()
+        assert (sparse.labels_ == truth).mean() > 0.9
+
+
+def test_cross_validation_cuts_the_labels_with_the_data() -> None:
+    points, truth = load_iris(return_X_y=True)
+    seeds = np.where(np.arange(150) % 10 == 0, truth, -1)
+    search = GridSearchCV(SeededKMeans(), {"n_clusters": [3, 4]}, cv=3)
+    search.fit(points, partial_labels=seeds)
+    assert 4 == search.best_params_["n_clusters"]  # the score is minus the cost
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([0, 1], ValueError, r"partial_labels has shape \(2,\); shape \(4,\)"),
+        ([[0], [1], [0], [1]], ValueError, r"shape \(4, 1\)"),
+        ([0, 2, -1, -1], ValueError, r"partial_labels\[1\] = 2 is no cluster"),
+        ([0, -1, -2, -1], ValueError, r"partial_labels\[2\] = -2 is no cluster"),
+        ([0.0, 1.0, -1.0, -1.0], TypeError, "float64"),
+        (["a", "b", "a", "b"], TypeError, "dtype <U1"),
+        ([True, False, True, False], TypeError, "bool"),
+    ],
+)
+def test_bad_labels_are_refused(labels: Any, error: type[Exception], message: str) -> None:
+    for kind in BOTH:
+        with pytest.raises(error, match=message):
+            kind(2).fit(np.arange(4.0)[:, np.newaxis], partial_labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"n_clusters": 5}, "n_clusters=5"),
+        ({"init": "neighbourhoods"}, "init = 'neighbourhoods'"),
+        ({"empty_clusters": "drop"}, "empty_clusters = 'drop'"),
+        ({"distortion": "kl"}, r"X\[0, 0\] = -1.0"),
+        ({"max_iter": 0}, "max_iter must be at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SeededKMeans(**{"n_clusters": 2, **settings_}).fit([[-1.0], [0.0], [1.0], [2.0]])
