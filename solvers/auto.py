@@ -114,6 +114,7 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         yield Stage("ilp", 0.6, "small enough for branch and bound")
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
+    yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
     last = "subgraph-search" if sparse and not graph.n_factors else "simulated-annealing"
     yield Stage(last, 1.0, "time is left: on to better labellings")
 
@@ -125,9 +126,10 @@ class Auto(Solver):
     First, labels that some optimum does without are ruled out (persistency), which alone solves
     binary submodular energies. What is left is solved exactly where it is a forest or of small
     treewidth. Else stages follow that depend on the terms: expansion moves and TRW-S for
-    attractive ones, chains of moves and a semidefinite relaxation for Potts terms of either sign,
-    message passing tightened by clusters for others, then branch and bound, elimination with
-    larger tables, and annealing, as size and time allow. Each stage starts from the best labelling
+    attractive ones, chains of moves, or exact moves on subgraphs, and a semidefinite relaxation for
+    Potts terms of either sign, message passing tightened by clusters for others, then branch and
+    bound, elimination with larger tables, toulbar2 if it is installed, and further search for
+    labellings, as size and time allow. Each stage starts from the best labelling
     so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
