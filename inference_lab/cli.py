@@ -770,11 +770,14 @@ def reproduce(
 
     folder = Path(study)
     if not (folder / "study.toml").is_file() and not folder.is_file():
-        folder = Path("reports") / study
-        if not (folder / "study.toml").is_file():
-            raise _BadInput(
-                f"{study} is no study: neither {study}/study.toml nor {folder}/study.toml exists"
-            )
+        # Those of the working directory first, then those of the repository this runs from.
+        home = Path(inference_lab.__file__).parent.parent
+        folders = [Path("reports") / study, home / "reports" / study]
+        found = [place for place in folders if (place / "study.toml").is_file()]
+        if not found:
+            places = ", ".join(f"{place}/study.toml" for place in (study, *folders))
+            raise _BadInput(f"{study} is no study: there is none of {places}")
+        folder = found[0]
     try:
         definition = load_study(folder)
         if quick:

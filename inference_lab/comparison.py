@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,10 @@ _DERIVED = (
 
 #: Edges of each kind whose ends make up the graph that solvers are warmed up on.
 _WARM_UP_EDGES = 6
+
+#: A run is ended by force after so many times its time limit, and so many seconds.
+_WALL_SLACK = 1.5
+_WALL_CONSTANT = 30.0
 
 #: Seconds that a warm-up may take, compilation included.
 _WARM_UP_LIMIT = 60.0
@@ -339,19 +344,18 @@ class Limits:
         Whether runs have processes of their own at all.
     memory : int or None
         Bytes of address space on top of what is loaded.
-    slack, constant : float
-        A run is ended by force after ``slack`` times its time limit and ``constant`` seconds: more
-        than it should need, so that only those that do not heed their limit are.
     """
 
     isolated: bool = True
     memory: int | None = None
-    slack: float = 1.5
-    constant: float = 5.0
 
     def wall(self, time_limit: float | None) -> float | None:
-        """Return the seconds of wall time that a run may take, None without a time limit."""
-        return None if time_limit is None else self.slack * time_limit + self.constant
+        """Return the seconds of wall time that a run may take, None without a time limit.
+
+        More than it should need, compilation included, which its own clock leaves out, so that only
+        a run that does not heed its limit is ended by force.
+        """
+        return None if time_limit is None else _WALL_SLACK * time_limit + _WALL_CONSTANT
 
 
 def _run(
@@ -384,6 +388,9 @@ def _run(
             wall_limit=limits.wall(time_limit),
             memory_limit=limits.memory,
         )
+        if ended.output:
+            # What solvers print is for people, and results are on standard output.
+            print(ended.output, end="", file=sys.stderr, flush=True)
         if ended.end == End.RETURNED:
             record = _judge(record, case.problem, *ended.value)
         else:
@@ -644,7 +651,7 @@ def compare(
     Each run has a process of its own, forked from one that has all loaded. One that raises becomes
     a record with status ``error``, one whose process dies ``crash``, one that takes more memory
     than it may ``memory``, one that does not heed its time limit ``timeout`` (it is ended by force
-    after half as long again and five seconds); the best labelling that it had offered is kept. One
+    after half as long again and half a minute); the best labelling that it had offered is kept. One
     that the method does not cover becomes a record with status ``unsupported``.
 
     Parameters

@@ -535,7 +535,7 @@ class Constraints:
         --------
         >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
         >>> c.write_csv("pairs.csv", ids=["ant", "bee", "cat"])
-        >>> print(open("pairs.csv").read(), end="")
+        >>> print(Path("pairs.csv").read_text(), end="")
         i,j,kind,weight
         ant,bee,must-link,1.0
         bee,cat,cannot-link,1.0

@@ -10,6 +10,7 @@ and locks that others hold stay locked for ever.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import os
@@ -246,6 +247,7 @@ def _be_child(
     process = os.getpid()
     try:
         os.setpgid(0, 0)
+        _die_with_parent()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
@@ -279,6 +281,14 @@ def _be_child(
     finally:
         # Not sys.exit: what is registered to happen at the end belongs to the parent.
         os._exit(code)
+
+
+def _die_with_parent() -> None:
+    """Ask the system to end this process when its parent ends, where it can (Linux)."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _said(problem: BaseException) -> str:

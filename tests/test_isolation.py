@@ -198,6 +198,7 @@ EXPECTED = {
 
 def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(comparison_module, "_WARM_UP_LIMIT", 2.0)
+    monkeypatch.setattr(comparison_module, "_WALL_CONSTANT", 3.0)
     before = os.getcwd()
     store = tmp_path / "runs.jsonl"
     solvers = [Faulty(how) for how in EXPECTED]
