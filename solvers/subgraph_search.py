@@ -36,7 +36,7 @@ _SMALLEST = 64
 _REGION = 10_000
 _IDLE = 3
 #: A new start follows when so many rounds of kicks gained nothing.
-_STALE = 5
+_STALE = 3
 #: With more labels than this, blocks of two labels a variable are made, too.
 _MANY_LABELS = 4
 #: A block must gain more than this share of the costs it adds up, so that rounding cannot cycle.
@@ -730,7 +730,9 @@ class SubgraphSearch(Solver):
     After a descent by blocks, regions are *kicked*: connected sets of random place and size get
     random labels and descend again by blocks of their own. The result is *fused* with what was
     there before: blocks with larger tables over the variables in which the two differ, and their
-    neighbours, pick the best of both. The result is never worse than either.
+    neighbours, pick the best of both. The result is never worse than either. When kicks gain
+    nothing any more, the search begins anew from random labels, and its results are fused with the
+    best so far.
 
     Labels that hard terms rule out (`inference_lab.ordering.allowed_labels`) are removed first.
     Other hard terms count as finite costs above all others together.
