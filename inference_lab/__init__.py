@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inference_lab.clustering import HMRFKMeans as HMRFKMeans
     from inference_lab.comparison import Comparison as Comparison
-    from inference_lab.comparison import compare as compare
     from inference_lab.constraints import Constraints as Constraints
     from inference_lab.contract import Outcome as Outcome
     from inference_lab.contract import Run as Run
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from inference_lab.factor_graph import FactorGraph as FactorGraph
     from inference_lab.factor_graph import OwnTables as OwnTables
     from inference_lab.factor_graph import SharedTable as SharedTable
+    from inference_lab.harness.comparing import compare as compare
     from inference_lab.io import read as read
     from inference_lab.io import write as write
     from inference_lab.problem import Problem as Problem
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 _HOME = {
     "HMRFKMeans": "clustering",
     "Comparison": "comparison",
-    "compare": "comparison",
+    "compare": "harness.comparing",
     "Constraints": "constraints",
     "Outcome": "contract",
     "Run": "contract",

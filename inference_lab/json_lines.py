@@ -15,7 +15,7 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields
 from functools import cache
@@ -241,7 +241,13 @@ class LineStore(Generic[_L]):
         RecordError
             If the file ends in something that is not a record.
         """
-        line = record.to_json().encode("ascii") + b"\n"
+        self.extend([record])
+
+    def extend(self, records: Iterable[_L]) -> None:
+        """Write all records, or none, to the end of the file; see `append`."""
+        line = b"".join(record.to_json().encode("ascii") + b"\n" for record in records)
+        if not line:
+            return
         with self._locked() as handle:
             size = self._end_last_line(handle)
             try:
@@ -319,7 +325,7 @@ class LineStore(Generic[_L]):
         warnings.warn(
             f"{self.path}: the last line was cut off while it was written; it is removed",
             RecordWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         os.ftruncate(handle, size - len(tail))
         return size - len(tail)

@@ -10,16 +10,19 @@ See `inference_lab.json_lines` for the form of the lines; the free-form mappings
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import platform
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,13 +36,15 @@ __all__ = [
     "RecordError",
     "RecordStore",
     "RecordWarning",
+    "RunKey",
     "environment",
     "jsonable",
+    "physical_memory",
     "thin_trace",
 ]
 
 #: Version of the record's fields.
-SCHEMA = 2
+SCHEMA = 3
 
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
@@ -78,7 +83,8 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
 def environment() -> dict[str, Any]:
     """Return what a timing depends on: versions, platform, number of processors.
 
-    Nothing is imported for it; ``threads`` is what the harness pins a run to.
+    Nothing is imported for it. ``id`` is a digest of the rest: runs with the same can be compared
+    by their timings.
     """
     import inference_lab
 
@@ -88,15 +94,55 @@ def environment() -> dict[str, Any]:
         except PackageNotFoundError:
             return None
 
-    return {
+    facts = {
         "inference_lab": inference_lab.__version__,
         "python": platform.python_version(),
         **{name: installed(name) for name in ("numpy", "numba", "scipy")},
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "processor": _processor(),
         "cpu_count": os.cpu_count(),
-        "threads": 1,
+        "memory": physical_memory(),
     }
+    text = json.dumps(facts, sort_keys=True)
+    return {"id": hashlib.sha256(text.encode()).hexdigest()[:8], **facts}
+
+
+def _processor() -> str:
+    """Return the name of the processor, as far as the system tells."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def physical_memory() -> int | None:
+    """Return the bytes of memory that this process can have: the machine's, or its cgroup's."""
+    sizes = []
+    with suppress(OSError, ValueError, AttributeError):
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{place}") as stream:
+            sizes.append(int(stream.read()))
+    return min(sizes, default=None)
+
+
+class RunKey(NamedTuple):
+    """What a run was asked: of runs with the same key, one is enough.
+
+    Limits of memory are no part of it, since they only decide whether a run fails.
+    """
+
+    problem: str
+    problem_hash: str
+    solver: str
+    solver_version: int
+    seed: int | None
+    repeat: int
+    time_limit: float | None
+    temperature: float
+    threads: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +172,19 @@ class Record(JsonLine):
     solver_version : int
     seed, time_limit, temperature
         What the run was given.
+    repeat : int
+        Number of the run among those that were asked the same. New in schema 3.
+    threads : int
+        Threads that numerical libraries may use. New in schema 3.
     status : str
         A value of `inference_lab.Status`.
     message, traceback : str
         The reason where the status needs one; the end of the traceback of a failed run.
     energy, claimed_energy, lower_bound, gap, iterations, log_partition, log_partition_kind
         As in `inference_lab.Solution`; ``energy`` is the independent evaluation.
+    labels_hash : str
+        Digest of the best labelling, empty without one: whether two runs found the same. New in
+        schema 3.
     pairwise_f, nmi, ari, accuracy : float or None
         Agreement with the ground truth (`inference_lab.scoring`), where there is one.
     scores : mapping
@@ -139,6 +192,8 @@ class Record(JsonLine):
     cpu_seconds, peak_memory, memory_limit, exit_code
         Of the run's own process, where it had one: user and system time, with loading and
         evaluation; bytes resident at most; bytes it might take; how it ended. New in schema 2.
+    wall_seconds : float or None
+        From the start of the process to its end, everything included. New in schema 3.
     seconds, compile_seconds, setup_seconds : float
         The solver's own time; compilation of kernels within the run; building the problem.
     trace : tuple of TracePoint
@@ -152,7 +207,7 @@ class Record(JsonLine):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1,)
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -173,6 +228,8 @@ class Record(JsonLine):
     seed: int | None = None
     time_limit: float | None = None
     temperature: float = 0.0
+    repeat: int = 0
+    threads: int = 1
     status: str
     message: str = ""
     traceback: str = ""
@@ -180,6 +237,7 @@ class Record(JsonLine):
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
     gap: float = math.inf
+    labels_hash: str = ""
     pairwise_f: float | None = None
     nmi: float | None = None
     ari: float | None = None
@@ -189,6 +247,7 @@ class Record(JsonLine):
     peak_memory: int | None = None
     memory_limit: int | None = None
     exit_code: int | None = None
+    wall_seconds: float | None = None
     seconds: float = 0.0
     compile_seconds: float = 0.0
     setup_seconds: float = 0.0
@@ -206,6 +265,21 @@ class Record(JsonLine):
         object.__setattr__(self, "trace", thin_trace(self.trace))
         for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
             object.__setattr__(self, name, jsonable(dict(getattr(self, name))))
+
+    @property
+    def key(self) -> RunKey:
+        """What the run was asked; see `RunKey`."""
+        return RunKey(
+            self.problem,
+            self.problem_hash,
+            self.solver,
+            self.solver_version,
+            self.seed,
+            self.repeat,
+            self.time_limit,
+            self.temperature,
+            self.threads,
+        )
 
     @property
     def failed(self) -> bool:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-import inference_lab.comparison as comparison_module
 from inference_lab.contract import Outcome, Solver
-from inference_lab.isolation import Board, End, can_isolate, isolated
+from inference_lab.harness import running
+from inference_lab.harness.isolation import Board, End, can_isolate, isolated
 from inference_lab.records import RecordStore
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
@@ -197,8 +197,8 @@ EXPECTED = {
 
 
 def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(comparison_module, "_WARM_UP_LIMIT", 2.0)
-    monkeypatch.setattr(comparison_module, "_WALL_CONSTANT", 3.0)
+    monkeypatch.setattr(running, "_WARM_UP_LIMIT", 2.0)
+    monkeypatch.setattr(running, "_WALL_CONSTANT", 3.0)
     before = os.getcwd()
     store = tmp_path / "runs.jsonl"
     solvers = [Faulty(how) for how in EXPECTED]
@@ -220,7 +220,9 @@ def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, ca
     assert found["icm"].exit_code == 0
     assert found["icm"].cpu_seconds > 0
     assert found["icm"].peak_memory > 1 << 20
-    assert RecordStore(store).read() == comparison.records
+    assert sorted(RecordStore(store), key=lambda r: r.id) == sorted(
+        comparison.records, key=lambda r: r.id
+    )
     assert comparison.alarms == []
     assert os.getcwd() == before
     assert capfd.readouterr().out == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import re
 import os
 import threading
 import warnings
@@ -138,10 +139,11 @@ def test_a_long_trace_keeps_its_ends_and_its_improvements():
     assert steps.max() - steps.min() <= 1
 
 
-def test_the_environment_names_versions_and_threads():
+def test_the_environment_names_versions_and_the_machine():
     found = environment()
     assert {"python", "numpy", "numba", "scipy", "platform", "cpu_count"} <= set(found)
-    assert found["numpy"] == np.__version__ and found["threads"] == 1
+    assert found["numpy"] == np.__version__
+    assert re.fullmatch("[0-9a-f]{8}", found["id"]) and found["memory"] > 1 << 28
     assert make().environment == found
 
 

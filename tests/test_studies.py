@@ -513,6 +513,8 @@ def test_failures_are_recorded_shown_and_run_again(tmp_path):
     assert "without on iris: ValueError" in page
     steps = []
     run_study(study, tmp_path, on_step=steps.append)
+    assert len(steps) == 0
+    run_study(study, tmp_path, rerun="failed", on_step=steps.append)
     assert len(steps) == 4
 
 

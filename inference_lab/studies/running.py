@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import random
@@ -10,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.workers import Crash, traceback_tail
 from inference_lab.json_lines import JsonLine, LineStore, jsonable
 from inference_lab.records import environment
 from inference_lab.studies.definition import Method, Protocol, Study
-from inference_lab.workers import Crash, Worker, finished, one_thread, traceback_tail
 
 __all__ = ["StudyRecord", "cells", "run_study"]
 
@@ -75,7 +75,7 @@ class StudyRecord(JsonLine):
     weight: float = math.nan
     iterations: int = 0
     e_steps: Mapping[str, Any] = field(default_factory=dict)
-    environment: str = field(default_factory=lambda: environment_name(environment()))
+    environment: str = field(default_factory=lambda: environment()["id"])
 
     def __post_init__(self) -> None:
         """Bring the free-form mappings into the form that JSON gives back."""
@@ -97,11 +97,6 @@ class StudyRecord(JsonLine):
         )
 
 
-def environment_name(facts: Mapping[str, Any]) -> str:
-    """Return a short name for a machine and the versions on it."""
-    return hashlib.sha256(json.dumps(jsonable(facts), sort_keys=True).encode()).hexdigest()[:8]
-
-
 def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
     """Return what the environments named in the records of a folder are."""
     path = Path(folder) / "environments.json"
@@ -114,7 +109,7 @@ def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
 def _note_environment(folder: Path) -> None:
     known = environments(folder)
     here = jsonable(environment())
-    known.setdefault(environment_name(here), here)
+    known.setdefault(here["id"], here)
     text = json.dumps(known, indent=1, sort_keys=True) + "\n"
     path = folder / "environments.json"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -209,8 +204,7 @@ def run_cell(study: str, cell: Cell, data_dir: str | None) -> StudyRecord:
 
     points = _points(cell.data, data_dir)
     try:
-        with one_thread():
-            fit = fit_method(cell.method, points, cell.protocol, cell.constraints, cell.run)
+        fit = fit_method(cell.method, points, cell.protocol, cell.constraints, cell.run)
     except Exception as problem:
         return StudyRecord(
             **_asked(study, cell),
@@ -237,6 +231,8 @@ def run_study(
     folder: Path | str,
     *,
     jobs: int = 1,
+    cluster: str | None = None,
+    rerun: Literal["failed", "all"] | None = None,
     data_dir: str | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> list[StudyRecord]:
@@ -247,9 +243,12 @@ def run_study(
     study : Study
     folder : path
         ``records.jsonl`` there holds what was run before, and gets each record when its fit ends.
-        Fits that failed are run again.
     jobs : int
         Worker processes; with 1, fits run in this process; with 0, nothing is run.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster that makes the fits instead.
+    rerun : {"failed", "all"}, optional
+        Fits to make again although there are records of them.
     data_dir : str, optional
     on_step : callable, optional
         Called with a `Step` after each fit.
@@ -270,15 +269,20 @@ def run_study(
         _points(data, data_dir)
     known: dict[tuple[Any, ...], StudyRecord] = {}
     if store.path.exists():
-        known = {record.key: record for record in store if record.status == "ok"}
-    missing = [cell for cell in wanted if cell.key not in known]
+        known = {record.key: record for record in store}
+    again = {
+        key
+        for key, record in known.items()
+        if rerun == "all" or (rerun == "failed" and record.status != "ok")
+    }
+    missing = [cell for cell in wanted if cell.key not in known or cell.key in again]
     if jobs == 0:
         missing = []
     else:
         store.prepare()
         _note_environment(Path(folder))
-    done, failed = sum(cell.key in known for cell in wanted), 0
-    for record in _results(study.name, missing, jobs, data_dir):
+    done, failed = len(wanted) - len(missing), 0
+    for record in _results(study.name, missing, jobs, cluster, data_dir):
         store.append(record)
         known[record.key] = record
         done += 1
@@ -289,40 +293,21 @@ def run_study(
 
 
 def _results(
-    name: str, missing: list[Cell], jobs: int, data_dir: str | None
+    name: str, missing: list[Cell], jobs: int, cluster: str | None, data_dir: str | None
 ) -> Iterator[StudyRecord]:
-    """Yield records as fits end, in this process or in workers."""
-    if jobs <= 1 or len(missing) < 2:
-        for cell in missing:
-            yield run_cell(name, cell, data_dir)
+    """Yield records as fits end, in this process, in workers, or on a cluster."""
+    if not missing:
         return
-    waiting = iter(missing)
-    workers: list[Worker] = []
-    at: dict[int, Cell] = {}
-
-    def feed(worker: Worker) -> None:
-        cell = next(waiting, None)
-        if cell is not None:
-            at[id(worker)] = cell
-            worker.submit(run_cell, name, cell, data_dir)
-
-    try:
-        for _ in range(min(jobs, len(missing))):
-            workers.append(Worker())
-            feed(workers[-1])
-        while any(worker.busy for worker in workers):
-            for worker in finished(workers):
-                cell = at[id(worker)]
-                found = worker.result()
-                if isinstance(found, Crash):
-                    found = StudyRecord(
-                        **_asked(name, cell),
-                        status="error",
-                        message=found.message,
-                        traceback=found.traceback,
-                    )
-                yield found
-                feed(worker)
-    finally:
-        for worker in workers:
-            worker.stop()
+    calls = (
+        Call(number, run_cell, 0, name, (cell, data_dir)) for number, cell in enumerate(missing)
+    )
+    here = executor(min(jobs, len(missing)), cluster)
+    for number, found in here.run(calls, lambda number: None):
+        if isinstance(found, Crash):
+            found = StudyRecord(
+                **_asked(name, missing[number]),
+                status="error",
+                message=found.message,
+                traceback=found.traceback,
+            )
+        yield found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
 import os
@@ -14,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-__all__ = ["Crash", "Worker", "finished", "one_thread", "traceback_tail"]
+__all__ = ["Crash", "Worker", "end_with_parent", "finished", "limited_threads", "traceback_tail"]
 
 #: What the usual numerical libraries read their number of threads from when they are loaded.
 _THREAD_VARIABLES = (
@@ -44,22 +45,22 @@ def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep numerical libraries to one thread within this process, for comparable timings."""
+def limited_threads(threads: int = 1) -> Iterator[None]:
+    """Keep numerical libraries to so many threads within this process, for comparable timings."""
     try:
         # Comes with scikit-learn; loaded by name, since it ships no types.
         limits = importlib.import_module("threadpoolctl").threadpool_limits
     except ImportError:
         limits = nullcontext
-    with limits(1):
+    with limits(threads):
         yield
 
 
 @contextmanager
-def _one_thread_for_children() -> Iterator[None]:
+def _limited_threads_of_children(threads: int) -> Iterator[None]:
     """Set the variables that a starting process reads, and put them back."""
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     try:
         yield
     finally:
@@ -68,6 +69,14 @@ def _one_thread_for_children() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def end_with_parent() -> None:
+    """Ask the system to end this process when its parent ends, where it can (Linux)."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _mask_interrupts(blocked: bool) -> None:
@@ -83,6 +92,7 @@ def _serve(connection: Connection) -> None:
     # not SIG_IGN, which programs started from here would inherit.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     _mask_interrupts(False)
+    end_with_parent()
     connection.send_bytes(pickle.dumps(None))
     while True:
         try:
@@ -106,7 +116,11 @@ def _serve(connection: Connection) -> None:
 class Worker:
     """A process that answers one call at a time; dies alone, and can be replaced.
 
-    The process is started afresh (not forked), with numerical libraries kept to one thread.
+    The process is started afresh (not forked), with numerical libraries kept to `threads` threads.
+
+    Parameters
+    ----------
+    threads : int
 
     Raises
     ------
@@ -114,7 +128,8 @@ class Worker:
         If the process does not come up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
         self._start()
         self.busy = False
 
@@ -126,7 +141,7 @@ class Worker:
             # Until it can handle Ctrl-C itself, the new process would answer with a traceback.
             _mask_interrupts(True)
             try:
-                with _one_thread_for_children():
+                with _limited_threads_of_children(self.threads):
                     self.process.start()
             finally:
                 _mask_interrupts(False)

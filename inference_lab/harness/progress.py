@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from inference_lab.comparison import Progress
+from inference_lab.harness.comparing import Progress
 
 __all__ = ["bar", "display", "log_line"]
 

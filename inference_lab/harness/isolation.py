@@ -10,7 +10,6 @@ and locks that others hold stay locked for ever.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
 import os
@@ -22,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from select import select
 from typing import IO, Any
@@ -30,7 +29,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.workers import traceback_tail
+from inference_lab.harness.workers import end_with_parent, traceback_tail
 
 if sys.platform != "win32":
     import resource
@@ -79,6 +78,8 @@ class Ended:
         Of the process; minus the signal where one ended it.
     cpu_seconds, peak_memory : float, int
         Of the process and those it waited for: user and system time, bytes resident at most.
+    wall_seconds : float
+        From its start to its end.
     output : str
         The last of what it wrote to standard output and error.
     """
@@ -90,6 +91,7 @@ class Ended:
     exit_code: int | None = None
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+    wall_seconds: float = 0.0
     output: str = ""
 
 
@@ -187,6 +189,7 @@ def isolated(
     """
     with tempfile.TemporaryFile() as output:
         reading, writing = os.pipe()
+        begin = time.perf_counter()
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
@@ -205,7 +208,10 @@ def isolated(
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)
             _, status, usage = os.wait4(child, 0)
-        return _ended(answer, timed_out, status, usage, _tail(output), wall_limit)
+        wall = time.perf_counter() - begin
+        return replace(
+            _ended(answer, timed_out, status, usage, _tail(output), wall_limit), wall_seconds=wall
+        )
 
 
 @contextmanager
@@ -247,7 +253,7 @@ def _be_child(
     process = os.getpid()
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
+        end_with_parent()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
@@ -281,14 +287,6 @@ def _be_child(
     finally:
         # Not sys.exit: what is registered to happen at the end belongs to the parent.
         os._exit(code)
-
-
-def _die_with_parent() -> None:
-    """Ask the system to end this process when its parent ends, where it can (Linux)."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _said(problem: BaseException) -> str:

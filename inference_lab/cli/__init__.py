@@ -1,0 +1,39 @@
+"""The command line: ``inference-lab``.
+
+Exit codes: 0 when the question was answered; 1 when runs failed, results contradict each other or
+checks failed; 2 for a wrong command line or unreadable input; 130 after Ctrl-C. With ``--json``
+standard output holds one JSON document and nothing else.
+
+Only click is imported here; what a command needs is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import click
+
+import inference_lab
+from inference_lab.cli.checking import check
+from inference_lab.cli.common import Group, debug
+from inference_lab.cli.comparing import compare
+from inference_lab.cli.listing import list_names
+from inference_lab.cli.results import export, merge, report, status
+from inference_lab.cli.solving import solve
+from inference_lab.cli.studying import reproduce
+
+__all__ = ["main"]
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(inference_lab.__version__, prog_name="inference-lab")
+@debug
+def main() -> None:
+    """Compare inference methods for discrete energies: one energy, one clock, a bound in every row.
+
+    Solvers and problems are named by specs such as "loopy-bp(damping=0.5)" and
+    "estep(data=iris, constraints=200, noise=0.1)"; "list" shows the names and their settings.
+    A solver of your own is named by its file: "my_solver.py" or "my_solver.py:Class(setting=1)".
+    """
+
+
+for _command in (compare, solve, list_names, check, reproduce, report, status, merge, export):
+    main.add_command(_command)

@@ -1,0 +1,60 @@
+"""``inference-lab check``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from inference_lab.cli.common import as_input, debug, json_option, print_json, quiet_stdout, say
+
+
+@click.command()
+@click.argument("solver", metavar="FILE|SPEC")
+@json_option
+@debug
+def check(solver: str, as_json: bool) -> None:
+    """Put a solver through the conformance suite.
+
+    FILE|SPEC is a Python file with a solver in it (FILE:Class if there are several), or the spec
+    of a registered one. Exit code 0 only if every check that applies passes.
+    """
+    from inference_lab.conformance import Verdict, run_checks
+    from inference_lab.registry import as_solver
+
+    with as_input(), quiet_stdout():
+        method = as_solver(solver)
+
+    with quiet_stdout() as write:
+
+        def tell(result: Any) -> None:
+            detail = f"\n    {result.message}" if result.verdict == Verdict.FAILED else ""
+            color = {Verdict.PASSED: "green", Verdict.FAILED: "red"}.get(result.verdict)
+            mark = click.style(f"{result.verdict:<14}", fg=color)
+            (say if as_json else write)(f"{mark} {result.name}: {result.claim}{detail}")
+
+        results = run_checks(method, report=tell)
+    counts = {verdict: sum(r.verdict == verdict for r in results) for verdict in Verdict}
+    if as_json:
+        print_json(
+            {
+                "schema": 1,
+                "solver": method.spec,
+                "counts": {verdict.value: n for verdict, n in counts.items()},
+                "checks": [
+                    {
+                        "name": r.name,
+                        "claim": r.claim,
+                        "verdict": r.verdict.value,
+                        "message": r.message,
+                        "seconds": r.seconds,
+                    }
+                    for r in results
+                ],
+            }
+        )
+    else:
+        said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+        click.echo(f"{method.spec}: {said}")
+    if counts[Verdict.FAILED] or not counts[Verdict.PASSED]:
+        click.get_current_context().exit(1)

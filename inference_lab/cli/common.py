@@ -1,0 +1,205 @@
+"""What the commands share: errors, streams, options."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from inference_lab.comparison import Comparison
+
+
+class BadInput(click.ClickException):
+    """Input that cannot be used: one line on standard error, exit code 2."""
+
+    exit_code = 2
+
+
+class Group(click.Group):
+    """A command group that turns what commands raise into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            say("interrupted")
+            ctx.exit(130)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as problem:
+            if ctx.meta.get("debug"):
+                raise
+            say(f"error: {type(problem).__name__}: {one_line(problem)}")
+            say("(add --debug to see where)")
+            ctx.exit(1)
+
+
+def one_line(problem: BaseException) -> str:
+    """Return what an exception says, on one line."""
+    return " ".join(str(problem).split()) or type(problem).__name__
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def as_input() -> Iterator[None]:
+    """Treat what goes wrong inside as bad input."""
+    from inference_lab.harness.planning import InputError
+    from inference_lab.records import RecordError
+    from inference_lab.spec import SpecError
+
+    try:
+        yield
+    except (InputError, SpecError, RecordError, OSError) as problem:
+        if click.get_current_context().meta.get("debug"):
+            raise
+        raise BadInput(one_line(problem)) from problem
+
+
+@contextmanager
+def quiet_stdout() -> Iterator[Callable[[str], None]]:
+    """Send what anything inside writes to standard output to standard error instead.
+
+    Also what is written past Python: solvers may be C libraries and other processes. Yields a
+    function that writes a line to standard output itself.
+    """
+    out = sys.stdout
+    out.flush()
+    try:
+        saved = os.dup(1)
+    except OSError:  # standard output is closed
+        saved = -1
+
+    def close() -> None:
+        if saved >= 0:
+            os.dup2(2, 1)
+
+    def reopen() -> None:
+        if saved >= 0:
+            os.dup2(saved, 1)
+
+    def write(text: str) -> None:
+        reopen()
+        try:
+            click.echo(text, file=out)
+        finally:
+            close()
+
+    try:
+        close()
+        with redirect_stdout(sys.stderr):
+            yield write
+    finally:
+        reopen()
+        if saved >= 0:
+            os.close(saved)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Write a document to standard output."""
+    click.echo(json.dumps(document, allow_nan=False, indent=1))
+
+
+def print_table(comparison: Comparison) -> None:
+    """Write a comparison to standard output, in colours and fitted if it is a terminal."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        console.print(comparison.table(width=console.width))
+    else:
+        click.echo(comparison.to_text(), nl=False)
+
+
+# ---------------------------------------------------------------------- options
+
+
+def _number(value: str, expected: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    return number
+
+
+def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+    """Read a positive number of seconds, or ``none``."""
+    if value.lower() in ("none", "inf"):
+        return None
+    expected = "a positive number of seconds, or none"
+    seconds = _number(value, expected)
+    if seconds == 0:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    return seconds
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | str | None:
+    """Read a positive size such as ``4GB``, ``auto``, or ``none``."""
+    text = value.lower().replace(" ", "")
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    number = text.rstrip("bkmgt")
+    expected = "a size such as 4GB, auto, or none"
+    if text[len(number) :] not in _UNITS:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    size = int(_number(number, expected) * _UNITS[text[len(number) :]])
+    if size == 0:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    return size
+
+
+def as_temperature(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Read a finite number that is not negative."""
+    return _number(value, "a number of at least 0")
+
+
+def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta["debug"] = True  # shared by the contexts of the group and the command
+
+
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the traceback of an error.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
+)
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of real data (default: $INFERENCE_LAB_DATA).",
+)
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Scheduler of a Dask cluster that makes the runs, such as tcp://head:8786.",
+)
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of processes. Timings are cleanest with 1.",
+)
+quiet_option = click.option("--quiet", is_flag=True, help="No progress report.")

@@ -1,0 +1,227 @@
+"""``inference-lab compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from inference_lab.cli.common import (
+    BadInput,
+    as_bytes,
+    as_seconds,
+    as_temperature,
+    cluster_option,
+    data_dir_option,
+    debug,
+    jobs_option,
+    json_option,
+    one_line,
+    print_json,
+    print_table,
+    quiet_option,
+    quiet_stdout,
+    say,
+)
+
+if TYPE_CHECKING:
+    from inference_lab.comparison import Comparison
+
+
+#: What ``inference-lab compare`` compares when nothing is named: E-steps of real data with few
+#: and many constraints, clean and with a share of them flipped; some are solved to proved
+#: optimality in milliseconds, on some the methods differ and no bound is tight.
+DEFAULT_PROBLEMS = (
+    "estep(data=iris, constraints=30)",
+    "estep(data=iris, constraints=1000, noise=0.2)",
+    "estep(data=wine, constraints=50)",
+    "estep(data=wine, constraints=200, noise=0.2)",
+    "estep(data=wine, constraints=400, noise=0.3)",
+    "estep(data=breast-cancer, constraints=1000, noise=0.2)",
+    "estep(data=digits-389, constraints=500, noise=0.1)",
+    "estep(data=digits-389, constraints=1000, noise=0.2)",
+)
+#: Added where the data folder has the file.
+DEFAULT_FROM_FOLDER = ("letters-ijl", "estep(data=letters-ijl, constraints=500, noise=0.1)")
+DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
+
+
+@click.command()
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]...")
+@click.option(
+    "--solver", "solvers", multiple=True, metavar="SPEC", help="A solver; may be repeated."
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of seeds."
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of runs with the same seed.",
+)
+@click.option(
+    "--time-limit",
+    callback=as_seconds,
+    default="10",
+    show_default=True,
+    metavar="S",
+    help="Seconds a run may take, or none.",
+)
+@click.option(
+    "--memory-limit",
+    callback=as_bytes,
+    default="auto",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory a run may take, such as 4GB, or none; auto shares the machine's among the jobs.",
+)
+@click.option(
+    "--temperature",
+    callback=as_temperature,
+    default="0",
+    metavar="T",
+    show_default=True,
+    help="0: best labelling; above: marginals.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Threads of numerical libraries in a run.",
+)
+@jobs_option
+@cluster_option
+@click.option("--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs.")
+@click.option(
+    "--rerun",
+    type=click.Choice(["failed", "timeout", "all"]),
+    help="Make these again although there are records of them.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("runs/compare"),
+    show_default=True,
+    help="Folder for records and tables.",
+)
+@data_dir_option
+@json_option
+@quiet_option
+@debug
+def compare(
+    problems: tuple[str, ...],
+    solvers: tuple[str, ...],
+    out: Path,
+    data_dir: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Run solvers on problems and print one table.
+
+    PROBLEM is a spec or a model file. Without any, E-steps of constrained clustering on real
+    data are compared; without --solver, the solvers made for them. Each record is written to
+    runs.jsonl in the --out folder the moment its run ends; runs.csv, table.csv and table.md
+    follow at the end. Runs that the folder holds are not made again, so the same command goes on
+    after an interruption; "status" shows how far it is, "report" makes pages of it.
+    """
+    from inference_lab.harness.comparing import compare as compare_solvers
+    from inference_lab.harness.executors import ClusterError
+    from inference_lab.harness.planning import InputError
+    from inference_lab.records import RecordStore
+    from inference_lab.spec import SpecError
+
+    store = RecordStore(out / "runs.jsonl")
+    before = _count_lines(store.path)
+    try:
+        with quiet_stdout(), progress(quiet) as tell:
+            comparison = compare_solvers(
+                problems or _default_problems(data_dir),
+                solvers or DEFAULT_SOLVERS,
+                store=store,
+                data_dir=data_dir,
+                progress=tell,
+                **settings,
+            )
+            comparison.save(out)
+    except (InputError, SpecError, ClusterError) as problem:
+        if click.get_current_context().meta.get("debug"):
+            raise
+        raise BadInput(one_line(problem)) from problem
+    except (KeyboardInterrupt, OSError) as problem:
+        kept = _count_lines(store.path) - before
+        records = "1 new record is" if kept == 1 else f"{kept} new records are"
+        stopped = isinstance(problem, KeyboardInterrupt)
+        say("interrupted" if stopped else f"error: {one_line(problem)}")
+        say(f"{records} kept in {store.path}; the same command goes on from there")
+        click.get_current_context().exit(130 if stopped else 1)
+    new = _count_lines(store.path) - before
+    if as_json:
+        print_json({"schema": 1, "folder": str(out), "new": new, **comparison.as_dict()})
+    else:
+        print_table(comparison)
+        if not quiet:
+            _say_more(comparison, out, new, bool(problems))
+    for alarm in comparison.alarms:
+        say(f"contradiction: {alarm}")
+    failed = sum(record.failed for record in comparison.records)
+    if failed:
+        say(f"{failed} of {len(comparison)} runs failed; --rerun failed makes them again")
+    refused = all(record.status == "unsupported" for record in comparison.records)
+    if refused and comparison.records:
+        say("no solver supports any of the problems")
+    if failed or refused or comparison.alarms:
+        click.get_current_context().exit(1)
+
+
+def _say_more(comparison: Comparison, out: Path, new: int, named: bool) -> None:
+    """Say where the results are, and what may come next."""
+    kept = len(comparison) - new
+    say("")
+    if kept > 0:
+        there = "all" if not new else f"{kept} of {len(comparison)}"
+        say(f"{there} runs were recorded already and not made again; --rerun all makes them anew.")
+    say(f"Records and tables are in {out}: runs.jsonl, runs.csv, table.csv, table.md.")
+    say(f"Figures and a page to look at: inference-lab report {out}")
+    if not named:
+        say(
+            "Go on with your own: inference-lab compare FILE.uai --solver "
+            '"loopy-bp(damping=0.5)"; see "inference-lab list problems" and "list solvers".'
+        )
+
+
+def _count_lines(path: Path) -> int:
+    if not path.is_file():
+        return 0
+    with path.open("rb") as stream:
+        return sum(1 for line in stream if line.endswith(b"\n"))
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """Show how far the runs are, unless `quiet`; yield what is told of them."""
+    if quiet:
+        yield lambda event: None
+    else:
+        from inference_lab.harness.progress import display
+
+        with display() as tell:
+            yield tell
+
+
+def _default_problems(data_dir: Path | None) -> list[str]:
+    """Return the problems to compare on when none is named."""
+    from inference_lab.datasets import DataNotFoundError, load
+
+    name, spec = DEFAULT_FROM_FOLDER
+    try:
+        load(name, data_dir)
+    except DataNotFoundError:
+        return list(DEFAULT_PROBLEMS)
+    return [*DEFAULT_PROBLEMS, spec]

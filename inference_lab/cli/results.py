@@ -1,0 +1,134 @@
+"""``inference-lab report``, ``status``, ``merge`` and ``export``: what records hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from inference_lab.cli.common import (
+    BadInput,
+    as_input,
+    debug,
+    json_option,
+    print_json,
+    quiet_option,
+    say,
+)
+
+_folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+
+
+@click.command()
+@_folder
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the report (default: DIR/report).",
+)
+@click.option("--title", help="Title of the report (default: the name of the folder).")
+@quiet_option
+@json_option
+@debug
+def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_json: bool) -> None:
+    """Make pages, tables and figures of the records in DIR, or of a file of records.
+
+    Writes index.html (one file, to be looked at or passed on), README.md, tables as CSV and LaTeX,
+    figures as SVG and PDF. Exit code 1 if the records contradict each other.
+    """
+    from inference_lab.comparison import Comparison
+    from inference_lab.harness.folder import find_store
+    from inference_lab.reporting.report import report_document
+    from inference_lab.reporting.writing import write_document
+
+    with as_input():
+        store = find_store(folder)
+        records = store.read()
+        if not records:
+            raise BadInput(f"{store.path} holds no records")
+        if out is None:
+            out = store.path.parent / "report"
+        document = report_document(
+            Comparison(records), title=title or store.path.resolve().parent.name
+        )
+        paths = write_document(document, out)
+    if as_json:
+        print_json(
+            {
+                "schema": 1,
+                "folder": str(out),
+                "files": [str(path.relative_to(out)) for path in paths],
+                "alarms": list(document.alarms),
+                "warnings": list(document.warnings),
+            }
+        )
+    else:
+        click.echo(out / "index.html")
+        if not quiet:
+            say(f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF")
+            for warning in document.warnings:
+                say(f"note: {warning}")
+    for alarm in document.alarms:
+        say(f"contradiction: {alarm}")
+    if document.alarms:
+        click.get_current_context().exit(1)
+
+
+@click.command()
+@_folder
+@json_option
+@debug
+def status(folder: Path, as_json: bool) -> None:
+    """Show how far the runs of DIR are: done, failed, timed out, unsupported, missing."""
+    from inference_lab.harness.folder import find_store, states
+
+    with as_input():
+        found = states(find_store(folder))
+    if as_json:
+        print_json({"schema": 1, "folder": str(folder), **found.as_dict()})
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        console.print(found.lines())
+
+
+@click.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder that gets all records.",
+)
+@debug
+def merge(folders: tuple[str, ...], out: Path) -> None:
+    """Put the records of several folders, such as those of shards, into one."""
+    from inference_lab.harness.folder import RECORDS, find_store
+    from inference_lab.harness.folder import merge as merge_stores
+    from inference_lab.records import RecordStore
+
+    with as_input():
+        sources = [find_store(folder) for folder in folders]
+        new, old = merge_stores(sources, RecordStore(out / RECORDS))
+    click.echo(f"{new} records added to {out / RECORDS}, {old} were there already")
+
+
+@click.command()
+@_folder
+@click.argument(
+    "file", metavar="FILE", type=click.Path(dir_okay=False, writable=True, path_type=Path)
+)
+@debug
+def export(folder: Path, file: Path) -> None:
+    """Write the records of DIR as one table to FILE: .csv or .parquet, one line a run."""
+    from inference_lab.harness.folder import find_store
+    from inference_lab.reporting.export import ExportError, write_table
+
+    with as_input():
+        records = find_store(folder).read()
+        try:
+            write_table(records, file)
+        except ExportError as problem:
+            raise BadInput(str(problem)) from None
+    click.echo(f"{len(records)} runs written to {file}")

@@ -1,0 +1,235 @@
+"""``inference-lab solve``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from inference_lab.cli.common import (
+    BadInput,
+    as_input,
+    as_seconds,
+    as_temperature,
+    data_dir_option,
+    debug,
+    json_option,
+    print_json,
+    quiet_stdout,
+)
+
+if TYPE_CHECKING:
+    from inference_lab.contract import Solution
+    from inference_lab.problem import Problem
+
+
+#: Labels and marginals are shown for this many variables; ``--json`` and ``--out`` give all.
+_SHOWN_LABELS = 40
+_SHOWN_MARGINALS = 10
+
+
+@click.command()
+@click.argument("file")
+@click.option("--solver", default="loopy-bp", show_default=True, metavar="SPEC", help="The solver.")
+@click.option(
+    "--time-limit",
+    callback=as_seconds,
+    default="none",
+    show_default=True,
+    metavar="S",
+    help="Seconds.",
+)
+@click.option(
+    "--temperature",
+    callback=as_temperature,
+    default="0",
+    metavar="T",
+    show_default=True,
+    help="0: best labelling; above: marginals.",
+)
+@click.option(
+    "--evidence",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="UAI evidence file, for a model file.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the run."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="File for the labels, one a line.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="File for the labels as an image (.png, .pgm, .ppm), where they are an image.",
+)
+@data_dir_option
+@json_option
+@debug
+def solve(
+    file: str,
+    solver: str,
+    time_limit: float | None,
+    temperature: float,
+    evidence: Path | None,
+    seed: int,
+    out: Path | None,
+    picture: Path | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Run one solver on FILE, a model file or a problem's spec."""
+    from inference_lab.harness.planning import load_problem
+    from inference_lab.registry import as_solver
+    from inference_lab.solving import solve as solve_graph
+
+    with as_input(), quiet_stdout():
+        method = as_solver(solver)
+        if out is not None and not out.absolute().parent.is_dir():
+            raise NotADirectoryError(f"cannot write {out}: its folder does not exist")
+        if evidence is None:
+            problem = load_problem(file, data_dir)
+        else:
+            problem = _observed(file, evidence, data_dir)
+        if picture is not None:
+            _check_picture(problem, picture)
+    with quiet_stdout():
+        solution = solve_graph(
+            problem.graph, method, seed=seed, time_limit=time_limit, temperature=temperature
+        )
+        scores = {} if solution.labels is None else problem.score(solution.labels)
+    if out is not None and solution.labels is not None:
+        with as_input():
+            out.write_text("".join(f"{label}\n" for label in solution.labels), encoding="ascii")
+    if picture is not None and solution.labels is not None:
+        from inference_lab.images import write_image
+
+        shown = problem.picture(solution.labels)
+        if shown is not None:
+            with as_input():
+                write_image(picture, shown)
+    if as_json:
+        print_json(_solution_document(problem, solution, scores))
+    else:
+        click.echo("\n".join(_solution_lines(problem, solution, scores, out)))
+    answered = (
+        math.isfinite(solution.energy)
+        or solution.status == "infeasible"
+        or solution.marginals is not None
+    )
+    if not answered:
+        click.get_current_context().exit(1)
+
+
+def _check_picture(problem: Problem, path: Path) -> None:
+    """Refuse before the run what could not be shown or written after it."""
+    import numpy as np
+
+    from inference_lab.images import check_picture_path
+
+    try:
+        check_picture_path(path)
+    except ValueError as reason:
+        raise BadInput(str(reason)) from reason
+    if problem.picture(np.zeros(problem.graph.n_variables, dtype=np.int64)) is None:
+        raise BadInput(f"{problem.name} is not about an image: --picture has nothing to show")
+
+
+def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
+    """Read a model file with evidence."""
+    from inference_lab.harness.planning import load_problem
+    from inference_lab.registry import problem_registry
+    from inference_lab.spec import build
+
+    family = problem_registry.load("file")
+    return load_problem(build(family, "file", {"path": file, "evidence": str(evidence)}), data_dir)
+
+
+def _solution_document(
+    problem: Problem, solution: Solution, scores: dict[str, float]
+) -> dict[str, Any]:
+    from inference_lab.records import jsonable
+
+    marginals = solution.marginals
+    return {
+        "schema": 1,
+        "problem": problem.name,
+        "n_variables": problem.graph.n_variables,
+        "solver": solution.solver,
+        "seed": solution.seed,
+        "temperature": solution.temperature,
+        "status": solution.status.value,
+        "sentence": solution.status.sentence,
+        "message": solution.message,
+        **jsonable(
+            {
+                "energy": solution.energy,
+                "claimed_energy": solution.claimed_energy,
+                "lower_bound": solution.lower_bound,
+                "gap": solution.gap,
+                "log_partition": solution.log_partition,
+                "log_partition_kind": solution.log_partition_kind,
+                "iterations": solution.iterations,
+                "seconds": solution.seconds,
+                "compile_seconds": solution.compile_seconds,
+                "scores": scores,
+                "diagnostics": dict(solution.diagnostics),
+            }
+        ),
+        "labels": None if solution.labels is None else solution.labels.tolist(),
+        "marginals": (
+            None if marginals is None else [jsonable([float(p) for p in row]) for row in marginals]
+        ),
+    }
+
+
+def _solution_lines(
+    problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
+) -> list[str]:
+    from inference_lab.comparison import gap_percent
+
+    def line(name: str, text: str) -> None:
+        lines.append(f"{name:<10} {text}")
+
+    lines: list[str] = []
+    line("problem", f"{problem.name}: {problem.graph!r}")
+    line("solver", f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}")
+    line("status", f"{solution.status.value}: {solution.status.sentence}")
+    if solution.message:
+        line("", solution.message)
+    if solution.labels is not None:
+        line("energy", f"{solution.energy:.10g}")
+    if math.isfinite(solution.lower_bound):
+        percent = gap_percent(solution.energy, solution.lower_bound)
+        line("bound", f"{solution.lower_bound:.10g}")
+        if percent is not None:
+            line("gap", f"{solution.gap:.6g} ({percent:.4g} %)")
+    if solution.log_partition is not None:
+        kind = solution.log_partition_kind or "estimate"
+        named = {"lower": "lower bound", "upper": "upper bound"}.get(kind, kind)
+        line("log Z", f"{solution.log_partition:.10g} ({named})")
+    if scores:
+        line("scores", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+    if solution.status != "unsupported":
+        line(
+            "time",
+            f"{solution.seconds:.4g} s, {solution.iterations} iterations "
+            f"(and {solution.compile_seconds:.2g} s to compile or load kernels)",
+        )
+    if solution.labels is not None:
+        shown = " ".join(str(label) for label in solution.labels[:_SHOWN_LABELS])
+        if solution.labels.size > _SHOWN_LABELS:
+            shown += f" ... ({solution.labels.size} in all; --out FILE writes them)"
+        line("labels", shown)
+        if out is not None:
+            line("", f"written to {out}")
+    if solution.marginals is not None:
+        for i, row in enumerate(solution.marginals[:_SHOWN_MARGINALS]):
+            line("marginals" if i == 0 else "", f"{i}: " + " ".join(f"{p:.4f}" for p in row))
+        if len(solution.marginals) > _SHOWN_MARGINALS:
+            line("", f"... ({len(solution.marginals)} in all; --json prints them)")
+    return lines

@@ -1,0 +1,278 @@
+"""What a folder of results holds: records, and what was planned; states of runs, and merging.
+
+Beside the records of ``runs.jsonl`` stands ``runs.plan.jsonl``: each comparison that writes there
+notes what it is going to run, so that what is missing is known without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from inference_lab.harness.planning import InputError, Plan
+from inference_lab.json_lines import JsonLine, LineStore, jsonable
+from inference_lab.records import Record, RecordError, RecordStore, RunKey
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Planned", "States", "find_store", "merge", "note_plan", "planned", "states"]
+
+#: Name of the file of records in a folder.
+RECORDS = "runs.jsonl"
+
+#: States in the order in which they are shown, with their letters in the matrix.
+LETTERS: Mapping[str, str] = {
+    "done": "o",
+    "failed": "x",
+    "timeout": "t",
+    "unsupported": "-",
+    "missing": ".",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(JsonLine):
+    """What one comparison is going to run.
+
+    Attributes
+    ----------
+    id : str
+        Digest of the plan.
+    plan : mapping
+        ``problems`` (pairs of name and content hash), ``solvers`` (pairs of spec and version),
+        ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``.
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    schema: int = 1
+    id: str
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Planned:
+        """Return what is noted of a plan."""
+        noted = jsonable(
+            {
+                "problems": [[c.problem.name, c.problem.graph.content_hash] for c in plan.cases],
+                "solvers": [[solver.spec, solver.version] for solver in plan.solvers],
+                "seeds": plan.seeds,
+                "repeats": plan.repeats,
+                "time_limit": plan.settings.time_limit,
+                "temperature": plan.settings.temperature,
+                "threads": plan.settings.threads,
+            }
+        )
+        text = json.dumps(noted, sort_keys=True)
+        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=noted)
+
+    def keys(self) -> Iterator[RunKey]:
+        """Yield the keys of the planned runs.
+
+        Raises
+        ------
+        RecordError
+            If the plan is not one.
+        """
+        try:
+            plan = self.plan
+            for problem, digest in plan["problems"]:
+                for solver, version in plan["solvers"]:
+                    for seed in plan["seeds"]:
+                        for repeat in range(plan["repeats"]):
+                            yield RunKey(
+                                problem,
+                                digest,
+                                solver,
+                                version,
+                                seed,
+                                repeat,
+                                plan["time_limit"],
+                                plan["temperature"],
+                                plan["threads"],
+                            )
+        except (KeyError, TypeError, ValueError) as problem:
+            raise RecordError(f"a plan lacks something: {problem!r}") from None
+
+
+def _plans(store: RecordStore) -> LineStore[Planned]:
+    return LineStore(store.path.with_suffix(".plan.jsonl"), Planned)
+
+
+def note_plan(store: RecordStore, plan: Plan) -> None:
+    """Write down what is going to be run, unless it is noted already."""
+    plans, new = _plans(store), Planned.of(plan)
+    if not plans.path.exists() or all(old.id != new.id for old in plans):
+        plans.append(new)
+
+
+def planned(store: RecordStore) -> dict[RunKey, None]:
+    """Return the keys of all runs that were planned for a store, in order; none without plans."""
+    plans = _plans(store)
+    if not plans.path.exists():
+        return {}
+    return dict.fromkeys(key for plan in plans for key in plan.keys())
+
+
+def find_store(place: str | os.PathLike[str]) -> RecordStore:
+    """Return the store of a folder, or of a file of records.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    path = Path(place)
+    if path.is_dir():
+        for name in (RECORDS, "records.jsonl"):
+            if (path / name).is_file():
+                return RecordStore(path / name)
+        raise InputError(f"{path} holds no records: there is no {RECORDS} in it")
+    if not path.is_file():
+        raise InputError(f"{path} does not exist")
+    return RecordStore(path)
+
+
+# ---------------------------------------------------------------------- states
+
+
+def state(record: Record | None) -> str:
+    """Return the state of a run: a key of `LETTERS`."""
+    if record is None:
+        return "missing"
+    if record.status in ("timeout", "unsupported"):
+        return record.status
+    return "failed" if record.failed else "done"
+
+
+@dataclass(frozen=True)
+class States:
+    """How far the runs of a store are.
+
+    Parameters
+    ----------
+    cells : mapping of (problem, solver) to mapping of state to number of runs
+    problems, solvers : list of str
+    """
+
+    cells: Mapping[tuple[str, str], Mapping[str, int]]
+    problems: list[str]
+    solvers: list[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of runs in each state."""
+        return {name: sum(c.get(name, 0) for c in self.cells.values()) for name in LETTERS}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON holds it."""
+        return {
+            "counts": self.counts,
+            "cells": [
+                {"problem": problem, "solver": solver, **cell}
+                for (problem, solver), cell in self.cells.items()
+            ],
+        }
+
+    def lines(self) -> RenderableType:
+        """Return the matrix of states, a letter for each run, under a table of the solvers."""
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        summary = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        summary.add_column("")
+        summary.add_column("solver", overflow="fold")
+        for name in LETTERS:
+            summary.add_column(name, justify="right")
+        matrix = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+        matrix.add_column("problem", overflow="fold", ratio=1)
+        for number, solver in enumerate(self.solvers, start=1):
+            mine = [cell for (_, s), cell in self.cells.items() if s == solver]
+            counts = [sum(cell.get(name, 0) for cell in mine) for name in LETTERS]
+            shown = [str(count) if count else "" for count in counts]
+            summary.add_row(str(number), Text(solver), *shown)
+            matrix.add_column(str(number))
+        for problem in self.problems:
+            row = [self.cells.get((problem, solver), {}) for solver in self.solvers]
+            matrix.add_row(Text(problem), *(_letters(cell) for cell in row))
+        legend = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items())
+        total = sum(self.counts.values())
+        said = ", ".join(f"{count} {name}" for name, count in self.counts.items() if count)
+        return Group(summary, matrix, Text(f"\n{legend}; a letter a run"), Text(f"{total}: {said}"))
+
+
+def _letters(cell: Mapping[str, int]) -> str:
+    """Return a letter for each run, or a letter and a number where they are many."""
+    if sum(cell.values()) <= 5:
+        return "".join(letter * cell.get(name, 0) for name, letter in LETTERS.items())
+    return "".join(f"{cell[name]}{letter}" for name, letter in LETTERS.items() if cell.get(name, 0))
+
+
+def states(store: RecordStore) -> States:
+    """Return the state of each run that was planned for a store or has a record there.
+
+    Raises
+    ------
+    OSError, RecordError
+        If the files cannot be read.
+    """
+    last: dict[RunKey, Record | None] = dict(planned(store))
+    for record in store:
+        last[record.key] = record
+    cells: dict[tuple[str, str], dict[str, int]] = {}
+    for key, found in last.items():
+        cell = cells.setdefault((key.problem, key.solver), {})
+        name = state(found)
+        cell[name] = cell.get(name, 0) + 1
+    return States(
+        cells,
+        list(dict.fromkeys(problem for problem, _ in cells)),
+        list(dict.fromkeys(solver for _, solver in cells)),
+    )
+
+
+# ---------------------------------------------------------------------- merging
+
+
+def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int]:
+    """Append to a store what others hold and it does not, plans included.
+
+    Records are known by their ids, so merging again changes nothing. Of runs with the same key, the
+    last one counts: of the last store that has one.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of records added, and of records that were there already.
+
+    Raises
+    ------
+    OSError, RecordError
+        If a file cannot be read or written; nothing is written before all are read.
+    """
+    found: dict[str, Record] = {}
+    noted: dict[str, Planned] = {}
+    total = 0
+    for source in sources:
+        for record in source:
+            found.setdefault(record.id, record)
+            total += 1
+        plans = _plans(source)
+        if plans.path.exists():
+            noted.update((plan.id, plan) for plan in plans)
+    target.prepare()
+    held = {record.id for record in target}
+    new = [record for record in found.values() if record.id not in held]
+    target.extend(new)
+    plans = _plans(target)
+    known = {plan.id for plan in plans} if plans.path.exists() else set()
+    plans.extend(plan for plan in noted.values() if plan.id not in known)
+    return len(new), total - len(new)

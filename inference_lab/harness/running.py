@@ -1,0 +1,334 @@
+"""One run: warm up, solve in a process of its own under limits, judge the answer, and record it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from inference_lab.contract import Solution, Solver, TracePoint
+from inference_lab.factor_graph import FactorGraph, IntArray, OwnTables
+from inference_lab.harness.isolation import (
+    Board,
+    End,
+    Ended,
+    can_isolate,
+    isolated,
+    undisturbed,
+)
+from inference_lab.harness.planning import Case, Settings, one_line
+from inference_lab.harness.workers import Crash, traceback_tail
+from inference_lab.problem import Problem
+from inference_lab.records import Record
+from inference_lab.registry import as_solver
+
+__all__ = ["blank", "crashed", "run", "warm_up_graph"]
+
+#: Edges of each kind whose ends make up the graph that solvers are warmed up on.
+_WARM_UP_EDGES = 6
+
+#: A run is ended by force after so many times its time limit, and so many seconds: more than it
+#: should need, compilation included, which its own clock leaves out, so that only a run that does
+#: not heed its limit is ended by force.
+_WALL_SLACK = 1.5
+_WALL_CONSTANT = 30.0
+
+#: Seconds that a warm-up may take, compilation included.
+_WARM_UP_LIMIT = 60.0
+
+#: Scores that have fields of their own.
+_STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
+
+
+def warm_up_graph(graph: FactorGraph) -> FactorGraph:
+    """Return a small part of a graph that holds every family of terms the graph has.
+
+    Complexity: linear in the number of edges; the result has at most a few dozen variables.
+    """
+    chosen: set[int] = {0} if graph.n_variables else set()
+    for kind in np.unique(graph.edge_kinds):
+        first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
+        chosen.update(int(v) for v in graph.edges[first].ravel())
+    factor = None
+    if graph.n_factors:
+        factor = graph.higher_order(int(np.diff(graph.table_ptr).argmin()))
+        chosen.update(factor[0])
+    variables = np.array(sorted(chosen), dtype=np.int64)
+    number = np.full(graph.n_variables, -1)
+    number[variables] = np.arange(variables.size)
+    inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
+    unary: Any = [graph.unary_of(int(v)) for v in variables]
+    if graph.n_labels is not None:
+        unary = np.array(unary)
+    return FactorGraph.from_terms(
+        unary,
+        [OwnTables(number[graph.edges[inside]], [graph.edge_table(int(e)) for e in inside])],
+        [] if factor is None else [([int(number[v]) for v in factor[0]], factor[1])],
+    )
+
+
+#: What each solver has been warmed up on in this process: solver, families, temperature.
+_warm: set[tuple[Any, ...]] = set()
+
+
+def _warm_up_apart(solver: Solver, graph: FactorGraph, temperature: float) -> None:
+    """Warm a solver up, first in a process of its own: only one that survives may do it here.
+
+    Compiled code goes to the disk there, and is loaded from it here, once for all runs.
+    """
+    if _warmth(solver, graph, temperature) in _warm:
+        return
+    ended = isolated(_warm_up, solver, graph, temperature, wall_limit=_WARM_UP_LIMIT)
+    if ended.end == End.RETURNED:
+        with undisturbed():
+            _warm_up(solver, graph, temperature)
+    else:
+        _warm.add(_warmth(solver, graph, temperature))
+
+
+def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
+    """Return what tells whether a solver has seen the like of a graph."""
+    families = (
+        tuple(np.unique(graph.edge_kinds).tolist()),
+        graph.n_factors > 0,
+        graph.n_labels is None,
+        graph.has_infinite,
+    )
+    return (type(solver), solver.spec, families, temperature > 0)
+
+
+def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
+    """Run a solver once on a small graph, so that loading and compiling is not timed.
+
+    What goes wrong here goes wrong again in the run itself, and is recorded there.
+    """
+    from inference_lab.solving import solve
+
+    key = _warmth(solver, graph, temperature)
+    if key in _warm:
+        return
+    _warm.add(key)
+    try:
+        if solver.supports(graph, temperature) is None:
+            solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
+    except (Exception, SystemExit):
+        pass
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings) -> Record:
+    """Return the record of a run of which nothing is known but what was asked."""
+    graph = case.problem.graph
+    return Record(
+        problem=case.problem.name,
+        problem_hash=graph.content_hash,
+        n_variables=graph.n_variables,
+        n_edges=graph.n_edges,
+        n_factors=graph.n_factors,
+        n_labels=int(graph.cardinalities.max()) if graph.n_variables else 0,
+        optimum=case.problem.optimum,
+        optimum_source=case.problem.optimum_source,
+        truth_energy=case.truth_energy,
+        problem_info=case.problem.info,
+        solver=solver.spec,
+        solver_name=solver.name(),
+        settings=solver.settings(),
+        solver_version=solver.version,
+        seed=seed,
+        time_limit=settings.time_limit,
+        temperature=settings.temperature,
+        repeat=repeat,
+        threads=settings.threads,
+        setup_seconds=case.setup_seconds,
+        status="error",
+        started=_now(),
+    )
+
+
+def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
+    scores = {} if solution.labels is None else problem.score(solution.labels)
+    return replace(
+        record,
+        status=solution.status.value,
+        message=solution.message,
+        energy=float(solution.energy),
+        claimed_energy=(
+            None if solution.claimed_energy is None else float(solution.claimed_energy)
+        ),
+        lower_bound=float(solution.lower_bound),
+        gap=float(solution.gap),
+        labels_hash=_digest(solution.labels),
+        **_score_fields(scores),
+        seconds=float(solution.seconds),
+        compile_seconds=float(solution.compile_seconds),
+        iterations=int(solution.iterations),
+        log_partition=None if solution.log_partition is None else float(solution.log_partition),
+        log_partition_kind=solution.log_partition_kind,
+        trace=tuple(solution.trace),
+        diagnostics=solution.diagnostics,
+        finished=_now(),
+    )
+
+
+def crashed(record: Record, crash: Crash) -> Record:
+    """Return the record of a run that gave no answer."""
+    return replace(
+        record,
+        status="error",
+        message=crash.message,
+        traceback=crash.traceback,
+        finished=_now(),
+    )
+
+
+def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Settings) -> Record:
+    """Run a solver on a problem; whatever it does, return the record.
+
+    Parameters
+    ----------
+    case : Case
+    source : str or Solver
+    seed, repeat : int
+    settings : Settings
+
+    Returns
+    -------
+    Record
+    """
+    solver = as_solver(source)
+    record = blank(case, solver, seed, repeat, settings)
+    graph, temperature = case.problem.graph, settings.temperature
+    if not (settings.isolated and can_isolate()):
+        _warm_up(solver, graph, temperature)
+        begin = time.perf_counter()
+        try:
+            record, _ = _attempt(record, case.problem, solver, None)
+        except (Exception, SystemExit) as problem:
+            message = f"{type(problem).__name__}: {one_line(problem)}"
+            record = crashed(record, Crash(message, traceback_tail(problem)))
+        return replace(record, wall_seconds=time.perf_counter() - begin)
+    _warm_up_apart(solver, graph, temperature)
+    record = replace(record, memory_limit=settings.memory)
+    limit = settings.time_limit
+    board = Board(graph.n_variables)
+    try:
+        ended = isolated(
+            _attempt,
+            record,
+            case.problem,
+            solver,
+            board,
+            wall_limit=None if limit is None else _WALL_SLACK * limit + _WALL_CONSTANT,
+            memory_limit=settings.memory,
+        )
+        if ended.output:
+            # What solvers print is for people, and results are on standard output.
+            print(ended.output, end="", file=sys.stderr, flush=True)
+        if ended.end == End.RETURNED:
+            record = _judge(record, case.problem, *ended.value)
+        else:
+            record = _salvage(record, case.problem, ended, board)
+    finally:
+        board.close()
+    return replace(
+        record,
+        cpu_seconds=ended.cpu_seconds,
+        peak_memory=ended.peak_memory,
+        exit_code=ended.exit_code,
+        wall_seconds=ended.wall_seconds,
+    )
+
+
+def _attempt(
+    record: Record, problem: Problem, solver: Solver, board: Board | None
+) -> tuple[Record, Any]:
+    """Run a solver; return the record and the labels. What it offers is left on the board."""
+    from inference_lab.solving import solve
+
+    def tell_bound(point: TracePoint) -> None:
+        if board is not None and point.lower_bound > board.bound:
+            board.bound = point.lower_bound
+
+    solution = solve(
+        problem.graph,
+        solver,
+        seed=record.seed,
+        time_limit=record.time_limit,
+        temperature=record.temperature,
+        on_offer=None if board is None else tell_bound,
+        on_improve=None if board is None else board.write,
+    )
+    return _finish(record, problem, solution), solution.labels
+
+
+def _judge(asked: Record, problem: Problem, record: Record, labels: Any) -> Record:
+    """Evaluate labels once more, on a graph that no solver could have touched."""
+    energy = math.inf if labels is None else float(problem.graph.energy(labels))
+    if energy == record.energy:
+        return record
+    return crashed(
+        asked,
+        Crash(
+            f"the run says that its labelling has energy {record.energy:.9g}, but it has "
+            f"{energy:.9g}: the solver changed the graph",
+            "",
+        ),
+    )
+
+
+def _salvage(record: Record, problem: Problem, ended: Ended, board: Board) -> Record:
+    """Return the record of a run that gave no answer, with the best it had offered."""
+    status = {End.RAISED: "error"}.get(ended.end, str(ended.end))
+    record = replace(
+        record,
+        status=status,
+        message=one_line(ended.message),
+        traceback=ended.traceback,
+        lower_bound=board.bound,
+        finished=_now(),
+    )
+    left = board.read()
+    if left is None:
+        return record
+    labels, _, seconds = left
+    try:
+        energy = float(problem.graph.energy(labels))
+    except ValueError:
+        # It wrote to memory that was not its own.
+        return record
+    scores = problem.score(labels)
+    return replace(
+        record,
+        energy=energy,
+        gap=energy - board.bound,
+        labels_hash=_digest(labels),
+        seconds=seconds,
+        trace=(TracePoint(seconds, energy, energy, board.bound),),
+        **_score_fields(scores),
+    )
+
+
+def _digest(labels: IntArray | None) -> str:
+    """Return a short digest of a labelling."""
+    if labels is None:
+        return ""
+    little_endian = np.ascontiguousarray(labels, dtype="<i8")
+    return hashlib.sha256(little_endian.tobytes()).hexdigest()[:16]
+
+
+def _score_fields(scores: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of a record that scores go to."""
+    return {
+        **{name: scores.get(name) for name in _STANDARD_SCORES},
+        "scores": {name: v for name, v in scores.items() if name not in _STANDARD_SCORES},
+    }

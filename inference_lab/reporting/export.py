@@ -1,0 +1,74 @@
+"""Records as one table for other programs: CSV or Parquet."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inference_lab.comparison import Comparison
+from inference_lab.extras import how_to_install
+from inference_lab.records import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ExportError", "as_frame", "write_table"]
+
+#: Fields that hold something of their own form in each record; in a table they are JSON.
+_MAPPINGS = ("problem_info", "settings", "scores", "diagnostics", "environment")
+
+
+class ExportError(ValueError):
+    """A table cannot be written; the message says what would be possible."""
+
+
+def as_frame(records: Iterable[Record]) -> pd.DataFrame:
+    """Return a table of records with a line a run.
+
+    The columns of `Comparison.frame`; besides, free-form mappings and the history of the run as
+    JSON text.
+    """
+    listed = list(records)
+    frame = Comparison(listed).frame
+    by_id = {record.id: record for record in listed}
+    chosen = [by_id[name] for name in frame["id"]]
+    for name in _MAPPINGS:
+        frame[name] = [json.dumps(getattr(record, name), sort_keys=True) for record in chosen]
+    frame["trace"] = [json.dumps(record.as_dict()["trace"]) for record in chosen]
+    return frame
+
+
+def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None:
+    """Write records to a file, by its suffix: ``.csv`` or ``.parquet``.
+
+    Raises
+    ------
+    ExportError
+        If the suffix is another one, or the package for it is missing.
+    OSError
+        If the file cannot be written.
+
+    Notes
+    -----
+    Parquet keeps types and infinities; CSV has ``inf`` in their place.
+    """
+    path = Path(path)
+    if path.suffix not in (".csv", ".parquet"):
+        raise ExportError(f"cannot write {path}: allowed are .csv and .parquet")
+    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ExportError(f"pyarrow {how_to_install('pyarrow', 'parquet')}")
+    frame = as_frame(records)
+    # Written aside and moved, so that an interrupted export leaves no half a file.
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.suffix == ".csv":
+            frame.to_csv(aside, index=False)
+        else:
+            frame.to_parquet(aside, engine="pyarrow", index=False)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
