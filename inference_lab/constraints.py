@@ -4,8 +4,10 @@ The convention throughout: pairs are unordered, each pair counts once, and weigh
 non-negative in the units of the distortion.  Everything here is vectorised over the pairs; no
 routine allocates anything of size ``n_points ** 2``, but those that are asked for that many pairs.
 
-Drawing and listing pairs is in `inference_lab.pairs`, the vote on noisy ones in
-`inference_lab.constraint_vote`, files and matrices in `inference_lab.constraint_io`.
+The arrays are checked in `inference_lab.constraint_arrays`; drawing is in
+`inference_lab.constraint_sampling`, drawing and listing of plain pairs in `inference_lab.pairs`;
+the closure is in `inference_lab.constraint_closure`, the vote on noisy pairs in
+`inference_lab.constraint_vote`; files and matrices are in `inference_lab.constraint_io`.
 """
 
 from __future__ import annotations
@@ -19,17 +21,28 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraint_arrays import (
+    FloatArray,
+    IntArray,
+    Weight,
+    canonical,
+    read_classes,
+)
+from inference_lab.constraint_closure import (
+    ContradictionError,
+    closed,
+    contradicting,
+    surviving,
+)
+from inference_lab.constraint_sampling import drawn, drawn_in_order, known, split_points
 from inference_lab.pairs import (
     MAX_POINTS,
     check_count,
     check_generator,
     codes_of,
     distinct_integers,
-    pairs_across,
-    pairs_inside,
     point_indices,
     sample_pairs,
-    sorted_distinct,
 )
 
 if TYPE_CHECKING:
@@ -45,32 +58,11 @@ __all__ = [
     "split_points",
 ]
 
-IntArray: TypeAlias = "npt.NDArray[np.int64]"
-FloatArray: TypeAlias = "npt.NDArray[np.float64]"
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
 ShareOf: TypeAlias = Literal["pairs", "points", "ordered pairs"]
-Weight: TypeAlias = "float | FloatArray"
 Ids: TypeAlias = "Sequence[Hashable] | npt.NDArray[Any]"
 
 _SHOWN = 5  # pairs listed in a message or in a repr before it is cut
-
-
-class ContradictionError(ValueError):
-    """A cannot-link pair lies inside a connected component of the must-link graph.
-
-    Attributes
-    ----------
-    pairs : ndarray of int64, shape (r, 2)
-        The contradicting cannot-link pairs, all of them.
-    """
-
-    def __init__(self, message: str, pairs: IntArray) -> None:
-        super().__init__(message)
-        self.pairs = pairs
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the pairs: the default rebuilds from ``args``, which lacks them."""
-        return type(self), (self.args[0], self.pairs)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -144,8 +136,8 @@ class Constraints:
         n_points: int,
     ) -> None:
         n = check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
-        ml_pairs, ml_values = _canonical(must_link, ml_weight, n, "must_link", "ml_weight")
-        cl_pairs, cl_values = _canonical(cannot_link, cl_weight, n, "cannot_link", "cl_weight")
+        ml_pairs, ml_values = canonical(must_link, ml_weight, n, "must_link", "ml_weight")
+        cl_pairs, cl_values = canonical(cannot_link, cl_weight, n, "cannot_link", "cl_weight")
         object.__setattr__(self, "must_link", ml_pairs)
         object.__setattr__(self, "cannot_link", cl_pairs)
         object.__setattr__(self, "ml_weight", ml_values)
@@ -203,23 +195,8 @@ class Constraints:
         Constraints(2 must-link, 4 cannot-link, n_points=4)
         """
         check_generator(rng)
-        truth = _read_classes(labels)
-        points = None if among is None else point_indices(among, truth.size, name="among")
-        m = truth.size if points is None else int(points.size)
-        available = m * (m - 1) // 2
-        count = check_count(n, name="n", smallest=0)
-        if count > available:
-            raise ValueError(
-                f"n = {count} distinct pairs were asked for, but {m} points have only "
-                f"{available} unordered pairs"
-            )
-        pairs = sample_pairs(m, count, rng)
-        if points is not None:
-            pairs = points[pairs]
-        together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-        return cls(
-            pairs[together], pairs[~together], ml_weight, cl_weight, n_points=int(truth.size)
-        )
+        truth = read_classes(labels)
+        return cls(*drawn(truth, n, rng, among), ml_weight, cl_weight, n_points=truth.size)
 
     @classmethod
     def sample_share(
@@ -294,7 +271,7 @@ class Constraints:
             raise ValueError(f"share = {share!r} is not allowed; a finite number >= 0 is needed")
         if not 0.0 <= wrong <= 1.0:
             raise ValueError(f"wrong = {wrong!r} is not allowed; a number from 0 to 1 is needed")
-        truth = _read_classes(labels)
+        truth = read_classes(labels)
         points = np.arange(truth.size)
         if among is not None:
             points = point_indices(among, truth.size, name="among")
@@ -302,21 +279,10 @@ class Constraints:
         weights = {"ml_weight": ml_weight, "cl_weight": cl_weight}
         if of != "ordered pairs":
             count = round(share * (m if of == "points" else m * (m - 1) / 2))
-            drawn = cls.sample(truth, count, rng, points, **weights)
-            return drawn.flip(wrong, rng) if wrong > 0 else drawn
-        count = round(share * m * m)
-        if count > m * (m - 1):
-            raise ValueError(
-                f"share = {share!r} needs {count} distinct ordered pairs, but {m} points have only "
-                f"{m * (m - 1)}"
-            )
-        first, second = np.divmod(distinct_integers(m * (m - 1), count, rng), max(m - 1, 1))
-        second += second >= first
-        codes = sorted_distinct(np.minimum(first, second) * m + np.maximum(first, second))
-        pairs = points[np.stack(np.divmod(codes, max(m, 1)), axis=1)]
-        together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-        together ^= rng.random(together.size) < wrong
-        return cls(pairs[together], pairs[~together], **weights, n_points=int(truth.size))
+            sampled = cls.sample(truth, count, rng, points, **weights)
+            return sampled.flip(wrong, rng) if wrong > 0 else sampled
+        pairs = drawn_in_order(truth, share, rng, points, wrong)
+        return cls(*pairs, **weights, n_points=truth.size)
 
     @classmethod
     def from_labels(
@@ -365,28 +331,9 @@ class Constraints:
         if scheme not in ("pairs", "chains"):
             raise ValueError(f"scheme = {scheme!r} is unknown; allowed: 'pairs', 'chains'")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
-        truth = _read_classes(labels, unlabelled)
-        known = np.flatnonzero(np.asarray(truth != unlabelled, dtype=bool))
-        _, group, size = np.unique(truth[known], return_inverse=True, return_counts=True)
-        members = known[np.argsort(group, kind="stable")]
-        start = np.cumsum(size) - size
-        k = int(size.size)
-        everyone = int(known.size) * (int(known.size) - 1) // 2
-        needed = everyone if scheme == "pairs" else int(known.size) - k + k * (k - 1) // 2
-        if needed > limit:
-            raise ValueError(
-                f"{known.size} labelled points of {k} classes give {needed} pairs, more than "
-                f"max_pairs = {limit}; scheme='chains' needs fewer"
-            )
-        two_classes = np.stack(np.triu_indices(k, 1), axis=1).astype(np.int64)
-        if scheme == "pairs":
-            ml = members[pairs_inside(start, size)]
-            cl = members[pairs_across(start, size, two_classes)]
-        else:
-            links = np.flatnonzero(np.diff(np.repeat(np.arange(k), size)) == 0)
-            ml = np.stack((members[links], members[links + 1]), axis=1)
-            cl = members[start[two_classes]]
-        return cls(ml, cl, ml_weight, cl_weight, n_points=int(truth.size))
+        truth = read_classes(labels, unlabelled)
+        pairs = known(truth, unlabelled, scheme, limit)
+        return cls(*pairs, ml_weight, cl_weight, n_points=truth.size)
 
     @classmethod
     def from_sparse(cls, matrix: Any) -> Constraints:
@@ -865,7 +812,7 @@ class Constraints:
         >>> c.contradictions().tolist()
         [[0, 2]]
         """
-        return self.cannot_link[self._contradicting(self.components())]
+        return self.cannot_link[contradicting(self, self.components())]
 
     def close(self, policy: ClosurePolicy = "raise", *, max_pairs: int = 5_000_000) -> Constraints:
         r"""Return the transitive closure: all pairs that the given ones imply.
@@ -920,9 +867,9 @@ class Constraints:
             raise ValueError(f"policy = {policy!r} is unknown; allowed: {allowed}")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
         component = self.components()
-        contradicting = self._contradicting(component)
-        if contradicting.any():
-            pairs = self.cannot_link[contradicting]
+        at_odds = contradicting(self, component)
+        if at_odds.any():
+            pairs = self.cannot_link[at_odds]
             if policy == "raise":
                 shown = ", ".join(f"({i}, {j})" for i, j in pairs[:_SHOWN].tolist())
                 more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
@@ -936,35 +883,10 @@ class Constraints:
                 return self
             if policy == "vote":
                 return self.vote().close(max_pairs=limit)
-        cannot_link = self.cannot_link[~contradicting]
-        cl_weight = self.cl_weight
-        if isinstance(cl_weight, np.ndarray):
-            cl_weight = cl_weight[~contradicting]
-
-        size = np.bincount(component, minlength=1)
-        blocks = sorted_distinct(codes_of(np.sort(component[cannot_link], axis=1), self.n_points))
-        joined = np.column_stack(np.divmod(blocks, max(self.n_points, 1)))
-        # Both counts are at most n_points ** 2 / 2, so they fit into an int64.
-        inside = int((size * (size - 1) // 2).sum())
-        across = int((size[joined[:, 0]] * size[joined[:, 1]]).sum())
-        if inside + across > limit:
-            raise ValueError(
-                f"the closure has {inside} must-link and {across} cannot-link pairs, more than "
-                f"max_pairs = {limit}; the largest must-link component has {int(size.max())} of "
-                f"{self.n_points} points. Raise max_pairs, or use the constraints unclosed"
-            )
-
-        members = np.argsort(component, kind="stable")
-        start = np.cumsum(size) - size
-        all_ml = members[pairs_inside(start, size)]
-        all_cl = np.sort(members[pairs_across(start, size, joined)], axis=1)
-        return Constraints(
-            all_ml,
-            all_cl,
-            _extend_weight(self.must_link, self.ml_weight, all_ml, self.n_points),
-            _extend_weight(cannot_link, cl_weight, all_cl, self.n_points),
-            n_points=self.n_points,
-        )
+        kept = self
+        if at_odds.any():
+            kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
+        return Constraints(*closed(kept, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:
         r"""Return the pairs that are left when contradictory ones vote: noise taken out.
@@ -1027,49 +949,11 @@ class Constraints:
         >>> c.close("vote")
         Constraints(6 must-link, 9 cannot-link, n_points=6)
         """
-        from inference_lab.constraint_vote import connected, vote
-
         component = self.components()
-        disputed = self._contradicting(component)
+        disputed = contradicting(self, component)
         if not disputed.any():
             return self
-        ml_weights, cl_weights = self.ml_weights, self.cl_weights
-        # Points that hard must-links connect are one voter.
-        hard = np.isposinf(ml_weights)
-        unit = connected(self.n_points, self.must_link[hard])
-        never = self._contradicting(unit) & np.isposinf(cl_weights)
-        if never.any():
-            pairs = self.cannot_link[never]
-            i, j = pairs[0].tolist()
-            raise ContradictionError(
-                f"{len(pairs)} cannot-link pair(s) of infinite weight join points that must-links "
-                f"of infinite weight connect, the first ({i}, {j}); hard pairs cannot be outvoted",
-                pairs,
-            )
-        # Components without contradictions stand, and no pair between components joins them.
-        in_dispute = np.zeros(self.n_points, dtype=np.bool_)
-        in_dispute[component[self.cannot_link[disputed, 0]]] = True
-        ml_votes = in_dispute[component[self.must_link[:, 0]]] & ~hard
-        ml_units, cl_units = unit[self.must_link], unit[self.cannot_link]
-        said = np.concatenate((ml_units[ml_votes], cl_units[disputed]))
-        votes = np.concatenate((ml_weights[ml_votes], -cl_weights[disputed]))
-        group = vote(int(unit.max()) + 1, *_summed(said, votes, self.n_points))
-        ml = ~ml_votes | (group[ml_units[:, 0]] == group[ml_units[:, 1]])
-        part = connected(self.n_points, self.must_link[ml])
-        # Between two parts: the must-links that did not survive against all cannot-links.
-        ml_parts, cl_parts = part[self.must_link], part[self.cannot_link]
-        said = np.concatenate((ml_parts[~ml], cl_parts))
-        votes = np.concatenate((ml_weights[~ml], -cl_weights))
-        sides, balance = _summed(said, votes, self.n_points)
-        codes = codes_of(sides, self.n_points)
-        cl = cl_parts[:, 0] != cl_parts[:, 1]
-        own = np.searchsorted(codes, codes_of(np.sort(cl_parts[cl], axis=1), self.n_points))
-        against = np.zeros(codes.size, dtype=bool)
-        against[np.searchsorted(codes, codes_of(np.sort(ml_parts[~ml], axis=1), self.n_points))] = (
-            True
-        )
-        cl[cl] = (balance[own] < 0) | ~against[own]
-        return self._only(ml, cl)
+        return self._only(*surviving(self, component, disputed))
 
     def flip(self, share: float, rng: np.random.Generator) -> Constraints:
         """Turn a random share of the pairs into the other kind (noisy answers).
@@ -1128,197 +1012,3 @@ class Constraints:
         return Constraints(
             pairs[is_ml], pairs[~is_ml], ml_weight, cl_weight, n_points=self.n_points
         )
-
-    def _contradicting(self, component: IntArray) -> npt.NDArray[np.bool_]:
-        """Mask over the rows of `cannot_link` whose ends lie in one component."""
-        same: npt.NDArray[np.bool_] = (
-            component[self.cannot_link[:, 0]] == component[self.cannot_link[:, 1]]
-        )
-        return same
-
-
-def _canonical(
-    pairs: npt.ArrayLike | None,
-    weight: npt.ArrayLike,
-    n_points: int,
-    pairs_name: str,
-    weight_name: str,
-) -> tuple[IntArray, Weight]:
-    """Validate one kind of pairs; return them sorted and distinct, with aligned weights."""
-    given = _read_pairs(pairs, n_points, pairs_name)
-    values = _read_weight(weight, len(given), weight_name, pairs_name)
-    ordered = np.sort(given, axis=1)
-    codes = codes_of(ordered, n_points)
-    if np.all(codes[1:] > codes[:-1]):  # already canonical: the common case, and no copy needed
-        distinct = ordered
-    else:
-        order = np.argsort(codes, kind="stable")
-        in_order = codes[order]
-        is_first = np.concatenate(([True], in_order[1:] != in_order[:-1]))
-        distinct = ordered[order[is_first]]
-        if isinstance(values, np.ndarray):
-            group = np.cumsum(is_first) - 1
-            kept = values[order[is_first]]
-            differs = np.flatnonzero(values[order] != kept[group])
-            if differs.size:
-                second = int(order[differs[0]])
-                first = int(order[is_first][group[differs[0]]])
-                i, j = ordered[second].tolist()
-                raise ValueError(
-                    f"{pairs_name} lists the pair ({i}, {j}) twice with different weights: "
-                    f"{weight_name}[{first}] = {values[first]:g} and "
-                    f"{weight_name}[{second}] = {values[second]:g}; give each pair one weight"
-                )
-            values = kept
-    distinct.setflags(write=False)
-    if isinstance(values, np.ndarray):
-        values.setflags(write=False)
-    return distinct, values
-
-
-def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArray:
-    """Validate an array of pairs, errors giving the position of the first offender."""
-    if pairs is None:
-        return np.zeros((0, 2), dtype=np.int64)
-    try:
-        array = np.asarray(pairs)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is not an array of shape (number of pairs, 2): {error}") from None
-    if array.size == 0 and array.shape in ((0,), (0, 2)):
-        return np.zeros((0, 2), dtype=np.int64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"{name} has shape {array.shape}; shape (number of pairs, 2) is needed")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; integer point indices are needed")
-    outside = np.argwhere((array < 0) | (array >= n_points))
-    if len(outside):
-        row, column = outside[0].tolist()
-        raise ValueError(
-            f"{name}[{row}, {column}] = {array[row, column]} is not a point; "
-            f"indices from 0 to n_points - 1 = {n_points - 1} are allowed"
-        )
-    selfish = np.flatnonzero(array[:, 0] == array[:, 1])
-    if selfish.size:
-        row = int(selfish[0])
-        raise ValueError(
-            f"{name}[{row}] = ({array[row, 0]}, {array[row, 1]}) pairs a point with itself; "
-            "two different points are needed"
-        )
-    return array.astype(np.int64)
-
-
-def _read_weight(weight: npt.ArrayLike, n_pairs: int, name: str, pairs_name: str) -> Weight:
-    """Validate a scalar or per-pair weight; +inf (a hard constraint) is allowed."""
-    try:
-        array = np.asarray(weight)
-    except ValueError as error:
-        raise ValueError(f"{name} is neither a number nor a 1-D array: {error}") from None
-    if array.dtype.kind not in "iuf":
-        if array.size:
-            raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
-    if array.ndim and array.shape != (n_pairs,):
-        raise ValueError(
-            f"{name} has shape {array.shape}; a scalar or one weight for each of the "
-            f"{n_pairs} rows of {pairs_name} is needed"
-        )
-    values = array.astype(np.float64)
-    bad = np.flatnonzero(~(values >= 0.0))  # the negation catches NaN as well
-    if bad.size:
-        place = f"{name}[{bad[0]}]" if array.ndim else name
-        raise ValueError(
-            f"{place} = {values.flat[bad[0]]} is not allowed; "
-            "weights are >= 0, and +inf makes a pair hard"
-        )
-    return values if array.ndim else float(values)
-
-
-def _extend_weight(
-    given: IntArray,
-    weight: Weight,
-    closed: IntArray,
-    n_points: int,
-) -> Weight:
-    """Weights of the closed pairs: given pairs keep theirs, inferred ones get the mean."""
-    if not isinstance(weight, np.ndarray):
-        return weight
-    if weight.size == 0:
-        return np.zeros(0)
-    given_codes, closed_codes = codes_of(given, n_points), codes_of(closed, n_points)
-    at = np.minimum(np.searchsorted(given_codes, closed_codes), given_codes.size - 1)
-    was_given = given_codes[at] == closed_codes
-    return np.where(was_given, weight[at], weight.mean())
-
-
-def _summed(pairs: IntArray, values: FloatArray, n_points: int) -> tuple[IntArray, FloatArray]:
-    """Return the distinct unordered pairs, ascending, with the sums of their values."""
-    codes = codes_of(np.sort(pairs, axis=1), n_points)
-    distinct, place = np.unique(codes, return_inverse=True)
-    sums = np.bincount(place.reshape(-1), weights=values, minlength=distinct.size)
-    return np.stack(np.divmod(distinct, max(n_points, 1)), axis=1), sums.astype(np.float64)
-
-
-def _read_classes(labels: npt.ArrayLike, unlabelled: object = None) -> npt.NDArray[Any]:
-    """Validate an array of classes."""
-    truth = np.asarray(labels)
-    if truth.ndim != 1:
-        raise ValueError(f"labels has shape {truth.shape}; shape (n_points,) is needed")
-    if truth.dtype.kind == "f" and np.isnan(truth).any():
-        at = int(np.flatnonzero(np.isnan(truth))[0])
-        instead = "" if unlabelled is None else f", or {unlabelled!r} where it is not known"
-        raise ValueError(f"labels[{at}] is NaN; every point needs a class{instead}")
-    return truth
-
-
-def split_points(
-    labels: npt.ArrayLike, share: float, rng: np.random.Generator, *, stratified: bool = True
-) -> tuple[IntArray, IntArray]:
-    """Split points into training and test points.
-
-    Draw constraints ``among`` the training points only, cluster all points, and score the test
-    points; `Constraints.touches` tells whether a test point slipped in.
-
-    Parameters
-    ----------
-    labels : array-like, shape (n_points,)
-        True classes.
-    share : float in [0, 1]
-        ``round(share * n_points)`` points are test points.
-    rng : numpy.random.Generator
-    stratified : bool
-        Every class gives its share, up to less than one point.
-
-    Returns
-    -------
-    train, test : ndarray of int64
-        Ascending.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> labels = ["a", "a", "b", "b"]
-    >>> train, test = split_points(labels, 0.5, rng)
-    >>> c = Constraints.sample(labels, 1, rng, among=train)
-    >>> c.touches(test)
-    array([], dtype=int64)
-    """
-    check_generator(rng)
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
-    truth = _read_classes(labels)
-    count = round(share * truth.size)
-    order = rng.permutation(truth.size)
-    if stratified:
-        _, group, size = np.unique(truth, return_inverse=True, return_counts=True)
-        # Whole points first; what is left goes to the largest remainders.
-        exact = share * size
-        quota = np.floor(exact).astype(np.int64)
-        remainder = np.argsort(quota - exact, kind="stable")
-        quota[remainder[: count - int(quota.sum())]] += 1
-        order = order[np.argsort(group[order], kind="stable")]
-        rank = np.arange(truth.size) - np.repeat(np.cumsum(size) - size, size)
-        chosen = order[rank < np.repeat(quota, size)]
-    else:
-        chosen = order[:count]
-    is_test = np.zeros(truth.size, dtype=np.bool_)
-    is_test[chosen] = True
-    return np.flatnonzero(~is_test), np.flatnonzero(is_test)

@@ -19,6 +19,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.trust import DATA_VARIABLE, check_inside, data_folder
+
 __all__ = [
     "DATA_VARIABLE",
     "DataFormatError",
@@ -28,9 +30,6 @@ __all__ = [
     "available",
     "load",
 ]
-
-DATA_VARIABLE = "INFERENCE_LAB_DATA"
-"""Environment variable that names the data folder when no argument does."""
 
 _PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -328,17 +327,16 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
 
 def _locate(name: str, entry: _Files, data_dir: _PathLike | None) -> list[Path]:
     """Find the files of a data set, gzipped or plain."""
-    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
+    root = data_folder(data_dir)
     remedy = (
         f"Give the folder that holds uci/ with --data-dir or ${DATA_VARIABLE}. "
         f"The file comes from the UCI Machine Learning Repository: {entry.url}"
     )
-    if chosen is None:
+    if root is None:
         needed = " and ".join(f"uci/{file}[.gz]" for file in entry.files)
         raise DataNotFoundError(
             f"data set {name!r} needs {needed}, and no data folder is given. {remedy}"
         )
-    root = Path(chosen).expanduser()
     paths = []
     for file in entry.files:
         candidates = [
@@ -352,7 +350,7 @@ def _locate(name: str, entry: _Files, data_dir: _PathLike | None) -> list[Path]:
             raise DataNotFoundError(
                 f"data set {name!r} needs the file {file} or {file}.gz; {where}. {remedy}"
             )
-        paths.append(path)
+        paths.append(check_inside(path, root))
     return paths
 
 

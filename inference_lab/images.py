@@ -16,12 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.datasets import DataFormatError, DataNotFoundError
 from inference_lab.factor_graph import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
 from inference_lab.spec import nearest
+from inference_lab.trust import DATA_VARIABLE, data_folder, places
 
 __all__ = [
     "EMBEDDED",
@@ -83,19 +84,18 @@ def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source
     ------
     DataNotFoundError
         If there is none; the message says where it was looked for, with the nearest name there.
+    SpecError
+        If it lies outside the data folder and the spec is not trusted, see `inference_lab.trust`.
     """
-    given = Path(name).expanduser()
-    places = [given]
-    root = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
-    if root is not None and not given.is_absolute():
-        places += [Path(root).expanduser() / given, Path(root).expanduser() / folder / given]
-    for place in places:
+    looked_at = places(name, data_dir, folder)
+    for place in looked_at:
         if place.is_file():
             return place
-    there = [entry.name for place in places for entry in _siblings(place)]
-    where = " and ".join(str(place.parent) for place in places)
+    given = Path(name)
+    there = [entry.name for place in looked_at for entry in _siblings(place)]
+    where = " and ".join(str(place.parent) for place in looked_at)
     remedy = f"; it was published at {source}" if source else ""
-    if root is None and not given.is_absolute():
+    if data_folder(data_dir) is None and not given.expanduser().is_absolute():
         remedy += f"; a data folder can be given with --data-dir or ${DATA_VARIABLE}"
     raise DataNotFoundError(
         f"no file {given.name!r} in {where}{nearest(given.name, there)}{remedy}"

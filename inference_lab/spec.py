@@ -7,16 +7,21 @@ words, or quoted strings with backslash escapes. Strings are parsed, never evalu
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 
-#: A registered name, or ``path/to/file.py:Class`` for a class that lives in a file.
+#: Longest spec that is read, in characters: nobody writes longer ones by hand.
+MAX_LENGTH = 10_000
+
+#: A registered name, ``module:object``, or ``path/to/file.py:object``.
 _NAME = re.compile(r"[^\s(),='\"]+")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A bare value ends at a comma or parenthesis; anything with those in it must be quoted.
@@ -27,6 +32,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 class SpecError(ValueError):
     """A spec string, name or setting that cannot be used; the message says what would be."""
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """Return a text for a message, cut where it is longer than `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class Spec(NamedTuple):
@@ -42,7 +52,8 @@ def parse_spec(text: str) -> Spec:
     Raises
     ------
     SpecError
-        If the string does not follow the grammar; the message points at the place.
+        If the string does not follow the grammar, the message points at the place; or if it is
+        longer than `MAX_LENGTH`.
 
     Examples
     --------
@@ -51,13 +62,18 @@ def parse_spec(text: str) -> Spec:
     """
 
     def fail(at: int, expected: str) -> SpecError:
-        shown = text if len(text) <= 80 else text[:77] + "..."
-        return SpecError(f"cannot read spec {shown!r} at position {at}: expected {expected}")
+        return SpecError(
+            f"cannot read spec {shortened(text)!r} at position {at}: expected {expected}"
+        )
 
     def skip(at: int) -> int:
         match = _SPACE.match(text, at)
         return match.end() if match else at
 
+    if len(text) > MAX_LENGTH:
+        raise SpecError(
+            f"spec {shortened(text)!r} has {len(text)} characters; at most {MAX_LENGTH} are read"
+        )
     at = skip(0)
     match = _NAME.match(text, at)
     if not match:
@@ -78,7 +94,7 @@ def parse_spec(text: str) -> Spec:
             raise fail(at, f"'=' after {key!r}")
         at = skip(at + 1)
         if key in settings:
-            raise SpecError(f"spec {text!r} gives {key!r} twice")
+            raise SpecError(f"spec {shortened(text)!r} gives {shortened(key)!r} twice")
         if at < len(text) and text[at] in "\"'":
             value, at = _quoted(text, at, fail)
             settings[key] = value
@@ -132,7 +148,9 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
     """Make the error for an unknown name: the valid ones, and the nearest match."""
     names = sorted(valid)
-    return SpecError(f"unknown {kind} {word!r}{nearest(word, names)}; valid: {', '.join(names)}")
+    return SpecError(
+        f"unknown {kind} {shortened(word)!r}{nearest(word, names)}; valid: {', '.join(names)}"
+    )
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
@@ -201,7 +219,73 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
                 said.append("a number")
         elif option is str:
             return raw
-    raise SpecError(f"{where}: {raw!r} is not {' or '.join(said)}")
+        elif option is Path:
+            return Path(raw)
+        elif option in (Any, object):
+            return _plain_value(raw)
+    if not said:
+        raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
+    raise SpecError(f"{where}: {shortened(raw)!r} is not {' or '.join(said)}")
+
+
+def _plain_value(raw: str) -> int | float | bool | str:
+    """Return the number or truth value that a text looks like, else the text."""
+    if raw.lower() in ("true", "false"):
+        return raw.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(raw)
+        except ValueError:
+            continue
+    return raw
+
+
+def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
+    """Call a function with raw settings as keyword arguments, converted by its annotations.
+
+    Values of parameters without one become the number or truth value that they look like, else
+    text; ``none`` is None.
+
+    Raises
+    ------
+    SpecError
+        If a setting is unknown, missing, or its value is not of the parameter's type; or if the
+        function fails.
+    OSError
+        If it does with that.
+
+    Examples
+    --------
+    >>> def greet(who: str, times: int = 1):
+    ...     return " ".join([f"hello {who}"] * times)
+    >>> call(greet, "greet", {"who": "you", "times": "2"})
+    'hello you hello you'
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(function)
+    except (ValueError, TypeError, NameError):  # built in, or annotated with what is not there
+        parameters, hints = {}.values(), {}
+    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    values: dict[str, Any] = {}
+    for key, raw in settings.items():
+        if key not in known and not takes_any:
+            if not known:
+                raise SpecError(f"{name} has no settings, got {key!r}")
+            raise unknown(f"setting of {name}", key, known)
+        hint = hints.get(key)
+        where = f"{name}({key}=...)"
+        values[key] = _convert(raw, Any | None if hint is None else hint, where)
+    missing = [p.name for p in known.values() if p.default is p.empty and p.name not in values]
+    if missing:
+        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    try:
+        return function(**values)
+    except (SpecError, OSError):
+        raise
+    except Exception as problem:
+        raise SpecError(f"{name} fails: {type(problem).__name__}: {problem}") from problem
 
 
 def format_value(value: Any) -> str:

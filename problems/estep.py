@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +43,8 @@ class EStep(ProblemFamily):
     weight : float or "auto"
         Penalty of a violated constraint, ``inf`` for hard ones; "auto" is the mean squared
         distance of the points from their mean, which puts penalties on the scale of the distances.
+    weight_factor : float
+        Multiplies `weight`.
     closure : bool
         Add all pairs that the constraints imply. Cannot-links that contradict must-links are
         dropped; with noise, components grow together, and closing does harm.
@@ -78,6 +81,7 @@ class EStep(ProblemFamily):
     constraints: int = field(default=100, metadata={"always": True})
     noise: float = 0.0
     weight: float | Literal["auto"] = "auto"
+    weight_factor: float = 1.0
     closure: bool = False
     centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
     standardise: bool = False
@@ -93,6 +97,8 @@ class EStep(ProblemFamily):
             raise ValueError(f"noise must be between 0 and 1, got {self.noise}")
         if self.weight != "auto" and not self.weight >= 0.0:
             raise ValueError(f"weight must be 'auto' or not negative, got {self.weight}")
+        if not 0.0 < self.weight_factor < math.inf:
+            raise ValueError(f"weight_factor must be positive, got {self.weight_factor}")
         if not 0.0 < self.train <= 1.0:
             raise ValueError(f"train must be above 0 and at most 1, got {self.train}")
         if self.score == "held-out" and self.train == 1.0:
@@ -141,6 +147,10 @@ class EStep(ProblemFamily):
         )
         held_out = np.setdiff1d(np.arange(n), training)
         info: dict[str, Any] = {
+            "data": self.data,
+            "constraints": self.constraints,
+            "noise": self.noise,
+            "weight_factor": self.weight_factor,
             "points": n,
             "features": dataset.n_features,
             "clusters": k,
@@ -159,9 +169,8 @@ class EStep(ProblemFamily):
         )
 
     def _weight(self, features: FloatArray) -> float:
-        if self.weight == "auto":
-            return float(features.var(axis=0).sum())
-        return float(self.weight)
+        weight = features.var(axis=0).sum() if self.weight == "auto" else self.weight
+        return float(self.weight_factor * weight)
 
     def _centroids(
         self,

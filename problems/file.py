@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_lab.datasets import DATA_VARIABLE
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.spec import nearest
+from inference_lab.trust import places
 
 
 @dataclass(frozen=True)
@@ -86,16 +85,12 @@ def _sha256(path: Path) -> str:
 
 def _find(name: str, data_dir: Path | None) -> Path:
     """Return the file of that name, from the working directory or else from the data folder."""
-    given = Path(name).expanduser()
-    places = [given]
-    root = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
-    if root and not given.is_absolute():
-        places.append(Path(root).expanduser() / given)
-    for place in places:
+    looked_at = places(name, data_dir)
+    for place in looked_at:
         if place.is_file():
             return place
     said = []
-    for place in places:
+    for place in looked_at:
         if place.exists():
             said.append(f"{place} is not a file")
         elif not place.parent.is_dir():

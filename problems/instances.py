@@ -23,6 +23,7 @@ from inference_lab.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundE
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.spec import SpecError, nearest
+from inference_lab.trust import check_inside, data_folder, is_inside
 
 
 @dataclass(frozen=True)
@@ -236,19 +237,23 @@ def _sha256(path: Path) -> str:
 
 def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
     """Find a file by its name in the table, or else by its content."""
-    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
+    root = data_folder(data_dir)
     remedy = (
         f"Give the folder that holds map/ with --data-dir or ${DATA_VARIABLE}. "
         f"The model was published at {known.source} "
         f"(licence {known.licence}; SHA-256 of the file as it is looked for: {digest})"
     )
-    if chosen is None:
+    if root is None:
         raise DataNotFoundError(
             f"instance {known.name!r} needs map/{file}, and no data folder is given. {remedy}"
         )
-    root = Path(chosen).expanduser()
-    named = [folder / file for folder in (root / "map", root) if (folder / file).is_file()]
-    for path in (*named, *_files(root, known)):
+    named = [
+        check_inside(folder / file, root)
+        for folder in (root / "map", root)
+        if (folder / file).is_file()
+    ]
+    others = (path for path in _files(root, known) if is_inside(path, root))
+    for path in (*named, *others):
         if _sha256(path) == digest:
             return path
     if named:

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.conformance import _large_graph, solver_checks
+from inference_lab.conformance import solver_checks
+from inference_lab.conformance.graphs import large_graph
 from inference_lab.extras import how_to_install, why_missing
 from inference_lab.random_graphs import random_graph
 from inference_lab.registry import solver_registry
@@ -181,7 +182,7 @@ def test_toulbar2_leaves_the_process_as_it_was():
 def test_variables_are_handed_over_in_linear_time():
     """The wrapper's own method takes O(n) for each, 25 s in all."""
     begin = time.perf_counter()
-    il.solve(_large_graph(30_000, 60_000, 5), "toulbar2", time_limit=0.5)
+    il.solve(large_graph(30_000, 60_000, 5), "toulbar2", time_limit=0.5)
     assert time.perf_counter() - begin < 10.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -13,9 +14,9 @@ import pytest
 import inference_lab as il
 from inference_lab import registry
 from inference_lab.contract import Solver
-from inference_lab.problem import ProblemFamily
+from inference_lab.problem import ProblemFamily, as_problem, as_problems
 from inference_lab.registry import Registry, as_solver, problem_registry, solver_registry
-from inference_lab.spec import SpecError
+from inference_lab.spec import SpecError, call, parse_spec
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -211,6 +212,270 @@ def test_a_problem_in_a_file(write):
     assert family.build().graph.n_variables == 3
     assert family.build().name == f"{path}:Mine(n=3)"
     assert problem_registry.make(family.build().name) == family
+
+
+# ---------------------------------------------------------------------- objects by name
+
+OBJECTS = (
+    SOLVER.format(name="Zeros")
+    + '''
+import functools
+import numpy as np
+import inference_lab as il
+from inference_lab.solvers.icm import ICM
+
+ones = Zeros(value=1)
+restarted = ICM(restarts=3)
+number = 3
+
+def make(value: int = 0, loud=False):
+    return Zeros(value=int(value) + (1 if loud else 0))
+
+def needs(value: int):
+    return Zeros(value=value)
+
+def anything(**settings):
+    return Zeros(value=settings["value"])
+
+def nothing():
+    return None
+
+def fails():
+    raise RuntimeError("out of luck")
+
+def hidden():
+    @dataclass(frozen=True)
+    class Local(Zeros):
+        pass
+    return Local()
+
+class Outer:
+    @dataclass(frozen=True)
+    class Inner(Zeros):
+        pass
+
+def chain(n: int = 2, name="chain"):
+    return il.Problem(name, il.FactorGraph.potts(np.eye(n), [(0, 1)], [0.5]), truth=[0] * n)
+
+def graph():
+    return il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+
+def several(count: int = 3):
+    for n in range(2, 2 + count):
+        yield chain(n, name=f"chain {n}")
+
+mixed = [graph(), "ising(size=2)", chain()]
+odd = [3]
+
+@dataclass(frozen=True)
+class Grid(il.ProblemFamily):
+    """A family for tests."""
+    n: int = 2
+    def build(self, data_dir=None):
+        return chain(self.n, name=self.spec)
+'''
+)
+
+
+@pytest.fixture
+def module(write, monkeypatch, request):
+    """Write a module of a name of its own into the working directory; return the name."""
+    name = "objects_" + hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+    path = write(f"{name}.py", OBJECTS)
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(path.parent))])
+    yield name
+    sys.modules.pop(name, None)
+
+
+@pytest.fixture(params=["module", "file"])
+def place(request, module):
+    """Name the same objects by module and by file."""
+    return module if request.param == "module" else f"{module}.py"
+
+
+@pytest.mark.parametrize(
+    ("named", "value", "back"),
+    [
+        ("Zeros", 0, "Zeros"),
+        ("Zeros(value=1)", 1, "Zeros(value=1)"),
+        ("ones", 1, "Zeros(value=1)"),
+        ("make", 0, "Zeros"),
+        ("make(value=1)", 1, "Zeros(value=1)"),
+        ("make(loud=true)", 1, "Zeros(value=1)"),
+        ("needs(value=1)", 1, "Zeros(value=1)"),
+        ("anything(value=1)", 1, "Zeros(value=1)"),
+        ("Outer.Inner(value=1)", 1, "Outer.Inner(value=1)"),
+    ],
+)
+def test_solvers_by_object(place, named, value, back, graph):
+    """Classes, objects and functions; the solver's own spec makes it again."""
+    solver = as_solver(f"{place}:{named}")
+    assert il.solve(graph, solver).labels.tolist() == [value, value]
+    assert solver.spec == f"{place}:{back}"
+    assert as_solver(solver.spec) == solver
+
+
+def test_an_object_of_a_registered_class_keeps_its_name(place):
+    assert as_solver(f"{place}:restarted").spec == "icm(restarts=3)"
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            "Zeroes",
+            r"unknown solver in PLACE 'Zeroes'; did you mean 'Zeros'\?; valid: Zeros, .*make.*ones",
+        ),
+        ("make(valu=1)", "unknown setting of PLACE:make 'valu'; did you mean 'value'"),
+        ("make(value=x)", r"PLACE:make\(value=...\): 'x' is not an integer"),
+        ("needs", r"PLACE:needs needs the setting 'value': PLACE:needs\(value=...\)"),
+        ("ones(value=1)", "PLACE:ones is an object and takes no settings, got 'value'"),
+        ("nothing", "PLACE:nothing gives None, and no Solver"),
+        ("number", "PLACE:number gives 3, and no Solver"),
+        ("fails", "PLACE:fails fails: RuntimeError: out of luck"),
+        ("Grid", "PLACE:Grid is a class, but no Solver"),
+        ("Solver", "PLACE:Solver is an abstract class: it lacks run"),
+        ("hidden", "of the class hidden.<locals>.Local, which cannot be named: define it at the"),
+        ("ones[0]", "PLACE:ones is no list, so it has no item 0"),
+        ("mixed[3]", "PLACE:mixed has 3 items, so none of number 3"),
+    ],
+)
+def test_objects_that_cannot_be_used(place, named, said):
+    with pytest.raises(SpecError, match=said.replace("PLACE", re.escape(place))):
+        as_solver(f"{place}:{named}")
+
+
+def test_modules_that_cannot_be_used(write, module, tmp_path):
+    with pytest.raises(SpecError, match="there is no module 'no_such_module_anywhere' in "):
+        as_solver("no_such_module_anywhere:Mine")
+    with pytest.raises(SpecError, match=f"there is no module '{module}.part'"):
+        as_solver(f"{module}.part:Mine")
+    write("broken_module.py", "import does_not_exist_anywhere")
+    with pytest.raises(SpecError, match="fails to import: No module named 'does_not_exist_any"):
+        as_solver("broken_module:Mine")
+    write("raising_module.py", "1 / 0")
+    with pytest.raises(SpecError, match="'raising_module' fails to import: ZeroDivisionError"):
+        as_solver("raising_module:Mine")
+    write("empty_module.py", "")
+    with pytest.raises(
+        SpecError,
+        match=r"empty_module \(.*\) has no 'Mine', and nothing that",
+    ):
+        as_solver("empty_module:Mine")
+    with pytest.raises(SpecError, match=r"sys \(built in\) has no 'Mine'"):
+        as_solver("sys:Mine")
+
+
+def test_problems_by_object(place):
+    problem = as_problem(f"{place}:chain(n=4)")
+    assert (problem.name, problem.graph.n_variables) == ("chain", 4)
+    assert problem.info["spec"] == f"{place}:chain(n=4)"
+    assert problem.truth == [0] * 4
+    assert as_problem(problem.info["spec"]).graph.content_hash == problem.graph.content_hash
+    # A graph has no name of its own.
+    graph = as_problem(f"{place}:graph")
+    assert graph.name == f"{place}:graph"
+    assert as_problem(graph.name).graph.content_hash == graph.graph.content_hash
+    family = as_problem(f"{place}:Grid(n=3)")
+    assert family.name == f"{place}:Grid(n=3)"
+    assert as_problem(family.name).graph.n_variables == 3
+
+
+def test_problems_that_are_not_there_are_named(place, write):
+    with pytest.raises(SpecError, match=r"did you mean 'chain'\?; valid: Grid, anything, chain"):
+        as_problem(f"{place}:chian")
+    write("ready_made.py", "import inference_lab as il\nready = il.FactorGraph.potts([[0]], [], 1)")
+    with pytest.raises(SpecError, match=r"defines no ProblemFamily; name one as .*:ready$"):
+        as_problem("ready_made.py")
+
+
+def test_several_problems_of_one_object(place):
+    found = as_problems(f"{place}:several(count=2)")
+    assert [p.name for p in found] == ["chain 2", "chain 3"]
+    assert [p.info["spec"] for p in found] == [
+        f"{place}:several[0](count=2)",
+        f"{place}:several[1](count=2)",
+    ]
+    again = as_problem(found[1].info["spec"])
+    assert again.graph.content_hash == found[1].graph.content_hash
+    mixed = as_problems(f"{place}:mixed")
+    assert [p.name for p in mixed] == [f"{place}:mixed[0]", "ising(size=2)", "chain"]
+    assert as_problem(mixed[0].name).graph.content_hash == mixed[0].graph.content_hash
+    with pytest.raises(SpecError, match=r"gives 3 problems, and one is needed; .*object\[0\]"):
+        as_problem(f"{place}:several")
+    with pytest.raises(SpecError, match=rf"got 3 from {re.escape(place)}:odd\[0\]"):
+        as_problems(f"{place}:odd")
+    with pytest.raises(TypeError, match=r"a problem is a spec, a path, .* got 3"):
+        as_problems([3])
+
+
+def test_problems_of_a_mixed_list(place, graph):
+    problem = il.Problem("mine", graph)
+    found = as_problems([problem, graph, f"{place}:several(count=1)", "ising(size=2)"])
+    assert [p.name for p in found] == [
+        "mine",
+        f"graph-{graph.content_hash[:8]}",
+        "chain 2",
+        "ising(size=2)",
+    ]
+    assert found[0] is problem
+
+
+def test_specs_do_for_processes_that_are_started_afresh(place, module, tmp_path):
+    """Only the spec goes to a worker, which finds the working directory by itself."""
+    solver = as_solver(f"{place}:make(value=1)")
+    code = (
+        "import sys; from inference_lab.registry import as_solver\n"
+        "solver = as_solver(sys.argv[1]); print(type(solver).__name__, solver.value, solver.spec)"
+    )
+    # A script elsewhere: its own folder is not the working directory.
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "elsewhere" / "script.py"
+    script.write_text(code)
+    out = subprocess.run(
+        [sys.executable, str(script), solver.spec], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert out.stdout.strip() == f"Zeros 1 {solver.spec}", out.stderr
+
+
+def test_a_package_is_a_place_too(write, monkeypatch, tmp_path, graph):
+    write("package_of_tests/__init__.py", "from package_of_tests.inner import Zeros, ones")
+    write("package_of_tests/inner.py", SOLVER.format(name="Zeros") + "ones = Zeros(value=1)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert as_solver("package_of_tests.inner:Zeros").spec == "package_of_tests.inner:Zeros"
+    ones = as_solver("package_of_tests:ones")
+    assert as_solver(ones.spec) == ones
+    for name in ("package_of_tests", "package_of_tests.inner"):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        ("a=3, b=3, c=3, d=3", (3, "3", Path("3"), 3.0)),
+        ("a=x, b=true, c=x/y, d=none", ("x", "true", Path("x/y"), None)),
+        ("a=true, d=-1e3", (True, "", Path(), -1000.0)),
+        ("a=none", (None, "", Path(), None)),
+        ("a='none'", ("none", "", Path(), None)),
+    ],
+)
+def test_arguments_are_converted_by_annotation_or_by_their_look(settings, values):
+    def function(a, b: str = "", c: Path = Path(), d: float | None = None):
+        return a, b, c, d
+
+    found = call(function, "function", parse_spec(f"function({settings})").settings)
+    assert found == values
+    assert [type(value) for value in found] == [type(value) for value in values]
+
+
+def test_arguments_of_other_types_are_refused():
+    def function(names: list[str]):
+        return names
+
+    with pytest.raises(SpecError, match=r"function\(names=...\): a value of type list\[str\] can"):
+        call(function, "function", {"names": "a"})
 
 
 # ---------------------------------------------------------------------- entry points

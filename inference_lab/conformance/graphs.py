@@ -1,0 +1,139 @@
+"""The graphs that solvers are examined on, and the referee that knows all their energies.
+
+The referee is `exhaustive`, which enumerates the labellings of a graph in plain numpy from the
+dense tables of its terms; it shares no code with the solvers or with `FactorGraph.energy`. It
+judges a copy of the graph that the solver never sees.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray
+from inference_lab.random_graphs import random_graph
+
+__all__ = [
+    "LARGE",
+    "SAMPLED",
+    "TOLERANCE",
+    "Exhaustive",
+    "exhaustive",
+    "large_graph",
+    "pristine",
+    "reference",
+    "size_of",
+]
+
+#: Numbers that should agree may differ by this much, relative to the graph's largest energy.
+TOLERANCE = 1e-8
+
+#: Families of which one graph each goes through the checks that need several runs.
+SAMPLED = (
+    *("potts", "diagonal", "own-tables", "ragged"),
+    *("higher-order", "grid", "cannot-links", "mixed"),
+)
+
+#: Variables, edges and labels, largest first: the first one that a solver supports is used.
+LARGE = ((30_000, 60_000, 5), (2_000, 4_000, 3), (24, 60, 2))
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """All energies of a small graph.
+
+    Attributes
+    ----------
+    energies : array with one axis a variable
+        ``energies[tuple(x)]`` is the energy of labelling ``x``.
+    """
+
+    energies: FloatArray
+
+    @functools.cached_property
+    def optimum(self) -> float:
+        """The least energy; ``inf`` if no labelling is feasible."""
+        return float(self.energies.min())
+
+    @functools.cached_property
+    def scale(self) -> float:
+        """The largest finite energy by absolute value, at least 1: what rounding is relative to."""
+        finite = np.abs(self.energies[np.isfinite(self.energies)])
+        return max(1.0, float(finite.max(initial=0.0)))
+
+    def log_partition(self, temperature: float) -> float:
+        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible."""
+        if math.isinf(self.optimum):
+            return -math.inf
+        weights = np.exp(-(self.energies - self.optimum) / temperature)
+        return math.log(float(weights.sum())) - self.optimum / temperature
+
+    def marginals(self, temperature: float) -> list[FloatArray]:
+        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph."""
+        weights = np.exp(-(self.energies - self.optimum) / temperature)
+        weights /= weights.sum()
+        axes = range(weights.ndim)
+        return [weights.sum(axis=tuple(a for a in axes if a != i)) for i in axes]
+
+
+def exhaustive(graph: FactorGraph) -> Exhaustive:
+    """Enumerate all labellings of a small graph, independently of the evaluator and the solvers.
+
+    The dense table of every term is broadcast into one array of energies.
+
+    Raises
+    ------
+    ValueError
+        If there are more than a million labellings.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> from inference_lab.conformance import exhaustive
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> exhaustive(g).energies
+    array([[0.6, 0.5],
+           [2.1, 1. ]])
+    """
+    shape = tuple(int(k) for k in graph.cardinalities)
+    if graph.log2_states > math.log2(1e6):
+        raise ValueError(f"2^{graph.log2_states:.0f} labellings are too many to enumerate")
+    energies = np.full(shape, graph.constant)
+    for scope, table in graph.factors():
+        order = np.argsort(scope)
+        sizes = [shape[v] if v in scope else 1 for v in range(len(shape))]
+        energies = energies + np.transpose(table, order).reshape(sizes)
+    return Exhaustive(energies)
+
+
+@functools.lru_cache(maxsize=2048)
+def pristine(family: str, seed: int) -> FactorGraph:
+    """Draw a graph that no solver is ever handed."""
+    return random_graph(family, seed)
+
+
+@functools.lru_cache(maxsize=2048)
+def reference(family: str, seed: int) -> Exhaustive:
+    """Return all energies of the graph that `pristine` draws."""
+    return exhaustive(pristine(family, seed))
+
+
+def size_of(family: str, seed: int) -> tuple[float, int]:
+    """Return what graphs are ordered by, so that of those that show a failure the least is told."""
+    graph = pristine(family, seed)
+    return graph.log2_states, graph.n_edges + graph.n_factors
+
+
+@functools.lru_cache(maxsize=4)
+def large_graph(n: int, m: int, k: int) -> FactorGraph:
+    """Draw a random graph with Potts terms of mixed sign."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, n, size=m)
+    second = (first + rng.integers(1, n, size=m)) % n
+    return FactorGraph.from_terms(
+        rng.normal(size=(n, k)),
+        [DiagonalTerms(np.stack([first, second], axis=1), 0.0, rng.normal(size=m))],
+    )

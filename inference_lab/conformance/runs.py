@@ -1,0 +1,258 @@
+"""Runs of a solver on the random graphs: made once, from the smallest graph on, and shared."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from inference_lab.conformance.graphs import (
+    TOLERANCE,
+    Exhaustive,
+    pristine,
+    reference,
+    size_of,
+)
+from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable, last_line
+from inference_lab.contract import Solution, Solver, Status, TracePoint
+from inference_lab.factor_graph import FactorGraph
+from inference_lab.random_graphs import FAMILIES, random_graph
+from inference_lab.solving import solve
+
+__all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
+
+#: Temperatures of the runs at ``T > 0``, taken in turn.
+TEMPERATURES = (1.0, 0.5, 2.0)
+#: Seconds after which a run that still makes offers is stopped; it has 2500 labellings at most.
+PATIENCE = 60.0
+
+
+def call_of(family: str, seed: int, /, **how: Any) -> str:
+    """Write the call that brings a run back; `how` are the arguments of `solve`."""
+    given = "".join(f", {name}={value!r}" for name, value in how.items())
+    return f"solve(random_graph({family!r}, {seed}), solver{given})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run on one random graph; of solution and error, there is one."""
+
+    family: str
+    seed: int
+    how: Mapping[str, Any]
+    solution: Solution | None
+    error: str
+
+    @property
+    def where(self) -> str:
+        """The call that brings the run back."""
+        return call_of(self.family, self.seed, **self.how)
+
+    @property
+    def temperature(self) -> float:
+        """What the solver was given."""
+        return float(self.how.get("temperature", 0.0))
+
+    @property
+    def limited(self) -> bool:
+        """Whether the run had a budget."""
+        return "max_iterations" in self.how or "time_limit" in self.how
+
+    @property
+    def reference(self) -> Exhaustive:
+        """All energies of the graph."""
+        return reference(self.family, self.seed)
+
+    @property
+    def graph(self) -> FactorGraph:
+        """The graph, as the solver never saw it."""
+        return pristine(self.family, self.seed)
+
+    @property
+    def tolerance(self) -> float:
+        """By how much numbers that should agree may differ."""
+        return TOLERANCE * self.reference.scale
+
+
+class Planned(NamedTuple):
+    """A run that is going to be made, on a graph that the solver says it supports."""
+
+    family: str
+    seed: int
+    how: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        """The call that makes it."""
+        return call_of(self.family, self.seed, **self.how)
+
+
+#: The groups of shared runs, by the names of the attributes that hold them.
+GROUPS = ("map_cases", "soft_cases", "limited_cases", "hurried_cases")
+
+
+class Runs:
+    """Runs of one solver over the random graphs, made once and shared by its checks.
+
+    Parameters
+    ----------
+    solver : Solver
+    graphs_per_family : int
+
+    Attributes
+    ----------
+    watch : callable
+        Takes the call that is about to be made, and returns the context that it is made in.
+    endless : str
+        What is said of the first run that had to be stopped, so that none is waited for again.
+    """
+
+    def __init__(self, solver: Solver, graphs_per_family: int) -> None:
+        self.solver = solver
+        self.seeds = range(graphs_per_family)
+        self.endless = ""
+        self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
+
+    def _covers(self, graph: FactorGraph, temperature: float) -> bool:
+        # A solver whose `supports` raises is caught by the check for that.
+        try:
+            with self.watch("solver.supports(...)"):
+                return self.solver.supports(graph, temperature) is None
+        except Exception:
+            return False
+
+    def _solve(
+        self, graph: FactorGraph, where: str, *, solver: Solver | None = None, **how: Any
+    ) -> Solution:
+        """Solve, and turn whatever the solver raises into a failure."""
+        if self.endless:
+            raise ConformanceFailure(self.endless)
+        deadline = time.perf_counter() + PATIENCE
+
+        def on_offer(_: TracePoint) -> None:
+            if time.perf_counter() > deadline:
+                self.endless = (
+                    f"{where}: a run must end by itself where there is nothing left to do; "
+                    f"this one went on for {PATIENCE:g} s and was stopped"
+                )
+                raise ConformanceFailure(self.endless)
+
+        method = self.solver if solver is None else solver
+        try:
+            with self.watch(where):
+                return solve(graph, method, on_offer=on_offer, **how)
+        except ConformanceFailure:
+            raise
+        except (Exception, SystemExit) as problem:
+            raise ConformanceFailure(f"{where}: the run raised {last_line(problem)}") from problem
+
+    def plan(self, group: str) -> list[Planned]:
+        """List the runs of a group of `GROUPS`, those on the smallest graphs first."""
+        restricted = {
+            "limited_cases": ("max_iterations", (1, 3)),
+            # With hardly any time, what is claimed must hold all the same.
+            "hurried_cases": ("time_limit", (1e-5, 2e-3)),
+        }
+        if group == "map_cases":
+            listed = self._planned(self.seeds, (0.0,))
+        elif group == "soft_cases":
+            listed = self._planned(self.seeds, TEMPERATURES)
+        else:
+            name, limits = restricted[group]
+            listed = [
+                planned
+                for temperatures in ((0.0,), TEMPERATURES)
+                for first, limit in enumerate(limits)
+                for planned in self._planned(self.seeds[first:4:2], temperatures, **{name: limit})
+            ]
+        return sorted(listed, key=lambda planned: size_of(planned.family, planned.seed))
+
+    def _planned(self, seeds: range, temperatures: Sequence[float], **how: Any) -> list[Planned]:
+        """List runs on every family that is supported, with the temperatures in turn."""
+        listed = []
+        for family in FAMILIES:
+            for seed in seeds:
+                temperature = temperatures[seed % len(temperatures)]
+                given: dict[str, Any] = {
+                    "seed": seed,
+                    **({"temperature": temperature} if temperature else {}),
+                }
+                given.update(how)
+                if self._covers(random_graph(family, seed), temperature):
+                    listed.append(Planned(family, seed, given))
+        return listed
+
+    def run(self, planned: Planned) -> Case:
+        """Make a planned run."""
+        family, seed, how = planned
+        try:
+            solution = self._solve(random_graph(family, seed), planned.where, **how)
+        except ConformanceFailure as failure:
+            return Case(family, seed, how, None, str(failure))
+        return Case(family, seed, how, solution, "")
+
+    def _group(self, name: str) -> list[Case]:
+        return [self.run(planned) for planned in self.plan(name)]
+
+    @functools.cached_property
+    def map_cases(self) -> list[Case]:
+        """Runs at ``T = 0``, without a budget."""
+        return self._group("map_cases")
+
+    @functools.cached_property
+    def soft_cases(self) -> list[Case]:
+        """Runs at ``T > 0``, without a budget."""
+        return self._group("soft_cases")
+
+    @functools.cached_property
+    def limited_cases(self) -> list[Case]:
+        """Runs with a limit on iterations."""
+        return self._group("limited_cases")
+
+    @functools.cached_property
+    def hurried_cases(self) -> list[Case]:
+        """Runs with hardly any time."""
+        return self._group("hurried_cases")
+
+    @property
+    def cases(self) -> list[Case]:
+        """All runs on the families of random graphs, those on the smallest graphs first."""
+        listed = [case for group in GROUPS for case in getattr(self, group)]
+        return sorted(listed, key=lambda case: size_of(case.family, case.seed))
+
+    def _finished(self) -> Iterator[tuple[Case, Solution]]:
+        """Go through the runs that came back; those that raised are other checks' business."""
+        if not self.cases:
+            raise NotApplicable("the solver supports none of the random graphs")
+        if all(case.error or case.family == "infeasible" for case in self.cases):
+            raise NotApplicable("every run on a feasible graph raised an exception")
+        for case in self.cases:
+            if case.solution is not None:
+                yield case, case.solution
+
+    def _soft(self) -> Iterator[tuple[Case, Solution]]:
+        """Go through the runs at ``T > 0`` on graphs that have a labelling."""
+        if not self.soft_cases:
+            raise NotApplicable("the solver supports none of the random graphs at T > 0")
+        for case, solution in self._finished():
+            if (
+                case.temperature > 0
+                and case.family != "infeasible"
+                and solution.status != Status.INFEASIBLE
+            ):
+                yield case, solution
+
+    def _sample(self, families: Iterable[str]) -> Iterator[tuple[str, FactorGraph, dict[str, Any]]]:
+        """Take one graph of each family, at ``T = 0`` and at ``T = 1`` where supported."""
+        count = 0
+        for family in sorted(families, key=lambda name: size_of(name, 1)):
+            for temperature in (0.0, 1.0):
+                graph = random_graph(family, 1)
+                if self._covers(graph, temperature):
+                    count += 1
+                    yield family, graph, {"temperature": temperature, "seed": 7}
+        if count == 0:
+            raise NotApplicable("the solver supports none of the random graphs")

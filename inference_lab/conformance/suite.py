@@ -1,0 +1,125 @@
+"""The suite as it is called: a list of checks for pytest, or all of them run and reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from inference_lab.conformance.checks import Examination
+from inference_lab.conformance.verdicts import Check, CheckResult, Verdict, judge
+from inference_lab.contract import Solver
+from inference_lab.registry import as_solver
+from inference_lab.spec import build
+
+__all__ = ["run_checks", "solver_checks"]
+
+
+def _examination(solver: str | Solver | type[Solver], graphs_per_family: int) -> Examination:
+    if graphs_per_family < 1:
+        raise ValueError(f"graphs_per_family must be at least 1, got {graphs_per_family}")
+    if isinstance(solver, type) and issubclass(solver, Solver):
+        solver = build(solver, solver.__name__, {})
+    return Examination(as_solver(solver), graphs_per_family)
+
+
+def solver_checks(
+    solver: str | Solver | type[Solver], *, graphs_per_family: int = 10
+) -> list[Check]:
+    """List the checks of one solver.
+
+    Parameters
+    ----------
+    solver : Solver, class or str
+        A solver object, a class whose settings all have defaults, or a spec string.
+    graphs_per_family : int
+        Number of random graphs drawn from each of the families of
+        `inference_lab.random_graphs`; the checks share the runs on them.
+
+    Raises
+    ------
+    ValueError
+        If `graphs_per_family` is not positive.
+    SpecError
+        If a spec string cannot be used, or a class needs settings.
+    TypeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> from inference_lab.conformance import solver_checks
+    >>> checks = {check.name: check for check in solver_checks("brute-force")}
+    >>> checks["frozen"].claim
+    'Settings cannot be assigned.'
+    >>> checks["frozen"]()
+    """
+    return _examination(solver, graphs_per_family).checks()
+
+
+def run_checks(
+    solver: str | Solver | type[Solver],
+    report: Callable[[CheckResult], None] | None = None,
+    *,
+    graphs_per_family: int = 10,
+    isolate: bool = True,
+) -> list[CheckResult]:
+    """Run all checks on one solver.
+
+    Parameters
+    ----------
+    solver : Solver, class or str
+        As in `solver_checks`.
+    report : callable, optional
+        Called with each result as soon as it is there.
+    graphs_per_family : int
+        As in `solver_checks`.
+    isolate : bool
+        Give each check a process of its own, where the system can fork: a solver that crashes,
+        hangs or takes all memory fails the check, and nothing else happens. Without it, all runs
+        are made in this process, which a debugger can follow.
+
+    Raises
+    ------
+    ValueError, SpecError, TypeError
+        As in `solver_checks`.
+
+    Examples
+    --------
+    >>> from inference_lab.conformance import run_checks
+    >>> results = run_checks("brute-force", graphs_per_family=1)
+    >>> sum(result.verdict == "failed" for result in results)
+    0
+    """
+    examination = _examination(solver, graphs_per_family)
+    results: list[CheckResult] = []
+    begin = time.perf_counter()
+    judge_one = _isolated(examination) if isolate else judge
+    for check in examination.checks():
+        try:
+            verdict, message = judge_one(check)
+        except OSError:  # no process can be started any more
+            judge_one = judge
+            verdict, message = judge(check)
+        now = time.perf_counter()
+        # The first one made the runs that the others share.
+        result = CheckResult(check.name, check.claim, verdict, message, now - begin)
+        begin = now
+        results.append(result)
+        if report is not None:
+            report(result)
+    return results
+
+
+def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]]:
+    """Return what judges a check in a process of its own, or here where that cannot be."""
+    from inference_lab.harness.isolation import can_isolate
+
+    if not can_isolate():
+        return judge
+    from inference_lab.conformance.separate import Separate
+
+    separate = Separate(examination)
+    try:
+        separate.prepare()
+    except OSError:
+        return judge
+    return separate.judge

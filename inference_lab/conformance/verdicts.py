@@ -1,0 +1,136 @@
+"""Checks and how they end: a promise that can be put to the test, and the verdict."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference_lab.conformance.graphs import pristine
+
+__all__ = [
+    "Check",
+    "CheckResult",
+    "ConformanceFailure",
+    "NotApplicable",
+    "Verdict",
+    "judge",
+    "last_line",
+    "with_graph",
+]
+
+
+class ConformanceFailure(AssertionError):
+    """A solver does not keep a promise; the message says where, and what was expected."""
+
+
+class NotApplicable(unittest.SkipTest):
+    """A check says nothing about this solver; pytest shows it as skipped."""
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """One promise that can be put to the test by calling the object.
+
+    Attributes
+    ----------
+    name : str
+    claim : str
+        The promise, in one sentence.
+    body : callable
+        Raises `ConformanceFailure` or `NotApplicable`.
+    """
+
+    name: str
+    claim: str
+    body: Callable[[], None]
+
+    def __call__(self) -> None:
+        """Run the check.
+
+        Raises
+        ------
+        ConformanceFailure
+            If the solver breaks the promise.
+        NotApplicable
+            If the check says nothing about the solver.
+        """
+        try:
+            self.body()
+        except NotApplicable:
+            raise
+        except ConformanceFailure as failure:
+            raise ConformanceFailure(with_graph(str(failure))) from failure.__cause__
+        except Exception as problem:
+            # What came back cannot even be looked at, such as labels that are not an array.
+            raise ConformanceFailure(f"the result cannot be judged: {last_line(problem)}") from (
+                problem
+            )
+
+    def __str__(self) -> str:
+        """Return the name, for the ids of parametrised tests."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What came of one check.
+
+    Attributes
+    ----------
+    name, claim : str
+    verdict : Verdict
+    message : str
+        Why it failed, or why it does not apply; empty if it passed.
+    seconds : float
+    """
+
+    name: str
+    claim: str
+    verdict: Verdict
+    message: str
+    seconds: float
+
+
+def judge(check: Check) -> tuple[Verdict, str]:
+    """Call a check; return the verdict and what is said about it."""
+    try:
+        check()
+    except ConformanceFailure as failure:
+        return Verdict.FAILED, str(failure)
+    except NotApplicable as reason:
+        return Verdict.NOT_APPLICABLE, str(reason)
+    return Verdict.PASSED, ""
+
+
+def with_graph(message: str) -> str:
+    """Add to the message of a failure what its graph is like, and where what makes it is from."""
+    match = re.search(r"random_graph\('([\w-]+)', (\d+)\)", message)
+    if match is None:
+        return message
+    graph = pristine(match[1], int(match[2]))
+    labels = ", ".join(map(str, graph.cardinalities.tolist())) or "none"
+    return (
+        f"{message}\n    (of the graphs drawn the smallest that shows it; variables: "
+        f"{graph.n_variables}, their labels: {labels}, edges: {graph.n_edges}, higher-order terms: "
+        f"{graph.n_factors}; `solve` is in inference_lab, `random_graph` in "
+        "inference_lab.random_graphs)"
+    )
+
+
+def last_line(problem: BaseException) -> str:
+    """Return the last line of a traceback, and the place it comes from."""
+    line = traceback.format_exception_only(problem)[-1].strip()
+    frames = traceback.extract_tb(problem.__traceback__)
+    return f"{line} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else line
