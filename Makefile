@@ -29,6 +29,7 @@ test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
 	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
+	$(one-thread) $(BIN)/python tests/benchmarks/harness.py
 
 format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
 	$(BIN)/ruff check --fix

@@ -158,6 +158,8 @@ def _refuse(token: str) -> None:
 
 def _decode(value: Any, hint: Any, name: str) -> Any:
     """Check one field against its type, and read numbers that JSON has no form for."""
+    if type(value) is hint:
+        return value
     if isinstance(hint, types.UnionType):
         if value is None:
             return None
@@ -180,7 +182,10 @@ def _decode(value: Any, hint: Any, name: str) -> Any:
     elif typing.get_origin(hint) is tuple:
         point = typing.get_args(hint)[0]
         if isinstance(value, list) and all(isinstance(p, list) and len(p) == 4 for p in value):
-            return tuple(point(*(_decode(v, float, name) for v in p)) for p in value)
+            return tuple(
+                point(*[v if type(v) is float else _decode(v, float, name) for v in p])
+                for p in value
+            )
         expected = "a list of [seconds, energy, best_energy, lower_bound]"
     else:
         if isinstance(value, dict):

@@ -27,6 +27,7 @@ from inference_lab.harness.progress import log_line
 from inference_lab.harness.running import warm_up_graph
 from inference_lab.records import RecordStore
 
+
 def identity(record):
     return record.id
 

@@ -18,7 +18,7 @@ from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.folder import find_store, merge, planned, states
-from inference_lab.harness.planning import InputError, Plan, Settings, Shard, build_case
+from inference_lab.harness.planning import InputError, Plan, Settings, Shard, build_cases
 from inference_lab.records import RecordStore
 
 
@@ -73,7 +73,7 @@ def what(comparison):
 
 
 def plan(seeds=3, repeats=2):
-    cases = [build_case(p, None) for p in PROBLEMS]
+    cases = [case for p in PROBLEMS for case in build_cases(p, None)]
     return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, Settings())
 
 

@@ -119,6 +119,9 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str
         folder, _, rest = name.partition("/")
         if folder in INSTALLED:
             expected.add(f"{INSTALLED[folder]}/{rest}")
+        # Of the reports, the definitions of the studies and not their results.
+        if folder == "reports" and rest.endswith("/study.toml"):
+            expected.add(f"inference_lab/reports/{rest}")
     with zipfile.ZipFile(wheel) as archive:
         assert set(archive.namelist()) == expected
         metadata = archive.read(f"{information}/METADATA").decode()
@@ -143,6 +146,13 @@ def test_wheel_works_beside_folders_of_the_same_names(installed: Path, elsewhere
     assert Path(package).parent == installed / "inference_lab"
     assert Path(module) == installed / "inference_lab" / "solvers" / "icm.py"
     assert float(energy) == 0.5
+    code = (
+        "from inference_lab.studies.finding import available_studies, find_study\n"
+        "print(find_study('estep-grid').folder, *available_studies())\n"
+    )
+    folder, *studies = python(code, elsewhere, installed).split()
+    assert Path(folder) == installed / "inference_lab" / "reports" / "estep-grid"
+    assert studies == sorted(path.parent.name for path in (ROOT / "reports").glob("*/study.toml"))
     for folder in ("solvers", "problems"):
         for path in (ROOT / folder).glob("[!_]*.py"):
             assert path.stem.replace("_", "-") in names.split()

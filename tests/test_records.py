@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import math
-import re
 import os
+import re
 import threading
 import warnings
 from dataclasses import replace

@@ -2,87 +2,146 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-import inference_lab
 from inference_lab.cli.common import (
     BadInput,
+    cluster_option,
     data_dir_option,
     debug,
+    jobs_option,
     one_line,
+    quiet_option,
+    quiet_stdout,
     say,
 )
+from inference_lab.cli.comparing import progress
+
+if TYPE_CHECKING:
+    from inference_lab.studies import SolverStudy, Study
 
 
 @click.command()
 @click.argument("study", metavar="STUDY")
 @click.option("--quick", is_flag=True, help="The quick form of the study: a minute or two.")
+@jobs_option
+@cluster_option
+@click.option("--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs.")
 @click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Number of processes. Timings are cleanest with 1.",
+    "--rerun",
+    type=click.Choice(["failed", "timeout", "all"]),
+    help="Make these again although there are records of them.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for records and report (default: the study's own; with --quick, runs/STUDY).",
+    help="Folder for records and report (default: the study's own; runs/STUDY with --quick, and "
+    "for studies that come with the library).",
 )
 @click.option("--render", is_flag=True, help="Run nothing: render what the records hold.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Run code and read files outside the data folder that the study names.",
+)
 @data_dir_option
+@quiet_option
 @debug
 def reproduce(
-    study: str, quick: bool, jobs: int, out: Path | None, render: bool, data_dir: Path | None
+    study: str,
+    quick: bool,
+    out: Path | None,
+    render: bool,
+    trust: bool,
+    data_dir: Path | None,
+    jobs: int,
+    quiet: bool,
+    **settings: Any,
 ) -> None:
-    """Run a study of clustering and render its report.
+    """Run a study and render its report; what the records hold already is not run again.
 
-    STUDY is the name of a folder under reports/, or a path to one with a study.toml. Fits that
-    the records hold already are not run again.
+    STUDY is a folder with a study.toml, the name of one under reports/, or of one that comes with
+    the library. A study is a file from somewhere: unless --trust is given, it may name neither
+    Python files and modules nor files outside the data folder.
     """
     from inference_lab.datasets import DataFormatError, DataNotFoundError
-    from inference_lab.harness.progress import bar
-    from inference_lab.studies import StudyError, load_study, render_study, run_study
+    from inference_lab.harness.executors import ClusterError
+    from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
-    folder = Path(study)
-    if not (folder / "study.toml").is_file() and not folder.is_file():
-        # Those of the working directory first, then those of the repository this runs from.
-        home = Path(inference_lab.__file__).parent.parent
-        folders = [Path("reports") / study, home / "reports" / study]
-        found = [place for place in folders if (place / "study.toml").is_file()]
-        if not found:
-            places = ", ".join(f"{place}/study.toml" for place in (study, *folders))
-            raise BadInput(f"{study} is no study: there is none of {places}")
-        folder = found[0]
     try:
-        definition = load_study(folder)
+        place, ours = find_study(study)
+        definition = load_study(place)
         if quick:
             definition = definition.quickly()
         if out is None:
-            out = Path("runs") / definition.name if quick else folder
-        with bar() as report:
-
-            def tell(step: Any) -> None:
-                record = step.record
-                report(
-                    step.done,
-                    step.total,
-                    step.failed,
-                    f"{record.method}  {record.data}  {record.constraints:g} constraints",
-                )
-
-            where = None if data_dir is None else str(data_dir)
-            if render:
-                jobs = 0
-            records = run_study(definition, out, jobs=jobs, data_dir=where, on_step=tell)
-        page = render_study(definition, records, out)
-    except (StudyError, DataNotFoundError, DataFormatError) as problem:
+            out = Path("runs") / definition.name if quick or ours else place
+        settings |= {
+            "jobs": 0 if render else jobs,
+            "data_dir": None if data_dir is None else str(data_dir),
+            "trusted": trust or ours,
+        }
+        make = _solvers if isinstance(definition, SolverStudy) else _clustering
+        with quiet_stdout():
+            page, failed, alarms = make(definition, out, quiet, settings)  # type: ignore[arg-type]
+    except (StudyError, DataNotFoundError, DataFormatError, ClusterError) as problem:
+        if click.get_current_context().meta.get("debug"):
+            raise
         raise BadInput(one_line(problem)) from problem
-    failed = sum(record.status != "ok" for record in records)
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on from there")
+        click.get_current_context().exit(130)
     click.echo(page)
+    for alarm in alarms:
+        say(f"contradiction: {alarm}")
     if failed:
-        say(f"{failed} of {len(records)} fits failed; see {page}")
+        say(f"{failed}; see {page}")
+    if failed or alarms:
         click.get_current_context().exit(1)
+
+
+def _solvers(
+    study: SolverStudy, out: Path, quiet: bool, settings: dict[str, Any]
+) -> tuple[Path, str, tuple[str, ...]]:
+    """Do a study of solvers; return the page, what failed, and contradictions."""
+    from inference_lab.studies import render_comparison, run_comparison
+
+    with progress(quiet) as tell:
+        comparison = run_comparison(study, out, progress=tell, **settings)
+    document = render_comparison(study, comparison, out)
+    failed = sum(record.failed for record in comparison.records)
+    said = f"{failed} of {len(comparison)} runs failed" if failed else ""
+    return out / "index.html", said, document.alarms
+
+
+def _clustering(
+    study: Study, out: Path, quiet: bool, settings: dict[str, Any]
+) -> tuple[Path, str, tuple[str, ...]]:
+    """Do a study of clustering; return the page and what failed."""
+    from inference_lab.harness.progress import bar
+    from inference_lab.studies import StudyError, render_study, run_study
+
+    if settings.pop("shard") is not None:
+        raise StudyError("only studies of solvers can be shared out")
+    if settings["rerun"] == "timeout":
+        raise StudyError("fits have no time limit; rerun failed or all")
+    shown = nullcontext() if quiet else bar()
+    with shown as report:
+        records = run_study(study, out, on_step=_tell(report), **settings)
+    page = render_study(study, records, out)
+    failed = sum(record.status != "ok" for record in records)
+    return page, f"{failed} of {len(records)} fits failed" if failed else "", ()
+
+
+def _tell(report: Callable[..., None] | None) -> Callable[[Any], None]:
+    def tell(step: Any) -> None:
+        if report is not None:
+            record = step.record
+            what = f"{record.method}  {record.data}  {record.constraints:g} constraints"
+            report(step.done, step.total, step.failed, what)
+
+    return tell

@@ -27,7 +27,7 @@ from inference_lab.harness.planning import (
     ProblemSource,
     Settings,
     Shard,
-    build_case,
+    build_cases,
     one_line,
     refuse_repeats,
     seed_list,
@@ -95,7 +95,9 @@ def compare(
     Parameters
     ----------
     problems : spec string, path of a model file, Problem, ProblemFamily, FactorGraph; or several
+        A spec may name one's own, or a list of them: ``"my_module:problems"``, ``"file.py:make"``.
     solvers : spec string or Solver; or several
+        A spec may name one's own: ``"my_module:Mine(setting=1)"``, ``"file.py:Mine"``.
     seeds : int or iterable of int
         A number N stands for the seeds 0 to N - 1.
     repeats : int
@@ -179,7 +181,7 @@ def compare(
     refuse_repeats("solver", [solver.spec for solver in made])
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph))
-    cases = [build_case(source, folder) for source in given]
+    cases = [case for source in given for case in build_cases(source, folder)]
     refuse_repeats("problem", [case.problem.name for case in cases])
     settings = Settings(
         time_limit=time_limit,

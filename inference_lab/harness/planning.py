@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from inference_lab.contract import Solver
 from inference_lab.factor_graph import FactorGraph
-from inference_lab.problem import Problem, ProblemFamily, as_problem
+from inference_lab.problem import Problem, ProblemSource, as_problems
 from inference_lab.records import Record, RunKey
+from inference_lab.registry import names_code
 from inference_lab.spec import SpecError
 
 __all__ = [
@@ -26,9 +27,10 @@ __all__ = [
     "Settings",
     "Shard",
     "Task",
-    "build_case",
+    "build_cases",
     "derive",
     "load_problem",
+    "load_problems",
     "one_line",
     "refuse_repeats",
     "seed_list",
@@ -45,8 +47,6 @@ _DERIVED = (
     "is_forest",
     "n_labels",
 )
-
-ProblemSource: TypeAlias = "str | Path | Problem | ProblemFamily | FactorGraph"
 
 
 class InputError(ValueError):
@@ -80,16 +80,17 @@ class Case:
     truth_energy: float | None
 
 
-def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
-    """Do `as_problem`, with every failure turned into an `InputError` of one line."""
+def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[Problem]:
+    """Do `as_problems`, with every failure turned into an `InputError` of one line."""
     if isinstance(source, str) and _names_file(source):
         # Also finds it in the data folder, and says what is there instead.
         source = Path(source)
     try:
-        problem = as_problem(source, data_dir)
-        if not isinstance(problem, Problem):
-            raise TypeError(f"got a {type(problem).__name__}, not a Problem")
-        return problem
+        problems = as_problems(source, data_dir)
+        for problem in problems:
+            if not isinstance(problem, Problem):
+                raise TypeError(f"got a {type(problem).__name__}, not a Problem")
+        return problems
     except SpecError as reason:
         raise InputError(one_line(reason)) from reason
     except Exception as reason:
@@ -97,29 +98,44 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
         raise InputError(f"problem {str(name)!r}: {one_line(reason)}") from reason
 
 
+def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
+    """Do `load_problems` for a source that stands for one problem."""
+    found = load_problems(source, data_dir)
+    if len(found) != 1:
+        raise InputError(
+            f"{source} gives {len(found)} problems, and one is needed; give the number of one in "
+            "brackets, as in module:object[0]"
+        )
+    return found[0]
+
+
 def _names_file(source: str) -> bool:
     """Whether a string can only be meant as the path of a model file: specs have no such name."""
     path = Path(source)
     meant = (path.suffix != "" or len(path.parts) > 1) and "(" not in source
-    return meant and ".py" not in source
+    return meant and not names_code(source)
 
 
-def build_case(source: ProblemSource, data_dir: Path | None) -> Case:
-    """Build a problem, and what solvers derive from its graph.
+def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
+    """Build the problems that a source stands for, and what solvers derive from their graphs.
 
     Raises
     ------
     InputError
-        If it cannot be built.
+        If one cannot be built.
     """
     begin = time.perf_counter()
-    problem = load_problem(source, data_dir)
-    try:
-        truth = None if problem.truth is None else float(problem.graph.energy(problem.truth))
-        derive(problem.graph)
-    except Exception as reason:
-        raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
-    return Case(problem, time.perf_counter() - begin, truth)
+    cases = []
+    for problem in load_problems(source, data_dir):
+        try:
+            truth = None if problem.truth is None else float(problem.graph.energy(problem.truth))
+            derive(problem.graph)
+        except Exception as reason:
+            raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
+        # Those of one source are made one after the other, or all at once with the first.
+        cases.append(Case(problem, time.perf_counter() - begin, truth))
+        begin = time.perf_counter()
+    return cases
 
 
 def derive(graph: FactorGraph) -> None:

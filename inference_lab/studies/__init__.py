@@ -1,20 +1,27 @@
-"""Studies of clustering: methods against the number of constraints, over many random draws.
+"""Studies: a definition in a file, records that running it adds to, a report of those alone.
 
-A study is a folder with a definition, ``study.toml``; running it adds records to
-``records.jsonl`` there, and the report, tables and figures are made from those alone.
+A study is a folder with ``study.toml``. One of clustering compares methods against the number of
+constraints over many random draws (`Study`); one of solvers runs them on problems (`SolverStudy`).
 """
 
-from inference_lab.studies.definition import Method, Protocol, Study, StudyError, load_study
+from inference_lab.studies.comparison import SolverStudy, render_comparison, run_comparison
+from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.studies.finding import find_study
+from inference_lab.studies.reading import StudyError, load_study
 from inference_lab.studies.report import render_study
 from inference_lab.studies.running import StudyRecord, run_study
 
 __all__ = [
     "Method",
     "Protocol",
+    "SolverStudy",
     "Study",
     "StudyError",
     "StudyRecord",
+    "find_study",
     "load_study",
+    "render_comparison",
     "render_study",
+    "run_comparison",
     "run_study",
 ]

@@ -1,20 +1,16 @@
-"""Definitions of studies: TOML files, read strictly."""
+"""Definitions of studies of clustering."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
-__all__ = ["Method", "Part", "Protocol", "Published", "Study", "StudyError", "load_study"]
+from inference_lab.studies.reading import StudyError, read_value
 
-_T = TypeVar("_T")
+__all__ = ["Method", "Part", "Protocol", "Published", "Study"]
 
 #: What the quick form of a study can change.
 _QUICK: Mapping[str, Any] = {
@@ -23,10 +19,6 @@ _QUICK: Mapping[str, Any] = {
     "constraints": list[float],
     "runs": int,
 }
-
-
-class StudyError(ValueError):
-    """A definition that cannot be used; the message says where and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +223,7 @@ class Study:
         for key, value in self.quick.items():
             if key not in _QUICK:
                 raise StudyError(f"quick.{key} is unknown; allowed: {', '.join(_QUICK)}")
-            changes[key] = _value(value, _QUICK[key], f"quick.{key}")
+            changes[key] = read_value(value, _QUICK[key], f"quick.{key}")
         if "methods" in changes:
             by_label = {m.label: m for m in self.methods}
             missing = [label for label in changes["methods"] if label not in by_label]
@@ -286,88 +278,3 @@ class Study:
                 raise StudyError(f"score {score!r} is unknown; allowed: {', '.join(SCORES)}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
-
-
-def load_study(folder: Path | str) -> Study:
-    """Read the definition of a study.
-
-    Parameters
-    ----------
-    folder : path
-        Folder with a ``study.toml``, or that file.
-
-    Raises
-    ------
-    StudyError
-        If it cannot be read; the message names the place.
-    """
-    path = Path(folder)
-    if path.is_dir():
-        path = path / "study.toml"
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise StudyError(f"{path}: {problem}") from None
-    try:
-        if "name" in table:
-            raise StudyError("name is unknown: a study is named after its folder")
-        study = replace(_read(Study, table, ""), name=path.resolve().parent.name)
-        study.check()
-        study.quickly()
-    except StudyError as problem:
-        raise StudyError(f"{path}: {problem}") from None
-    return study
-
-
-def _read(cls: type[_T], table: Any, where: str) -> _T:
-    """Build a dataclass from a table, checking names and types."""
-    if not isinstance(table, dict):
-        raise StudyError(f"{where or 'the file'} must be a table")
-    prefix = f"{where}." if where else ""
-    hints = typing.get_type_hints(cls)
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
-    for key in table:
-        if key not in known:
-            raise StudyError(f"{prefix}{key} is unknown; allowed: {', '.join(known)}")
-    values = {}
-    for name, entry in known.items():
-        if name in table:
-            values[name] = _value(table[name], hints[name], f"{prefix}{name}")
-        elif entry.default is MISSING and entry.default_factory is MISSING:
-            raise StudyError(f"{prefix}{name} is missing")
-    return cls(**values)
-
-
-def _value(value: Any, hint: Any, where: str) -> Any:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
-        problem = None
-        for option in inner:
-            try:
-                return _value(value, option, where)
-            except StudyError as refused:
-                problem = problem or refused
-        raise problem or StudyError(where)
-    if origin is Literal:
-        if value not in inner:
-            raise StudyError(f"{where} = {value!r}; allowed: {', '.join(map(repr, inner))}")
-        return value
-    if origin is list:
-        if not isinstance(value, list):
-            raise StudyError(f"{where} must be a list, got {value!r}")
-        return [_value(entry, inner[0], f"{where}[{at}]") for at, entry in enumerate(value)]
-    if origin is not None:
-        if not isinstance(value, dict):
-            raise StudyError(f"{where} must be a table, got {value!r}")
-        return value
-    if hint is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise StudyError(f"{where} must be a number, got {value!r}")
-        return float(value)
-    if hint in (int, str):
-        if isinstance(value, bool) or not isinstance(value, hint):
-            raise StudyError(f"{where} must be of type {hint.__name__}, got {value!r}")
-        return value
-    if hint is type(None):
-        raise StudyError(f"{where} must not be {value!r}")
-    return _read(hint, value, where)

@@ -15,7 +15,7 @@ import numpy as np
 from inference_lab.datasets import available, load
 from inference_lab.factor_graph import FloatArray, IntArray
 from inference_lab.images import find_file, read_image
-from inference_lab.studies.definition import StudyError
+from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features
 from inference_lab.texts import corpora, latent_semantics, load_corpus
 

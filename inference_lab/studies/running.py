@@ -15,7 +15,10 @@ from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.workers import Crash, traceback_tail
 from inference_lab.json_lines import JsonLine, LineStore, jsonable
 from inference_lab.records import environment
+from inference_lab.registry import as_solver
+from inference_lab.spec import SpecError
 from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.studies.reading import StudyError
 
 __all__ = ["StudyRecord", "cells", "run_study"]
 
@@ -235,6 +238,7 @@ def run_study(
     rerun: Literal["failed", "all"] | None = None,
     data_dir: str | None = None,
     on_step: Callable[[Step], None] | None = None,
+    trusted: bool = True,
 ) -> list[StudyRecord]:
     """Run what is missing of a study and return all its records.
 
@@ -252,6 +256,8 @@ def run_study(
     data_dir : str, optional
     on_step : callable, optional
         Called with a `Step` after each fit.
+    trusted : bool
+        Whether the solvers that methods name may be code outside the package.
 
     Returns
     -------
@@ -262,7 +268,10 @@ def run_study(
     ------
     DataNotFoundError
         If data are missing, before anything is run.
+    StudyError
+        If a method names a solver that there is not, or that is not trusted.
     """
+    _check_solvers(study, trusted)
     store = LineStore(Path(folder) / "records.jsonl", StudyRecord)
     wanted = cells(study)
     for data in dict.fromkeys(cell.data for cell in wanted) if jobs else ():
@@ -290,6 +299,17 @@ def run_study(
         if on_step is not None:
             on_step(Step(done, len(wanted), failed, record))
     return [known[cell.key] for cell in wanted if cell.key in known]
+
+
+def _check_solvers(study: Study, trusted: bool) -> None:
+    """Make the solvers that methods name, so that none is missing after a long run."""
+    for stage in study.stages():
+        for method in stage.methods:
+            if "e_step" in method.settings:
+                try:
+                    as_solver(method.settings["e_step"], trusted=trusted)
+                except (SpecError, TypeError) as problem:
+                    raise StudyError(f"method {method.label!r}: {problem}") from None
 
 
 def _results(

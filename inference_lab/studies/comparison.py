@@ -1,0 +1,346 @@
+"""Studies of solvers: problems, solvers and budgets in a file, run by `compare` and reported."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from inference_lab.records import Record, RecordStore
+from inference_lab.registry import as_solver, problem_registry
+from inference_lab.spec import SpecError
+from inference_lab.studies.reading import StudyError, read_field
+
+if TYPE_CHECKING:
+    from inference_lab.comparison import Comparison
+    from inference_lab.harness.comparing import Progress
+    from inference_lab.reporting.document import Block, Document, Section
+
+__all__ = ["Grid", "SolverStudy", "render_comparison", "run_comparison"]
+
+#: What the quick form of a study can change, besides the values of grids.
+_QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Problems that differ in some of their settings.
+
+    Parameters
+    ----------
+    problem : str
+        A spec with names in braces, such as ``"estep(data={data}, noise={noise})"``.
+    values : mapping of str to list
+        What each name stands for, in turn; all combinations are problems.
+    """
+
+    problem: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def specs(self) -> Iterator[str]:
+        """Yield the specs of the problems; the last name changes fastest."""
+        for chosen in itertools.product(*self.values.values()):
+            named = {
+                name: str(value).lower() if isinstance(value, bool) else value
+                for name, value in zip(self.values, chosen, strict=True)
+            }
+            yield self.problem.format(**named)
+
+    def check(self, where: str) -> None:
+        """Refuse names without values, values without names, and what is no list of values."""
+        try:
+            parts = list(string.Formatter().parse(self.problem))
+        except ValueError as problem:
+            raise StudyError(f"{where}.problem = {self.problem!r}: {problem}") from None
+        names = {name for _, name, _, _ in parts if name is not None}
+        # A format string can do more than name values, and nothing of that is meant here.
+        for _, name, form, conversion in parts:
+            if name is not None and (not name.isidentifier() or form or conversion):
+                raise StudyError(f"{where}.problem: {{{name}}} is not a name in braces")
+        if names != set(self.values):
+            odd = sorted(names ^ set(self.values))[0]
+            has = "has no values" if odd in names else "is not in the problem"
+            raise StudyError(f"{where}.values: {odd!r} {has}")
+        for name, values in self.values.items():
+            if not isinstance(values, list) or not values:
+                raise StudyError(f"{where}.values.{name} must be a list of values, got {values!r}")
+            for value in values:
+                if not isinstance(value, str | int | float):
+                    raise StudyError(f"{where}.values.{name} has {value!r}, which is no value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverStudy:
+    """A study that compares solvers on problems, as its file defines it.
+
+    Parameters
+    ----------
+    title, question : str
+    problems : list of str
+        Specs.
+    grids : list of Grid
+        Further problems.
+    solvers : list of str
+        Specs.
+    seeds, repeats, time_limit, temperature, threads
+        As in `inference_lab.compare`.
+    answer : str
+        What the results say, in words, written by whoever looked at them.
+    notes : list of str
+    classes : str or None
+        Entry of the problems' info that says which class a problem is of; by default its family.
+    maps : list of [str, str]
+        Pairs of entries of the problems' info, rows and columns of maps that say which solver is
+        best where.
+    targets, times : list of float
+        Primal gaps in percent the time to which is told; seconds at which the quality is told.
+    tables, figures : list of str or None
+        Names of those the report shows; all by default.
+    quick : mapping
+        Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit`, and of names of the grids
+        in ``values``, for a look in a minute.
+    """
+
+    title: str
+    question: str
+    solvers: list[str]
+    problems: list[str] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
+    seeds: int | list[int] = 1
+    repeats: int = 1
+    time_limit: float
+    temperature: float = 0.0
+    threads: int = 1
+    answer: str = ""
+    notes: list[str] = field(default_factory=list)
+    classes: str | None = None
+    maps: list[list[str]] = field(default_factory=list)
+    targets: list[float] = field(default_factory=lambda: [1.0, 0.1])
+    times: list[float] | None = None
+    tables: list[str] | None = None
+    figures: list[str] | None = None
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    def all_problems(self) -> list[str]:
+        """Return the specs of all problems."""
+        return [*self.problems, *(spec for grid in self.grids for spec in grid.specs())]
+
+    def quickly(self) -> SolverStudy:
+        """Return the quick form.
+
+        Raises
+        ------
+        StudyError
+            If it names something that the study has not.
+        """
+        quick = dict(self.quick)
+        values = quick.pop("values", {})
+        for key in quick:
+            if key not in _QUICK:
+                raise StudyError(f"quick.{key} is unknown; allowed: {', '.join(_QUICK)}, values")
+        changes = {key: read_field(SolverStudy, key, quick[key], f"quick.{key}") for key in quick}
+        for key in ("problems", "solvers"):
+            for spec in changes.get(key, ()):
+                if spec not in getattr(self, key):
+                    raise StudyError(f"quick.{key} names {spec!r}, which the study does not have")
+        if not isinstance(values, dict):
+            raise StudyError(f"quick.values must be a table, got {values!r}")
+        known = {name for grid in self.grids for name in grid.values}
+        for name in values:
+            if name not in known:
+                raise StudyError(f"quick.values.{name} is in no grid")
+        grids = [
+            Grid(problem=g.problem, values={k: values.get(k, v) for k, v in g.values.items()})
+            for g in self.grids
+        ]
+        result = replace(self, **changes, grids=grids, quick={})
+        result.check()
+        return result
+
+    def check(self) -> None:
+        """Refuse what cannot be run.
+
+        Raises
+        ------
+        StudyError
+        """
+        for number, grid in enumerate(self.grids):
+            grid.check(f"grids[{number}]")
+        specs = self.all_problems()
+        for key, listed in (("problems", specs), ("solvers", self.solvers)):
+            if not listed:
+                raise StudyError(f"{key} must not be empty")
+            for spec in listed:
+                if listed.count(spec) > 1:
+                    raise StudyError(f"{key} has {spec!r} more than once")
+        seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
+        if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
+            raise StudyError(f"seeds must be a number from 1 on or a list, got {self.seeds}")
+        for key in ("repeats", "threads"):
+            if getattr(self, key) < 1:
+                raise StudyError(f"{key} must be at least 1, got {getattr(self, key)}")
+        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+            raise StudyError(f"time_limit must be positive seconds, got {self.time_limit}")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise StudyError(f"temperature must not be negative, got {self.temperature}")
+        for axes in self.maps:
+            if len(axes) != 2:
+                raise StudyError(f"maps must be pairs of names, got {axes}")
+        if not self.targets or not all(0 <= target < 100 for target in self.targets):
+            raise StudyError(f"targets must be percentages below 100, got {self.targets}")
+        if self.times is not None and not all(time > 0 for time in self.times):
+            raise StudyError(f"times must be positive seconds, got {self.times}")
+
+
+def run_comparison(
+    study: SolverStudy,
+    folder: Path | str,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    rerun: Literal["failed", "timeout", "all"] | None = None,
+    shard: str | None = None,
+    data_dir: str | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    trusted: bool = True,
+) -> Comparison:
+    """Run what is missing of a study and return all that it asks for.
+
+    Parameters
+    ----------
+    study : SolverStudy
+    folder : path
+        ``runs.jsonl`` there holds what was run before, and gets each record when its run ends.
+    jobs, cluster, rerun, shard, data_dir, progress
+        As in `inference_lab.compare`; with `jobs` 0 nothing is run, and nothing is built.
+    trusted : bool
+        Whether its specs may name code and files outside the package and the data folder.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    StudyError
+        If a problem or a solver cannot be made.
+    """
+    from inference_lab.comparison import Comparison
+    from inference_lab.harness.comparing import compare
+    from inference_lab.harness.planning import InputError
+    from inference_lab.trust import untrusted
+
+    store = RecordStore(Path(folder) / "runs.jsonl")
+    try:
+        with untrusted(trusted=trusted):
+            if jobs == 0:
+                return Comparison(_held(study, store))
+            return compare(
+                study.all_problems(),
+                study.solvers,
+                seeds=study.seeds,
+                repeats=study.repeats,
+                time_limit=study.time_limit,
+                temperature=study.temperature,
+                threads=study.threads,
+                jobs=jobs,
+                cluster=cluster,
+                store=store,
+                rerun=rerun,
+                shard=shard,
+                data_dir=data_dir,
+                progress=progress,
+            )
+    except (InputError, SpecError) as problem:
+        raise StudyError(str(problem)) from problem
+
+
+def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
+    """Return the records that a store holds of a study, the last one of each run."""
+    if not store.path.exists():
+        raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
+    # Names are in the normal form of specs, without settings that are the default.
+    problems = {problem_registry.make(spec).spec for spec in study.all_problems()}
+    solvers = {as_solver(spec).spec for spec in study.solvers}
+    seeds = range(study.seeds) if isinstance(study.seeds, int) else study.seeds
+    asked = (study.time_limit, study.temperature, study.threads)
+    found = {}
+    for record in store:
+        given = (record.time_limit, record.temperature, record.threads)
+        if (
+            record.problem in problems
+            and record.solver in solvers
+            and record.seed in seeds
+            and record.repeat < study.repeats
+            and given == asked
+        ):
+            found[record.key] = record
+    return list(found.values())
+
+
+def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
+    """Write the report of a study into a folder and return it.
+
+    Raises
+    ------
+    StudyError
+        If `tables` or `figures` name one that the report does not have.
+    """
+    from inference_lab.reporting.report import report_document
+    from inference_lab.reporting.writing import write_document
+
+    entry = study.classes
+    document = report_document(
+        comparison,
+        title=study.title,
+        question=study.question,
+        answer=study.answer.strip(),
+        notes=study.notes,
+        classes=None if entry is None else lambda r: str(r.problem_info.get(entry, "other")),
+        targets=study.targets,
+        times=study.times,
+        maps=[(first, second) for first, second in study.maps],
+        command=f"inference-lab reproduce {study.name}",
+    )
+    document = _chosen(document, study)
+    write_document(document, Path(folder))
+    return document
+
+
+def _chosen(document: Document, study: SolverStudy) -> Document:
+    """Leave out tables and figures that a study does not ask for."""
+    from inference_lab.reporting.document import Picture, Table
+
+    tables: set[str] = set()
+    figures: set[str] = set()
+
+    def kept(block: Block) -> bool:
+        if isinstance(block, Table):
+            tables.add(block.name)
+            return study.tables is None or block.name in study.tables
+        if isinstance(block, Picture):
+            figures.add(block.name)
+            return study.figures is None or block.name in study.figures
+        return True
+
+    def section(given: Section) -> Section:
+        return replace(
+            given,
+            blocks=tuple(block for block in given.blocks if kept(block)),
+            sections=tuple(section(inner) for inner in given.sections),
+        )
+
+    document = replace(document, sections=tuple(section(s) for s in document.sections))
+    for key, wanted, there in (
+        ("tables", study.tables, tables),
+        ("figures", study.figures, figures),
+    ):
+        for name in wanted or ():
+            if name not in there:
+                raise StudyError(f"{key} names {name!r}; the report has {', '.join(sorted(there))}")
+    return document

@@ -1,0 +1,59 @@
+"""Where definitions of studies are found."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+from typing import NamedTuple
+
+from inference_lab.studies.reading import StudyError
+
+__all__ = ["Found", "available_studies", "find_study"]
+
+#: The package that holds the definitions which come with the library.
+_PACKAGE = "inference_lab.reports"
+
+
+class Found(NamedTuple):
+    """A folder with a definition, and whether it came with the library."""
+
+    folder: Path
+    ours: bool
+
+
+def _shipped() -> Path:
+    """Return the folder of the definitions that come with the library."""
+    return Path(str(importlib.resources.files(_PACKAGE)))
+
+
+def available_studies() -> list[str]:
+    """Return the names of the studies that come with the library, sorted."""
+    return sorted(path.parent.name for path in _shipped().glob("*/study.toml"))
+
+
+def find_study(name: str) -> Found:
+    """Return the folder of a study.
+
+    Parameters
+    ----------
+    name : str
+        A folder with a ``study.toml``, or that file; else the name of a folder under ``reports``
+        in the working directory, or of a study that comes with the library.
+
+    Raises
+    ------
+    StudyError
+        If there is none.
+    """
+    given = Path(name)
+    if given.is_file():
+        return Found(given.parent, False)
+    for place in (given, Path("reports") / name):
+        if (place / "study.toml").is_file():
+            return Found(place, False)
+    if name in available_studies():
+        return Found(_shipped() / name, True)
+    raise StudyError(
+        f"{name} is no study: neither a folder with a study.toml, nor one under reports/, nor one "
+        f"of {', '.join(available_studies())}"
+    )

@@ -1,0 +1,121 @@
+"""What the harness costs, and how long a report takes: ``python tests/benchmarks/harness.py``.
+
+A thousand runs that take a fraction of a millisecond each, in this process and in two workers;
+then ten thousand records, read and reported.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import inference_lab as il
+from inference_lab.comparison import Comparison
+from inference_lab.contract import TracePoint
+from inference_lab.records import Record, RecordStore
+from inference_lab.reporting.report import report_document
+from inference_lab.reporting.writing import write_document
+
+PROBLEMS = [f"potts-grid(height=6, width=6, seed={seed})" for seed in range(10)]
+SOLVERS = ["icm", "loopy-bp", "mean-field", "trw-s"]
+
+
+def runs(folder: Path) -> None:
+    """Print what a run costs beyond the solver's own time."""
+    il.compare(PROBLEMS, SOLVERS)  # compiles, or loads what was compiled before
+    print("jobs   runs   wall s   overhead of a run, ms: median and 95 %   resuming all, s")
+    for jobs in (1, 2):
+        store = folder / f"{jobs}.jsonl"
+        ends: list[float] = []
+
+        def note(event: object, ends: list[float] = ends) -> None:
+            if getattr(event, "record", None) is not None:
+                ends.append(time.perf_counter())
+
+        begin = time.perf_counter()
+        done = il.compare(
+            PROBLEMS, SOLVERS, seeds=25, time_limit=5.0, jobs=jobs, store=store, progress=note
+        )
+        wall = time.perf_counter() - begin
+        own = {r.finished: r.seconds for r in done.records}
+        typical = statistics.median(own.values())
+        steps = [1000 * (jobs * (b - a) - typical) for a, b in itertools.pairwise(ends)]
+        begin = time.perf_counter()
+        il.compare(PROBLEMS, SOLVERS, seeds=25, time_limit=5.0, jobs=jobs, store=store)
+        again = time.perf_counter() - begin
+        middle, high = np.quantile(steps, [0.5, 0.95])
+        print(f"{jobs:4}  {len(done):5}  {wall:7.1f}  {middle:22.1f} {high:18.1f}  {again:17.2f}")
+
+
+def some_records() -> list[Record]:
+    """Return 10,000 records: 100 problems, 20 solvers, 5 seeds, traces of 20 points."""
+    rng = np.random.default_rng(0)
+    made = []
+    for problem in range(100):
+        optimum = float(rng.normal() * 100)
+        for solver in range(20):
+            for seed in range(5):
+                times = np.cumsum(rng.exponential(0.02 * (solver + 1), 20))
+                left = 50 * abs(rng.normal()) * np.exp(-np.arange(20) / (3 + solver))
+                left += 0 if rng.random() < 0.3 else abs(rng.normal()) * solver / 20
+                best = optimum + np.minimum.accumulate(left)
+                bounds = np.full(20, -math.inf)
+                if solver % 3 == 0:
+                    bounds = optimum - 10 * np.exp(-np.arange(20) / 5.0)
+                trace = [
+                    TracePoint(float(t), float(e), float(e), float(b))
+                    for t, e, b in zip(times, best, bounds, strict=True)
+                ]
+                made.append(
+                    Record(
+                        problem=f"family{problem % 5}(n={problem})",
+                        problem_hash=f"{problem}",
+                        n_variables=100,
+                        n_edges=200,
+                        n_factors=0,
+                        n_labels=3,
+                        solver=f"solver{solver}(a={solver})",
+                        solver_name=f"solver{solver}",
+                        settings={"a": solver, "b": None},
+                        seed=seed,
+                        time_limit=10.0,
+                        status="converged",
+                        energy=float(best[-1]),
+                        lower_bound=float(bounds[-1]),
+                        seconds=float(times[-1]),
+                        trace=tuple(trace),
+                    )
+                )
+    return [replace(record, labels_hash=record.id[:8]) for record in made]
+
+
+def reports(folder: Path) -> None:
+    """Print how long 10,000 records take to read and to report."""
+    store = RecordStore(folder / "runs.jsonl")
+    store.extend(some_records())
+    report_document(store.read()[:40], title="Loads what is needed")
+    begin = time.perf_counter()
+    records = store.read()
+    read = time.perf_counter() - begin
+    document = report_document(Comparison(records), title="10,000 records")
+    made = time.perf_counter() - begin
+    write_document(document, folder / "report")
+    written = time.perf_counter() - begin
+    print(
+        f"{len(records)} records, {store.path.stat().st_size / 1e6:.0f} MB: read {read:.2f} s, "
+        f"analysed {made - read:.2f} s, drawn and written {written - made:.2f} s; "
+        f"in all {written:.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        runs(Path(place))
+        reports(Path(place))
