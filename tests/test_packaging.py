@@ -120,7 +120,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str
         if folder in INSTALLED:
             expected.add(f"{INSTALLED[folder]}/{rest}")
         # Of the reports, the definitions of the studies and not their results.
-        if folder == "reports" and rest.endswith("/study.toml"):
+        if folder == "reports" and rest.endswith(("/study.toml", "__init__.py")):
             expected.add(f"inference_lab/reports/{rest}")
     with zipfile.ZipFile(wheel) as archive:
         assert set(archive.namelist()) == expected
@@ -199,7 +199,10 @@ def test_all_packages_are_declared() -> None:
         for folder in INSTALLED
         for path in (ROOT / folder).rglob("__init__.py")
     }
-    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(found)
+    # Definitions of studies are installed, their results beside them are not.
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(
+        [*found, "inference_lab.reports"]
+    )
 
 
 def _modules() -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference_lab.studies import StudyError, load_study, render_study, run_study
+from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies import running as running_module
 from inference_lab.studies.curves import mean_of, paired
 from inference_lab.studies.definition import Method, Protocol
@@ -28,7 +28,11 @@ from inference_lab.studies.running import cells, environments
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 REPORTS = Path(__file__).parent.parent / "reports"
-STUDIES = sorted(p.parent.name for p in REPORTS.glob("*/study.toml"))
+STUDIES = sorted(
+    path.parent.name
+    for path in REPORTS.glob("*/study.toml")
+    if isinstance(load_study(path), Study)
+)
 
 SMALL = """
 title = "A small study"

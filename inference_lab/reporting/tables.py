@@ -5,23 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from inference_lab.comparison import Comparison, ProblemSummary, Row, SolverSummary
 from inference_lab.contract import proves
 from inference_lab.records import jsonable
+from inference_lab.reporting.numbers import (
+    NONE,
+    counted,
+    decimals_for,
+    energy_text,
+    percent_text,
+    seconds_text,
+    share_text,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["csv_text", "markdown", "plain_text", "rich_table"]
-
-#: Energies are shown with this many significant digits (more before the point if it takes them).
-_DIGITS = 7
-
-_NONE = "-"
 
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
@@ -47,54 +52,6 @@ class _Block(NamedTuple):
     best: list[bool]
 
 
-# ---------------------------------------------------------------------- numbers as text
-
-
-def _decimals(values: Iterable[float]) -> int:
-    """Return the decimals that give the largest of the values `_DIGITS` significant digits."""
-    sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
-    if not sizes:
-        return 1
-    return min(6, max(1, _DIGITS - 1 - math.floor(math.log10(max(sizes)))))
-
-
-def _energy(value: float | None, decimals: int) -> str:
-    if value is None or not math.isfinite(value):
-        return _NONE
-    return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
-
-
-def _percent(value: float | None) -> str:
-    if value is None:
-        return _NONE
-    if value == 0:
-        return "0"
-    if 0 < value < 0.005:
-        return "<0.01"
-    return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return _NONE
-    for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):
-        if value < limit:
-            return f"{value:.{decimals}f}"
-    return f"{value:.0f}"
-
-
-def _share(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.3f}"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _REASON_WIDTH else text[: _REASON_WIDTH - 3] + "..."
-
-
 # ---------------------------------------------------------------------- blocks
 
 
@@ -112,55 +69,55 @@ def _status(row: Row, notes: dict[str, int]) -> str:
 
 def _sizes(problem: ProblemSummary) -> str:
     sizes = [
-        _count(problem.n_variables, "variable"),
-        _count(problem.n_edges, "edge"),
-        _count(problem.n_labels, "label"),
+        counted(problem.n_variables, "variable"),
+        counted(problem.n_edges, "edge"),
+        counted(problem.n_labels, "label"),
     ]
     if problem.n_factors:
-        sizes.insert(2, _count(problem.n_factors, "larger factor"))
+        sizes.insert(2, counted(problem.n_factors, "larger factor"))
     return ", ".join(sizes)
 
 
 def _known(problem: ProblemSummary, decimals: int) -> str:
     known = []
     if math.isfinite(problem.best_energy):
-        known.append(f"best energy {_energy(problem.best_energy, decimals)}")
+        known.append(f"best energy {energy_text(problem.best_energy, decimals)}")
     if math.isfinite(problem.best_bound):
-        bound = _energy(problem.best_bound, decimals)
+        bound = energy_text(problem.best_bound, decimals)
         known.append(f"best bound {bound} ({problem.best_bound_by})")
     elif problem.best_bound == math.inf:
         known.append(f"infeasible ({problem.best_bound_by})")
     else:
         known.append("no bound known")
     if problem.truth_energy is not None:
-        truth = _energy(problem.truth_energy, decimals)
-        known.append(f"ground truth {truth if truth != _NONE else 'infeasible'}")
+        truth = energy_text(problem.truth_energy, decimals)
+        known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
     return ", ".join(known)
 
 
 def _problem_block(
     problem: ProblemSummary, rows: list[Row], notes: dict[str, int], shown: _Shown
 ) -> _Block:
-    decimals = _decimals(
+    decimals = decimals_for(
         [e for row in rows for e in (row.energy_max, row.lower_bound)]
         + [problem.truth_energy or 0.0]
     )
     columns = [
         _Column("solver", [row.solver for row in rows], right=False),
-        _Column("energy", [_energy(row.energy, decimals) for row in rows]),
+        _Column("energy", [energy_text(row.energy, decimals) for row in rows]),
     ]
     if shown.spread:
         spreads = [
             row.energy_max - row.energy_min if math.isfinite(row.energy) else None for row in rows
         ]
         columns.append(
-            _Column("spread", ["0" if s == 0 else _energy(s, decimals) for s in spreads])
+            _Column("spread", ["0" if s == 0 else energy_text(s, decimals) for s in spreads])
         )
-    columns.append(_Column("gap %", [_percent(row.gap_percent) for row in rows]))
+    columns.append(_Column("gap %", [percent_text(row.gap_percent) for row in rows]))
     if shown.bounds:
-        columns.append(_Column("bound", [_energy(row.lower_bound, decimals) for row in rows]))
+        columns.append(_Column("bound", [energy_text(row.lower_bound, decimals) for row in rows]))
     columns.append(
-        _Column("proved", [row.proved_by if row.answered else _NONE for row in rows], right=False)
+        _Column("proved", [row.proved_by if row.answered else NONE for row in rows], right=False)
     )
     if shown.partition:
         signs = {"exact": " =", "lower": " >=", "upper": " <="}
@@ -168,21 +125,21 @@ def _problem_block(
             _Column(
                 "log Z",
                 [
-                    _NONE
+                    NONE
                     if row.log_partition is None
-                    else _energy(row.log_partition, decimals)
+                    else energy_text(row.log_partition, decimals)
                     + signs.get(row.log_partition_kind or "", " ~")
                     for row in rows
                 ],
             )
         )
-    columns.append(_Column("seconds", [_seconds(row.seconds) for row in rows]))
+    columns.append(_Column("seconds", [seconds_text(row.seconds) for row in rows]))
     if shown.accuracy:
-        columns.append(_Column("accur.", [_share(row.accuracy) for row in rows]))
+        columns.append(_Column("accur.", [share_text(row.accuracy) for row in rows]))
     if shown.pairwise:
-        columns.append(_Column("pair F", [_share(row.pairwise_f) for row in rows]))
+        columns.append(_Column("pair F", [share_text(row.pairwise_f) for row in rows]))
     for name in dict.fromkeys(name for row in rows for name in row.scores):
-        cells = [f"{row.scores[name]:.4g}" if name in row.scores else _NONE for row in rows]
+        cells = [f"{row.scores[name]:.4g}" if name in row.scores else NONE for row in rows]
         columns.append(_Column(name.replace("_", " "), cells))
     columns.append(_Column("status", [_status(row, notes) for row in rows], right=False))
     return _Block(
@@ -217,11 +174,11 @@ def _shown(comparison: Comparison) -> _Shown:
 
 
 def _problem_blocks(comparison: Comparison, notes: dict[str, int], shown: _Shown) -> list[_Block]:
+    rows: dict[str, list[Row]] = {}
+    for row in comparison.rows:
+        rows.setdefault(row.problem, []).append(row)
     return [
-        _problem_block(
-            problem, [row for row in comparison.rows if row.problem == problem.name], notes, shown
-        )
-        for problem in comparison.problems
+        _problem_block(problem, rows[problem.name], notes, shown) for problem in comparison.problems
     ]
 
 
@@ -232,12 +189,12 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
     partial = any(0 < s.gaps < s.problems for s in solvers)
     columns = [
         _Column("solver", [s.solver for s in solvers], right=False),
-        column("gap %", lambda s: _percent(s.mean_gap_percent)),
+        column("gap %", lambda s: percent_text(s.mean_gap_percent)),
         *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
         column("% best", lambda s: f"{s.percent_best:.0f}"),
         column("% proved", lambda s: f"{s.percent_proved:.0f}"),
-        column("median s", lambda s: _seconds(s.median_seconds)),
-        column("total s", lambda s: _seconds(s.total_seconds)),
+        column("median s", lambda s: seconds_text(s.median_seconds)),
+        column("total s", lambda s: seconds_text(s.total_seconds)),
         column("failed", lambda s: str(s.failed)),
         column("unsup.", lambda s: str(s.unsupported)),
         column("runs", lambda s: str(s.runs)),
@@ -248,7 +205,7 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
         + (" where it is known" if partial else "")
         + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
     )
-    return _Block(f"All {_count(n, 'problem')}", "", line, columns, [False] * len(solvers))
+    return _Block(f"All {counted(n, 'problem')}", "", line, columns, [False] * len(solvers))
 
 
 def _legend(comparison: Comparison) -> str:
@@ -321,7 +278,7 @@ def rich_table(comparison: Comparison, width: int | None = None) -> Table:
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
     for reason, number in notes.items():
-        page.add_row(Text(f"[{number}] {_shortened(reason)}", style="yellow"))
+        page.add_row(Text(f"[{number}] {shortened(reason, _REASON_WIDTH)}", style="yellow"))
     return page
 
 
@@ -409,7 +366,7 @@ def markdown(comparison: Comparison) -> str:
     if blocks:
         lines += [_escape(_legend(comparison).replace("* best", "bold: best", 1)), ""]
     for reason, number in notes.items():
-        lines += [f"\\[{number}\\] {_escape(_shortened(reason))}", ""]
+        lines += [f"\\[{number}\\] {_escape(shortened(reason, _REASON_WIDTH))}", ""]
     return "\n".join(lines)
 
 

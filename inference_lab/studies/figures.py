@@ -7,14 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from inference_lab.reporting.style import RC, line_style
 from inference_lab.studies.curves import Results
 
 __all__ = ["learning_curves"]
-
-_MARKERS = "os^vD<>Pp*hX"
-_LINES = ("-", "--", "-.", ":")
-#: Distinct in lightness as well (Okabe and Ito).
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 _NAMES: Mapping[str, str] = {
     "pairwise_f": "pairwise F",
@@ -51,7 +47,7 @@ def learning_curves(results: Results, score: str, axis: str, path: Path) -> None
     n = len(results.data)
     columns = min(n, 3)
     rows = -(-n // columns)
-    with rc_context({"svg.hashsalt": "inference-lab", "font.size": 9, "svg.fonttype": "path"}):
+    with rc_context(dict(RC)):
         # Room for the legend below the panels.
         legend_rows = -(-len(results.methods) // 3)
         figure = Figure(
@@ -66,22 +62,13 @@ def learning_curves(results: Results, score: str, axis: str, path: Path) -> None
                 means = [results.mean(score, data, method, c) for c in results.constraints]
                 middle = np.array([mean.value for mean in means])
                 half = np.nan_to_num(np.array([mean.half for mean in means]))
-                colour = _COLOURS[m % len(_COLOURS)]
-                panel.plot(
-                    places,
-                    middle,
-                    color=colour,
-                    marker=_MARKERS[m % len(_MARKERS)],
-                    linestyle=_LINES[m % len(_LINES)],
-                    markersize=4,
-                    linewidth=1.1,
-                    label=method,
-                )
+                style = line_style(m)
+                panel.plot(places, middle, label=method, **style)
                 panel.fill_between(
                     places,
                     np.maximum(middle - half, lowest_score),
                     np.minimum(middle + half, 1.0),
-                    color=colour,
+                    color=style["color"],
                     alpha=0.12,
                     linewidth=0,
                 )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.factor_graph import FloatArray
+from inference_lab.reporting.statistics import holm
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Study
 from inference_lab.studies.figures import learning_curves, score_name
@@ -137,17 +138,6 @@ def _plus_minus(value: float, half: float, digits: int = 3, *, sign: bool = Fals
     return shown if math.isnan(half) else f"{shown} ± {half:.{digits}f}"
 
 
-def _holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979)."""
-    order = np.argsort(p_values, kind="stable")
-    result = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
-        result[at] = highest
-    return result
-
-
 def _against_baseline(results: Results, study: Study) -> list[str]:
     """Compare all methods with the baseline, paired by run, over all data."""
     score, base = study.scores[0], str(study.baseline)
@@ -160,7 +150,7 @@ def _against_baseline(results: Results, study: Study) -> list[str]:
                 results.pooled(score, method, column), results.pooled(score, base, column)
             )
             tests.append((method, column, found))
-    corrected = _holm([found.p_value for _, _, found in tests])
+    corrected = holm([found.p_value for _, _, found in tests])
     for method in others:
         cells = [method]
         for (name, _, found), p_value in zip(tests, corrected, strict=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -17,11 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import inference_lab as il
-from inference_lab.comparison import Comparison
 from inference_lab.contract import TracePoint
 from inference_lab.records import Record, RecordStore
-from inference_lab.reporting.report import report_document
-from inference_lab.reporting.writing import write_document
 
 PROBLEMS = [f"potts-grid(height=6, width=6, seed={seed})" for seed in range(10)]
 SOLVERS = ["icm", "loopy-bp", "mean-field", "trw-s"]
@@ -98,21 +97,20 @@ def some_records() -> list[Record]:
 
 def reports(folder: Path) -> None:
     """Print how long 10,000 records take to read and to report."""
-    store = RecordStore(folder / "runs.jsonl")
+    store = RecordStore(folder / "many" / "runs.jsonl")
     store.extend(some_records())
-    report_document(store.read()[:40], title="Loads what is needed")
-    begin = time.perf_counter()
-    records = store.read()
-    read = time.perf_counter() - begin
-    document = report_document(Comparison(records), title="10,000 records")
-    made = time.perf_counter() - begin
-    write_document(document, folder / "report")
-    written = time.perf_counter() - begin
-    print(
-        f"{len(records)} records, {store.path.stat().st_size / 1e6:.0f} MB: read {read:.2f} s, "
-        f"analysed {made - read:.2f} s, drawn and written {written - made:.2f} s; "
-        f"in all {written:.2f} s"
-    )
+    command = [sys.executable, "-m", "inference_lab", "report"]
+    print("records     MB   wall s of the command, median of three")
+    for records in (100, 10_000):
+        part = RecordStore(folder / f"{records}" / "runs.jsonl")
+        part.extend(store.read()[:records])
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            subprocess.run([*command, str(part.path.parent)], check=True, capture_output=True)
+            times.append(time.perf_counter() - begin)
+        size = part.path.stat().st_size / 1e6
+        print(f"{records:7} {size:6.1f} {statistics.median(times):8.2f}")
 
 
 if __name__ == "__main__":

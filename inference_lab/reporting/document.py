@@ -1,0 +1,315 @@
+"""The document model of reports: what is said, apart from how a page shows it.
+
+A report is built once as a `Document` and then written by `write_document` as Markdown, as a
+self-contained page of HTML, and its tables and pictures as files of their own. All strings in a
+document are plain text: renderers escape them, so a problem may have any name at all.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Block",
+    "Cell",
+    "Column",
+    "Document",
+    "Items",
+    "Mark",
+    "Picture",
+    "Section",
+    "Table",
+    "Text",
+    "file_stems",
+    "printable",
+]
+
+Mark = Literal["", "best", "failed", "alarm"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table.
+
+    Parameters
+    ----------
+    text : str
+        What is shown.
+    value : float, optional
+        The number behind the text: cells are sorted by it, and CSV holds it. None and NaN are
+        missing, and sort behind all numbers in both directions.
+    mark : {"", "best", "failed", "alarm"}
+        What the cell says about itself, beside its text.
+    title : str
+        A longer explanation, shown on demand where the form allows.
+    """
+
+    text: str
+    value: float | None = None
+    mark: Mark = ""
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse marks that no renderer knows."""
+        if self.mark not in get_args(Mark):
+            raise ValueError(
+                f"mark must be one of {', '.join(map(repr, get_args(Mark)))}, got {self.mark!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column: its title, whether it is set flush right, and what it means."""
+
+    title: str
+    right: bool = True
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption.
+
+    Parameters
+    ----------
+    name : str
+        What its files and its anchor are called, after `file_stems` has made it safe.
+    caption : str
+        One or two sentences.
+    columns : tuple of Column
+    rows : tuple of tuple of Cell
+        Each with as many cells as there are columns.
+    note : str
+        Said below the table.
+
+    Raises
+    ------
+    ValueError
+        If there are no columns, or a row has another number of cells.
+
+    Examples
+    --------
+    >>> columns = (Column("solver", right=False), Column("gap %"))
+    >>> Table("gaps", "Mean gaps.", columns, ((Cell("icm"), Cell("4.20", 4.2)),)).rows[0][1].value
+    4.2
+    >>> Table("gaps", "Mean gaps.", columns, ((Cell("icm"),),))
+    Traceback (most recent call last):
+        ...
+    ValueError: rows[0] of table 'gaps' has 1 cells, but there are 2 columns
+    """
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse tables that are not rectangular."""
+        if not self.columns:
+            raise ValueError(f"columns of table {self.name!r} must not be empty")
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"rows[{number}] of table {self.name!r} has {len(row)} cells, but there are "
+                    f"{len(self.columns)} columns"
+                )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure.
+
+    Parameters
+    ----------
+    name : str
+        What its files and its anchor are called, after `file_stems` has made it safe.
+    caption : str
+    alt : str
+        What the picture shows, for those who do not see it.
+    draw : callable
+        Returns a new `matplotlib.figure.Figure`; called once a rendering.
+    """
+
+    name: str
+    caption: str
+    alt: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs of plain text."""
+
+    paragraphs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Items:
+    """A bullet list of plain text."""
+
+    entries: tuple[str, ...]
+
+
+Block = Table | Picture | Text | Items
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of a document: its own blocks, then the sections inside it.
+
+    Parameters
+    ----------
+    title : str
+    blocks : tuple of Table, Picture, Text or Items
+    folded : bool
+        Whether a page shows the title alone until asked for the rest.
+    sections : tuple of Section
+    """
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+    folded: bool = False
+    sections: tuple[Section, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report.
+
+    Parameters
+    ----------
+    title : str
+    lead : tuple of (str, str)
+        What is said first, each with its name: ``("Question", "Which solver ...?")``.
+    alarms : tuple of str
+        Contradictions in the results; every page begins with them.
+    warnings : tuple of str
+        What a reader has to know before using the numbers.
+    sections : tuple of Section
+    """
+
+    title: str
+    lead: tuple[tuple[str, str], ...] = ()
+    alarms: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+    def blocks(self) -> Iterator[Block]:
+        """Iterate over the blocks of all sections, in the order of the page."""
+
+        def walk(sections: tuple[Section, ...]) -> Iterator[Block]:
+            for section in sections:
+                yield from section.blocks
+                yield from walk(section.sections)
+
+        return walk(self.sections)
+
+    def tables(self) -> list[Table]:
+        """Return all tables, in the order of the page."""
+        return [block for block in self.blocks() if isinstance(block, Table)]
+
+    def pictures(self) -> list[Picture]:
+        """Return all pictures, in the order of the page."""
+        return [block for block in self.blocks() if isinstance(block, Picture)]
+
+
+#: Format characters that scripts and emoji need, and that reorder nothing.
+_JOINERS = "\u200c\u200d"
+
+
+def _shown(character: str) -> str:
+    if character.isspace():
+        return " "
+    code = ord(character)
+    nothing = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF  # is no character at all
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in _JOINERS
+    return repr(character)[1:-1] if nothing or hidden else character
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line in which every character shows.
+
+    Control characters, unpaired surrogates, noncharacters and those that change the direction of
+    writing become escapes, since they break files or make a page show what the text does not
+    say; runs of white space become one space.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+        Without white space at its ends.
+
+    Examples
+    --------
+    >>> printable("two\nlines")
+    'two lines'
+    >>> print(printable("abc\u202egnp.exe\x00"))
+    abc\u202egnp.exe\x00
+    """
+    if not text.isprintable():
+        text = "".join(map(_shown, text))
+    return " ".join(text.split())
+
+
+#: Longer names are cut: file systems allow 255 bytes, archives and tools often fewer.
+_STEM_LENGTH = 80
+
+#: Names that Windows keeps for devices, whatever their suffix.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)")
+
+
+def _stem(name: str) -> str:
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii")
+    stem = re.sub(r"[^a-z0-9]+", "-", plain.lower())[:_STEM_LENGTH].strip("-")
+    return f"{stem}-" if _DEVICES.fullmatch(stem) else stem
+
+
+def file_stems(names: Iterable[str], default: str) -> list[str]:
+    """Turn names into file names without a suffix.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Any text.
+    default : str
+        The stem of names of which nothing is left.
+
+    Returns
+    -------
+    list of str
+        One a name, in their order: lower-case letters, digits and hyphens, which no path
+        leaves its folder by and no system keeps for itself.
+
+    Notes
+    -----
+    Guarantees: no two are equal, not even where upper and lower case are one; names that are
+    safe and differ stay as they are.
+
+    Examples
+    --------
+    >>> file_stems(["Mean gaps", "mean-gaps", "../../etc/passwd", "CON", ""], "table")
+    ['mean-gaps', 'mean-gaps-2', 'etc-passwd', 'con-', 'table']
+    """
+    stems = [_stem(name) or default for name in names]
+    taken = set(stems)
+    used: set[str] = set()
+    result = []
+    for stem in stems:
+        unique, number = stem, 1
+        while unique in used or (number > 1 and unique in taken):
+            number += 1
+            unique = f"{stem}-{number}"
+        used.add(unique)
+        result.append(unique)
+    return result

@@ -1,0 +1,195 @@
+r"""Tables of a report as LaTeX, to be read by a paper with ``\input``."""
+
+from __future__ import annotations
+
+import re
+
+from inference_lab.reporting.document import Cell, Table, printable
+
+__all__ = ["escape_latex", "latex_table"]
+
+# Braces after a command end its name; braces around a character keep it from being read together
+# with what stands beside it: a ligature, or the star and the bracket that `\\` takes.
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
+    '"': r"{\ttfamily\char34}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "±": r"\ensuremath{\pm}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
+    "·": r"\ensuremath{\cdot}",
+    "\N{MINUS SIGN}": r"\ensuremath{-}",
+    "≤": r"\ensuremath{\le}",
+    "≥": r"\ensuremath{\ge}",
+    "≠": r"\ensuremath{\ne}",
+    "≈": r"\ensuremath{\approx}",
+    "∞": r"\ensuremath{\infty}",
+    "∈": r"\ensuremath{\in}",
+    "→": r"\ensuremath{\to}",
+    "←": r"\ensuremath{\leftarrow}",
+    "√": r"\ensuremath{\surd}",
+    "∑": r"\ensuremath{\sum}",
+    "¹": r"\ensuremath{^1}",
+    "²": r"\ensuremath{^2}",
+    "³": r"\ensuremath{^3}",
+    "°": r"\ensuremath{^\circ}",
+    "\N{EN DASH}": "--",
+    "\N{EM DASH}": "---",
+    "\N{LEFT SINGLE QUOTATION MARK}": "{`}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "{'}",
+    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
+    "…": r"\ldots{}",
+    "•": r"\textbullet{}",
+    "§": r"\S{}",
+    "µ": r"\ensuremath{\mu}",
+    **{
+        letter: rf"\ensuremath{{\{name}}}"
+        for letter, name in zip(
+            "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
+            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
+            "sigma tau upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi "
+            "Omega".split(),
+            strict=True,
+        )
+    },
+}
+
+#: Pairs of these are one character in the fonts of LaTeX.
+_LIGATURES = re.compile(r"([-',])(?=\1)")
+
+#: A hyphen that is the sign of a number.
+_MINUS = re.compile(r"(?<![^\s(=])-(?=\.?\d|inf\b)")
+
+#: Letters beyond ASCII that every LaTeX sets: those of Latin-1 that the default font encoding has.
+_LETTERS = re.compile(
+    "[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]"
+)
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isascii() or _LETTERS.match(character):
+        return character
+    return rf"\texttt{{U+{ord(character):04X}}}"
+
+
+def escape_latex(text: str) -> str:
+    r"""Return LaTeX that typesets a text, and nothing else.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+        On one line. Compiles with pdfLaTeX, XeLaTeX and LuaLaTeX without further packages;
+        characters that some of them have no glyph for are given by their code point.
+
+    Examples
+    --------
+    >>> print(escape_latex(r"50 % of $\input{x}$, a_b"))
+    50 \% of \$\textbackslash{}input\{x\}\$, a\_b
+    >>> print(escape_latex("-3.5 ± 0.2"))
+    $-$3.5 \ensuremath{\pm} 0.2
+    """
+    minus = "\0"  # no text on one line holds it
+    text = _MINUS.sub(minus, printable(text))
+    text = _LIGATURES.sub("\\1\1", text)
+    return "".join("$-$" if c == minus else "{}" if c == "\1" else _escape(c) for c in text)
+
+
+def _cell(cell: Cell) -> str:
+    text = escape_latex(cell.text)
+    if not text:
+        return ""
+    if cell.mark == "best":
+        return rf"\textbf{{{text}}}"
+    if cell.mark == "failed":
+        return rf"\emph{{{text}}}"
+    return rf"{text}\textsuperscript{{!}}" if cell.mark == "alarm" else text
+
+
+_LEGEND = {
+    "best": "Bold: best.",
+    "failed": "Italic: failed.",
+    "alarm": "!: contradicts another result.",
+}
+
+
+def latex_table(table: Table, stem: str) -> str:
+    r"""Return a table as a ``tabular`` in the style of booktabs.
+
+    Caption, label and the meaning of columns and marks stand above it as comments, so that a paper
+    can put it into an environment of its own choice.
+
+    Parameters
+    ----------
+    table : Table
+    stem : str
+        What the label is made of, as given by `file_stems`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from inference_lab.reporting.document import Cell, Column, Table
+    >>> row = (Cell("loopy_bp"), Cell("0.13", 0.13, mark="best"))
+    >>> columns = (Column("solver", right=False), Column("gap %"))
+    >>> print(latex_table(Table("gaps", "Mean gaps.", columns, (row,)), "gaps"))
+    % \usepackage{booktabs}
+    % \caption{Mean gaps.}
+    % \label{tab:gaps}
+    % Bold: best.
+    \begin{tabular}{@{}lr@{}}
+    \toprule
+    solver & gap \% \\
+    \midrule
+    loopy\_bp & \textbf{0.13} \\
+    \bottomrule
+    \end{tabular}
+    <BLANKLINE>
+    """
+    marks = {cell.mark for row in table.rows for cell in row}
+    said = [printable(table.note)] if printable(table.note) else []
+    said += [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
+    said += [legend for mark, legend in _LEGEND.items() if mark in marks]
+    alignment = "".join("r" if column.right else "l" for column in table.columns)
+    lines = [
+        r"\usepackage{booktabs}",
+        rf"\caption{{{escape_latex(table.caption)}}}",
+        rf"\label{{tab:{stem}}}",
+        *said,
+    ]
+    rows = [[_cell(cell) for cell in row] for row in table.rows]
+    return "\n".join(
+        [
+            *(f"% {line}" for line in lines),
+            rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+            r"\toprule",
+            " & ".join(escape_latex(column.title) for column in table.columns) + r" \\",
+            r"\midrule",
+            *(" & ".join(row) + r" \\" for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )

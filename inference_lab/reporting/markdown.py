@@ -1,0 +1,185 @@
+"""A report as Markdown, in the dialect of GitHub."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Document,
+    Items,
+    Picture,
+    Section,
+    Table,
+    printable,
+)
+
+__all__ = ["escape_markdown", "render_markdown"]
+
+#: Entities where a backslash is read differently by different readers: before a pipe in a table,
+#: and where the text stands inside HTML.
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+
+#: An underscore between letters marks nothing.
+_ESCAPED = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+#: What begins a heading, a list or a rule at the start of a block.
+_START = re.compile(r"^(\d*)([-+#.)])(?=[-# ]|$)")
+
+
+def _inline(text: str) -> str:
+    """Escape a text that stands in a line, not at the start of a block."""
+    text = _ESCAPED.sub(lambda found: "\\" + found[0], printable(text))
+    return "".join(_ENTITIES.get(c, c) for c in text)
+
+
+def escape_markdown(text: str) -> str:
+    r"""Return Markdown that shows a text, and nothing else.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+        On one line; for paragraphs, headings, list items and cells of tables.
+
+    Examples
+    --------
+    >>> print(escape_markdown("a_b | [link](javascript:x) <img> `c`"))
+    a_b &#124; \[link\](javascript:x) &lt;img&gt; \`c\`
+    >>> print(escape_markdown("1. one"), escape_markdown("- one"), escape_markdown("-1.5"))
+    1\. one \- one -1.5
+    """
+    return _START.sub(r"\1\\\2", _inline(text))
+
+
+def _cell(cell: Cell) -> str:
+    text = _inline(cell.text)
+    if not text:
+        return ""
+    if cell.mark == "best":
+        return f"**{text}**"
+    if cell.mark == "failed":
+        return f"*{text}*"
+    return f"**{text}** (!)" if cell.mark == "alarm" else text
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+class _Writer:
+    """Writes the blocks of a document in their order, each with the name of its files."""
+
+    def __init__(self, tables: Sequence[str], pictures: Sequence[str], suffixes: Sequence[str]):
+        self._tables: Iterator[str] = iter(tables)
+        self._pictures: Iterator[str] = iter(pictures)
+        self._suffixes = suffixes
+
+    def section(self, section: Section, level: int) -> Iterator[str]:
+        if section.folded:
+            title = html.escape(printable(section.title)).replace("|", "&#124;")
+            yield f"<details>\n<summary><strong>{title}</strong></summary>"
+        else:
+            yield f"{'#' * min(level, 6)} {escape_markdown(section.title)}"
+        for block in section.blocks:
+            yield from self._block(block)
+        for inner in section.sections:
+            yield from self.section(inner, level + 1)
+        if section.folded:
+            yield "</details>"
+
+    def _block(self, block: Block) -> Iterator[str]:
+        if isinstance(block, Table):
+            yield from self._table(block)
+        elif isinstance(block, Picture):
+            place = f"figures/{next(self._pictures)}.svg"
+            yield f"![{_inline(block.alt)}]({place})"
+            yield escape_markdown(block.caption)
+        elif isinstance(block, Items):
+            yield _items(block.entries)
+        else:
+            yield from map(escape_markdown, block.paragraphs)
+
+    def _table(self, table: Table) -> Iterator[str]:
+        stem = next(self._tables)
+        files = ", ".join(
+            f"[{'LaTeX' if s == 'tex' else s.upper()}](tables/{stem}.{s})" for s in self._suffixes
+        )
+        caption = f'<a id="table-{stem}"></a>{_inline(table.caption)}'
+        yield f"{caption} ({files})" if files else caption
+        yield "\n".join(
+            [
+                _row([_inline(column.title) for column in table.columns]),
+                _row(["---:" if column.right else ":---" for column in table.columns]),
+                *(_row([_cell(cell) for cell in row]) for row in table.rows),
+            ]
+        )
+        said = [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
+        yield escape_markdown(table.note)
+        yield escape_markdown("; ".join(said))
+
+
+def _items(entries: Sequence[str]) -> str:
+    # An entry without text would make a heading of the line above it.
+    return "\n".join(f"- {text}" for text in map(escape_markdown, entries) if text)
+
+
+def _box(kind: str, entries: Sequence[str]) -> str:
+    """Return a box that GitHub draws in the colour of its kind, and others as a quotation."""
+    return f"> [!{kind}]\n" + "\n".join(f"> {line}" for line in _items(entries).split("\n"))
+
+
+def render_markdown(
+    document: Document,
+    tables: Sequence[str],
+    pictures: Sequence[str],
+    suffixes: Sequence[str] = (),
+) -> str:
+    """Return a document as a page of Markdown.
+
+    Parameters
+    ----------
+    document : Document
+    tables : sequence of str
+        The stem of each table's files, in the order of the page; see `file_stems`.
+    pictures : sequence of str
+        The stem of each picture's file in the folder ``figures``.
+    suffixes : sequence of str
+        Of the files of a table in the folder ``tables``, which the page links to.
+
+    Returns
+    -------
+    str
+        Alarms first; folded sections as ``<details>``.
+
+    Examples
+    --------
+    >>> from inference_lab.reporting.document import Section, Text
+    >>> sections = (Section("What was run", (Text(("One solver.",)),)),)
+    >>> document = Document("Grids", lead=(("Question", "Who?"),), sections=sections)
+    >>> print(render_markdown(document, [], []))
+    # Grids
+    <BLANKLINE>
+    **Question.** Who?
+    <BLANKLINE>
+    ## What was run
+    <BLANKLINE>
+    One solver.
+    <BLANKLINE>
+    """
+    parts = [f"# {escape_markdown(document.title)}"]
+    if document.alarms:
+        parts.append(_box("CAUTION", document.alarms))
+    if document.warnings:
+        parts.append(_box("WARNING", document.warnings))
+    parts += [f"**{_inline(name)}.** {_inline(said)}" for name, said in document.lead]
+    writer = _Writer(tables, pictures, suffixes)
+    for section in document.sections:
+        parts += writer.section(section, 2)
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,147 @@
+"""Numbers as text, the same in every table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "NONE",
+    "counted",
+    "decimals_for",
+    "energy_text",
+    "percent_text",
+    "seconds_text",
+    "share_text",
+    "short_labels",
+    "shortened",
+]
+
+#: Energies are shown with this many significant digits (more before the point if it takes them).
+_DIGITS = 7
+
+#: What stands where there is no number.
+NONE = "-"
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """Return the decimals that give the largest of the values seven significant digits.
+
+    Examples
+    --------
+    >>> decimals_for([1.0, 123.456]), decimals_for([1e9]), decimals_for([])
+    (4, 1, 1)
+    """
+    sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
+    if not sizes:
+        return 1
+    return min(6, max(1, _DIGITS - 1 - math.floor(math.log10(max(sizes)))))
+
+
+def energy_text(value: float | None, decimals: int) -> str:
+    """Return an energy with a number of decimals, or `NONE` where it is not finite."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
+
+
+def percent_text(value: float | None) -> str:
+    """Return a gap in percent, or `NONE` where there is none.
+
+    Examples
+    --------
+    >>> [percent_text(v) for v in (None, 0.0, 0.001, 12.345, 123456.0)]
+    ['-', '0', '<0.01', '12.35', '1.2e+05']
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if value == 0:
+        return "0"
+    if 0 < value < 0.005:
+        return "<0.01"
+    return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
+
+
+def seconds_text(value: float | None) -> str:
+    """Return a time in seconds, or `NONE` where there is none.
+
+    Examples
+    --------
+    >>> [seconds_text(v) for v in (None, 0.01234, 0.5, 12.345, 1234.5)]
+    ['-', '0.0123', '0.500', '12.35', '1234']
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):
+        if value < limit:
+            return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
+
+
+def share_text(value: float | None) -> str:
+    """Return a score between 0 and 1 with three decimals, or `NONE`."""
+    return NONE if value is None else f"{value:.3f}"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s in the plural.
+
+    Examples
+    --------
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most `width` characters, cut off with three dots."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
+    """Shorten solver specs for legends; those that differ stay different.
+
+    Parameters
+    ----------
+    specs : sequence of str
+    width : int
+        Characters at most, 12 or more.
+
+    Returns
+    -------
+    list of str
+        Each spec that fits as it is; a longer one with an ellipsis at its end, or, where that
+        makes two equal, in its middle; numbered where that does not tell them apart either.
+
+    Raises
+    ------
+    ValueError
+        If `width` is below 12.
+
+    Examples
+    --------
+    >>> short_labels(["icm", "icm(init=random, restarts=10)"], width=16)
+    ['icm', 'icm(init=random…']
+    >>> short_labels(["icm(init=random, restarts=10)", "icm(init=random, restarts=20)"], width=16)
+    ['icm(init…rts=10)', 'icm(init…rts=20)']
+    """
+    if width < 12:
+        raise ValueError(f"width must be at least 12, got {width}")
+    plain = [" ".join(spec.split()) for spec in specs]
+    ends = [text if len(text) <= width else text[: width - 1] + "…" for text in plain]
+    half = width // 2
+    middles = [
+        end if ends.count(end) == 1 or len(text) <= width
+        else text[:half] + "…" + text[half + 1 - width :]
+        for text, end in zip(plain, ends, strict=True)
+    ]  # fmt: skip
+    labels: list[str] = []
+    for label in middles:
+        number, unique = 1, label
+        while unique in labels:
+            number += 1
+            mark = f" #{number}"
+            unique = label[: width - len(mark)] + mark
+        labels.append(unique)
+    return labels

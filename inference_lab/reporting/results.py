@@ -1,0 +1,258 @@
+"""The records of a comparison as arrays over problems, solvers, and seeds and repeats."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.comparison import CONTRADICTION_TOLERANCE, Comparison, ProblemSummary
+from inference_lab.records import Record
+from inference_lab.reporting.statistics import median, primal_gap_percent
+from inference_lab.reporting.traces import Traces, target_energy
+
+__all__ = ["Classes", "Results", "natural", "problem_class"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+#: What says which class a problem is of: by its name, or from one of its records.
+Classes = Mapping[str, str] | Callable[[Record], str]
+
+
+def natural(text: str) -> tuple[tuple[int, float, str], ...]:
+    """Return a sort key under which numbers in a text count as numbers.
+
+    Examples
+    --------
+    >>> sorted(["grid(n=16)", "grid(n=4)", "chain"], key=natural)
+    ['chain', 'grid(n=4)', 'grid(n=16)']
+    """
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return tuple((1, float(p), p) if at % 2 else (0, 0.0, p) for at, p in enumerate(parts))
+
+
+def problem_class(record: Record, classes: Classes | None = None) -> str:
+    """Return the class of the problem of a run.
+
+    What `classes` says; else the entry ``class`` of the problem's info; else its family, which is
+    its name up to the first parenthesis.
+
+    Examples
+    --------
+    >>> record = Record(problem="grid(n=4)", problem_hash="", n_variables=16, n_edges=24,
+    ...                 n_factors=0, n_labels=2, solver="icm", solver_name="icm", status="error")
+    >>> problem_class(record), problem_class(record, {"grid(n=4)": "small"})
+    ('grid', 'small')
+    """
+    if callable(classes):
+        return str(classes(record))
+    if classes is not None and record.problem in classes:
+        return str(classes[record.problem])
+    given = record.problem_info.get("class")
+    return str(given) if given is not None else record.problem.partition("(")[0]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a comparison, sorted into arrays of shape (problems, solvers, draws).
+
+    A draw is one of the (seed, repeat) that a problem was run with; runs of one problem in the
+    same draw are compared with each other. Where there is no run, arrays hold NaN or False.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    classes : mapping or callable, optional
+        See `problem_class`.
+    """
+
+    comparison: Comparison
+    classes: Classes | None = None
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """All runs, in the order of the comparison."""
+        return self.comparison.records
+
+    @cached_property
+    def problems(self) -> list[ProblemSummary]:
+        """The problems, in the order of the comparison."""
+        return self.comparison.problems
+
+    @cached_property
+    def solvers(self) -> list[str]:
+        """Spec strings of the solvers, in the order of the comparison."""
+        return list(dict.fromkeys(r.solver for r in self.records))
+
+    @cached_property
+    def _first(self) -> dict[tuple[str, str], Record]:
+        first: dict[tuple[str, str], Record] = {}
+        for record in self.records:
+            first.setdefault((record.problem, record.problem_hash), record)
+        return first
+
+    @cached_property
+    def class_of(self) -> list[str]:
+        """The class of each problem."""
+        return [problem_class(record, self.classes) for record in self._first.values()]
+
+    @cached_property
+    def problem_records(self) -> list[Record]:
+        """The first record of each problem, which says what the problem is."""
+        return list(self._first.values())
+
+    @cached_property
+    def problem(self) -> npt.NDArray[np.int64]:
+        """The number of each record's problem."""
+        numbers = {key: number for number, key in enumerate(self._first)}
+        return np.array([numbers[r.problem, r.problem_hash] for r in self.records], np.int64)
+
+    @cached_property
+    def solver(self) -> npt.NDArray[np.int64]:
+        """The number of each record's solver."""
+        numbers = {spec: number for number, spec in enumerate(self.solvers)}
+        return np.array([numbers[r.solver] for r in self.records], np.int64)
+
+    @cached_property
+    def _places(self) -> tuple[npt.NDArray[np.int64], int]:
+        # Runs of one solver that were asked the same (such as in two environments) are numbered.
+        numbers: list[dict[tuple[float, int, int], int]] = [{} for _ in self.problems]
+        again: dict[tuple[int, int, float, int], int] = {}
+        asked = []
+        for record, p, s in zip(
+            self.records, self.problem.tolist(), self.solver.tolist(), strict=True
+        ):
+            seed = -1.0 if record.seed is None else float(record.seed)
+            place = (p, s, seed, record.repeat)
+            count = again[place] = again.get(place, -1) + 1
+            draw = (seed, record.repeat, count)
+            numbers[p].setdefault(draw, 0)
+            asked.append(draw)
+        for own in numbers:
+            for number, draw in enumerate(sorted(own)):
+                own[draw] = number
+        draws = [numbers[p][draw] for p, draw in zip(self.problem.tolist(), asked, strict=True)]
+        return np.array(draws, np.int64), max(map(len, numbers), default=0)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of problems, solvers and draws."""
+        return len(self.problems), len(self.solvers), self._places[1]
+
+    def spread(self, values: npt.ArrayLike) -> FloatArray:
+        """Sort one number a record into an array of `shape`, NaN where there is no record."""
+        array = np.full(self.shape, np.nan)
+        array[self.problem, self.solver, self._places[0]] = np.asarray(values, dtype=np.float64)
+        return array
+
+    # ------------------------------------------------------------------ one number a record
+
+    @cached_property
+    def traces(self) -> Traces:
+        """The step functions of the runs."""
+        return Traces(self.records)
+
+    @cached_property
+    def reference(self) -> FloatArray:
+        """The best energy known of each problem: found by a run, or a known optimum."""
+        known = [
+            min(p.best_energy, math.inf if p.optimum is None else p.optimum) for p in self.problems
+        ]
+        return np.array(known, dtype=np.float64)
+
+    @cached_property
+    def energy(self) -> FloatArray:
+        """The energy of each record's labelling, ``inf`` without one."""
+        energy = np.array([r.energy for r in self.records], dtype=np.float64)
+        return np.where(np.isnan(energy), np.inf, energy)
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """The solver's own seconds of each record."""
+        return np.array([max(0.0, r.seconds) for r in self.records], dtype=np.float64)
+
+    @cached_property
+    def failed(self) -> BoolArray:
+        """Which records ended in an error, or were ended."""
+        return np.array([r.failed for r in self.records], dtype=np.bool_)
+
+    @cached_property
+    def unsupported(self) -> BoolArray:
+        """Which records say that the method does not cover the problem."""
+        return np.array([r.status == "unsupported" for r in self.records], dtype=np.bool_)
+
+    @cached_property
+    def infeasible(self) -> BoolArray:
+        """Which records prove, uncontradicted, that no labelling has finite energy."""
+        said = np.array([r.status == "infeasible" for r in self.records], dtype=np.bool_)
+        return said & ~np.isfinite(self.reference[self.problem])
+
+    @cached_property
+    def primal_gap(self) -> FloatArray:
+        """The primal gap of each record in percent; 0 for a proof of infeasibility."""
+        gap = primal_gap_percent(self.energy, self.reference[self.problem])
+        return np.where(self.infeasible, 0.0, gap)
+
+    @cached_property
+    def best(self) -> BoolArray:
+        """Which records found the best energy known, or proved infeasibility."""
+        found: BoolArray = self.primal_gap == 0.0
+        return found
+
+    @cached_property
+    def proof_seconds(self) -> FloatArray:
+        """When each record had proved its answer by its own bound; ``inf`` if it never did.
+
+        A proof that another run's labelling refutes is none.
+        """
+        known = self.reference[self.problem]
+        with np.errstate(invalid="ignore"):
+            slack = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.abs(known))
+            refuted = self.energy > known + slack
+        proof = np.where(refuted, np.inf, self.traces.time_to_proof())
+        return np.where(self.infeasible, self.seconds, proof)
+
+    def target_seconds(self, percent: float) -> FloatArray:
+        """Return when each record had a labelling within a primal gap, ``inf`` if it never had.
+
+        Where a problem has no labelling, the target is the proof of that.
+        """
+        targets = target_energy(self.reference, percent)
+        times = self.traces.time_to_target(targets[self.problem])
+        return np.where(self.infeasible, self.seconds, times)
+
+    def solved_seconds(self, percent: float) -> FloatArray:
+        """Return when each record was within a primal gap or had proved its answer."""
+        return np.minimum(self.target_seconds(percent), self.proof_seconds)
+
+    @cached_property
+    def charged_seconds(self) -> FloatArray:
+        """The seconds that each record is charged in means of times.
+
+        The solver's own; for a run that failed, was refused or found nothing, its time limit, or
+        without one the longest that any run of the comparison took.
+        """
+        longest = float(self.seconds.max(initial=0.0))
+        limits = [longest if r.time_limit is None else r.time_limit for r in self.records]
+        answered = np.array([r.answered for r in self.records], dtype=np.bool_)
+        nothing = self.failed | self.unsupported | ~answered
+        return np.where(nothing, np.maximum(limits, self.seconds), self.seconds)
+
+    # ------------------------------------------------------------------ one number a cell
+
+    def typical(self, values: npt.ArrayLike) -> FloatArray:
+        """Return medians over draws of one number a record, of shape (problems, solvers)."""
+        return median(self.spread(values))
+
+    @cached_property
+    def complete(self) -> npt.NDArray[np.int64]:
+        """The numbers of the problems that every solver was run on."""
+        done = np.zeros(self.shape[:2], dtype=np.bool_)
+        done[self.problem, self.solver] = True
+        return np.flatnonzero(done.all(axis=1))

@@ -1,0 +1,547 @@
+"""Statistics of comparisons: means, wins, profiles and tests, on plain arrays.
+
+Rows are instances (problems, or runs that were asked the same), columns are solvers. Energies and
+times are ``inf`` where a run came to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.contract import OPTIMALITY_TOLERANCE
+
+__all__ = [
+    "Profile",
+    "RankTest",
+    "Wins",
+    "holm",
+    "median",
+    "paired_wilcoxon",
+    "pairwise_wins",
+    "performance_profile",
+    "primal_gap_percent",
+    "quantile",
+    "rank_test",
+    "shifted_geometric_mean",
+    "snapped",
+    "solved_within",
+]
+
+FloatArray = npt.NDArray[np.float64]
+_Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
+
+#: Times are told apart if the larger one is more than so many times the smaller one.
+TIME_RATIO = 1.1
+
+#: No run is shorter than this, in seconds: ratios of times below it say nothing.
+CLOCK = 1e-6
+
+
+def _matrix(values: npt.ArrayLike, name: str, *, missing: bool = False) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have the shape (instances, solvers), got {array.shape}")
+    if not missing and np.isnan(array).any():
+        row, column = np.argwhere(np.isnan(array))[0]
+        raise ValueError(f"{name}[{row}, {column}] is NaN; leave out instances that are incomplete")
+    return array
+
+
+# ---------------------------------------------------------------------- one number of many
+
+
+def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
+    """Return ``exp(mean(log(values + shift))) - shift``.
+
+    The mean of times that Mittelmann's benchmarks and SCIP's report: a factor counts the same for
+    fast and for slow instances, but differences well below the shift do not count
+    (Achterberg, *Constraint Integer Programming*, 2007, appendix A.3).
+
+    Parameters
+    ----------
+    values : array_like
+        Not negative; NaN are left out.
+    shift : float
+        In the unit of the values, not negative.
+
+    Returns
+    -------
+    float
+        NaN if there are no values, ``inf`` if one is infinite.
+
+    Raises
+    ------
+    ValueError
+        If the shift or a value is negative.
+
+    Examples
+    --------
+    >>> round(shifted_geometric_mean([1.0, 100.0], shift=0.0), 9)
+    10.0
+    >>> round(shifted_geometric_mean([0.0, 3.0], shift=1.0), 9)
+    1.0
+    """
+    if not shift >= 0:
+        raise ValueError(f"shift must be a number from 0 on, got {shift}")
+    array = np.asarray(values, dtype=np.float64).ravel()
+    array = array[~np.isnan(array)]
+    if array.size == 0:
+        return float("nan")
+    if array.min() < 0:
+        raise ValueError(f"values must not be negative, got {array.min()}")
+    if shift == 0 and array.min() == 0:
+        return 0.0
+    return max(0.0, float(np.exp(np.log(array + shift).mean()) - shift))
+
+
+def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
+    """Return how far energies are above the best one known, in percent and at most 100.
+
+    ``100 |E - E*| / max(|E|, |E*|)``; 0 where the two agree to `OPTIMALITY_TOLERANCE`, 100 where
+    their signs differ or there is no labelling (Berthold, "Measuring the impact of primal
+    heuristics", Operations Research Letters 41, 2013, eq. 1).
+
+    Parameters
+    ----------
+    energies, reference : array_like
+        Of shapes that broadcast; NaN stays NaN. Where the reference is infinite, so that no
+        labelling is known, the gap is 100.
+
+    Returns
+    -------
+    array of float64
+
+    Examples
+    --------
+    >>> primal_gap_percent([100.0, 125.0, float("inf"), -1.0], 100.0).tolist()
+    [0.0, 20.0, 100.0, 100.0]
+    >>> primal_gap_percent([-80.0], [-100.0]).tolist()
+    [20.0]
+    """
+    energy, best = np.broadcast_arrays(
+        np.asarray(energies, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = 100.0 * np.abs(energy - best) / np.maximum(np.abs(energy), np.abs(best))
+        close = np.abs(energy - best) <= OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(best))
+    gap = np.where((energy * np.sign(best) < 0) | ~np.isfinite(energy + best), 100.0, gap)
+    gap = np.where(close & np.isfinite(energy + best), 0.0, np.minimum(gap, 100.0))
+    return np.where(np.isnan(energy) | np.isnan(best), np.nan, gap)
+
+
+def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
+    """Return a quantile along the last axis without NaN; entries may be infinite.
+
+    Parameters
+    ----------
+    values : (..., n) array_like
+    q : float
+        In [0, 1].
+
+    Returns
+    -------
+    (...) array of float64
+        The smallest entry with at least a share ``q`` of the entries at or below it; NaN where
+        there are none.
+
+    Raises
+    ------
+    ValueError
+        If `q` is outside [0, 1].
+
+    Examples
+    --------
+    >>> float(quantile([1.0, 2.0, 3.0, float("inf"), float("nan")], 0.75))
+    3.0
+    """
+    if not 0 <= q <= 1:
+        raise ValueError(f"q must be in [0, 1], got {q}")
+    return _order_statistic(values, lambda n: np.ceil(q * n - 1e-9).astype(np.int64) - 1)
+
+
+def median(values: npt.ArrayLike) -> FloatArray:
+    """Return the median along the last axis without NaN; entries may be infinite.
+
+    Of an even number of entries the mean of the two middle ones, which is infinite if one is.
+
+    Examples
+    --------
+    >>> median([[1.0, 2.0, 9.0], [1.0, 2.0, float("nan")]]).tolist()
+    [2.0, 1.5]
+    """
+    low = _order_statistic(values, lambda n: (n - 1) // 2)
+    high = _order_statistic(values, lambda n: n // 2)
+    return np.where(low == high, low, low / 2 + high / 2)
+
+
+def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
+    # NaN are sorted to the end.
+    array = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
+    present = (~np.isnan(array)).sum(axis=-1)
+    if array.shape[-1] == 0:
+        return np.full(array.shape[:-1], np.nan)
+    at = np.clip(place(present), 0, np.maximum(present - 1, 0))
+    found: FloatArray = np.take_along_axis(array, at[..., None], axis=-1)[..., 0]
+    return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number.
+
+    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6, 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    result = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, at in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
+        result[at] = highest
+    return result
+
+
+# ---------------------------------------------------------------------- solver against solver
+
+
+@dataclass(frozen=True)
+class Wins:
+    """How often one solver ended below another.
+
+    Attributes
+    ----------
+    wins : (k, k) int64 array
+        ``wins[i, j]`` instances on which solver i found a lower energy than solver j; the losses
+        are the transpose.
+    ties : (k, k) int64 array
+        Instances on which both found the same energy, or neither found any.
+    faster : (k, k) int64 array
+        Ties with a labelling on which solver i took less time than solver j.
+    """
+
+    wins: npt.NDArray[np.int64]
+    ties: npt.NDArray[np.int64]
+    faster: npt.NDArray[np.int64]
+
+
+def pairwise_wins(
+    energies: npt.ArrayLike,
+    seconds: npt.ArrayLike,
+    *,
+    tolerance: float = OPTIMALITY_TOLERANCE,
+    time_ratio: float = TIME_RATIO,
+) -> Wins:
+    """Count for each pair of solvers which of them found the lower energy.
+
+    Parameters
+    ----------
+    energies : (n, k) array_like
+        ``inf`` where a run found no labelling, ``-inf`` where it proved that there is none; NaN
+        where there is no run, which leaves out the instance for the pairs with that solver.
+    seconds : (n, k) array_like
+    tolerance : float
+        Energies tie that differ by no more than this times ``max(1, |energy|)``.
+    time_ratio : float
+        Times differ if one is more than so many times the other.
+
+    Returns
+    -------
+    Wins
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or are not of two dimensions.
+
+    Examples
+    --------
+    >>> counts = pairwise_wins([[1.0, 2.0], [1.0, 1.0]], [[1.0, 1.0], [5.0, 1.0]])
+    >>> counts.wins.tolist(), counts.ties[0, 1].item(), counts.faster.tolist()
+    ([[0, 1], [0, 0]], 1, [[0, 0], [1, 0]])
+    """
+    energy = _matrix(energies, "energies", missing=True)
+    time = _matrix(seconds, "seconds", missing=True)
+    if energy.shape != time.shape:
+        raise ValueError(f"energies have the shape {energy.shape}, but seconds {time.shape}")
+    k = energy.shape[1]
+    wins, ties, faster = (np.zeros((k, k), dtype=np.int64) for _ in range(3))
+    for i in range(k):
+        mine = energy[:, [i]]
+        with np.errstate(invalid="ignore"):
+            size = np.maximum(1.0, np.minimum(np.abs(mine), np.abs(energy)))
+            close = np.isfinite(mine - energy) & (np.abs(mine - energy) <= tolerance * size)
+            tie = (mine == energy) | close
+            wins[i] = ((mine < energy) & ~tie).sum(axis=0)
+            quick = time[:, [i]] * time_ratio < time
+        ties[i] = tie.sum(axis=0)
+        faster[i] = (tie & quick & np.isfinite(energy)).sum(axis=0)
+    np.fill_diagonal(ties, 0)
+    return Wins(wins, ties, faster)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A performance profile: for each solver the distribution of its ratio to the fastest.
+
+    Attributes
+    ----------
+    ratios : tuple of arrays
+        For each solver the finite ratios, ascending.
+    n : int
+        Number of instances, those included that a solver or all solvers failed on.
+    """
+
+    ratios: tuple[FloatArray, ...]
+    n: int
+
+    def share(self, solver: int, ratio: float) -> float:
+        """Return the share of instances that a solver solved within `ratio` times the fastest."""
+        return float(np.searchsorted(self.ratios[solver], ratio, side="right")) / self.n
+
+    @property
+    def largest(self) -> float:
+        """The largest finite ratio, 1 if there is none."""
+        return max((float(r[-1]) for r in self.ratios if r.size), default=1.0)
+
+
+def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profile:
+    """Return the performance profile of solvers.
+
+    ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| / n`` (Dolan and More, "Benchmarking
+    optimization software with performance profiles", Mathematical Programming 91, 2002, eq. 2.1).
+
+    Parameters
+    ----------
+    times : (n, k) array_like
+        Seconds until an instance was solved, ``inf`` if it was not.
+    clock : float
+        Times are at least this long.
+
+    Returns
+    -------
+    Profile
+
+    Raises
+    ------
+    ValueError
+        If there are no instances, or a time is NaN.
+
+    Examples
+    --------
+    >>> profile = performance_profile([[1.0, 2.0], [4.0, 1.0], [3.0, float("inf")]])
+    >>> [round(profile.share(s, 1.0), 3) for s in (0, 1)], profile.share(0, 4.0)
+    ([0.667, 0.333], 1.0)
+    """
+    matrix = np.maximum(_matrix(times, "times"), clock)
+    if matrix.size == 0:
+        raise ValueError("times must hold at least one instance and one solver")
+    fastest = matrix.min(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(np.isfinite(matrix), matrix / fastest, np.inf)
+    columns = (np.sort(column) for column in ratios.T)
+    return Profile(tuple(c[np.isfinite(c)] for c in columns), len(matrix))
+
+
+def solved_within(times: npt.ArrayLike) -> list[FloatArray]:
+    """Return for each solver the times at which it solved one more instance: a cactus plot.
+
+    Parameters
+    ----------
+    times : (n, k) array_like
+        Seconds until an instance was solved; ``inf`` and NaN if it was not.
+
+    Returns
+    -------
+    list of arrays
+        Ascending; the i-th entry is the time within which i + 1 instances are solved, each
+        running alone.
+
+    Examples
+    --------
+    >>> [t.tolist() for t in solved_within([[3.0, float("inf")], [1.0, 2.0]])]
+    [[1.0, 3.0], [2.0]]
+    """
+    matrix = _matrix(times, "times", missing=True)
+    return [np.sort(column[np.isfinite(column)]) for column in matrix.T]
+
+
+# ---------------------------------------------------------------------- tests
+
+
+def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
+    """Return the values with those of a row made equal that lie within a tolerance.
+
+    Going up a row, a value no more than `tolerance` above the smallest of its group joins it.
+
+    Parameters
+    ----------
+    values : (n, k) array_like
+        May be infinite.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    (n, k) array of float64
+
+    Examples
+    --------
+    >>> snapped([[0.31, 0.30, 0.5]], 0.02).tolist()
+    [[0.3, 0.3, 0.5]]
+    """
+    matrix = _matrix(values, "values")
+    order = np.argsort(matrix, axis=1, kind="stable")
+    ascending = np.take_along_axis(matrix, order, axis=1)
+    for column in range(1, matrix.shape[1]):
+        before, here = ascending[:, column - 1], ascending[:, column]
+        with np.errstate(invalid="ignore"):
+            ascending[:, column] = np.where(here - before <= tolerance, before, here)
+    result = np.empty_like(matrix)
+    np.put_along_axis(result, order, ascending, axis=1)
+    return result
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """Average ranks of solvers, and whether they differ.
+
+    Attributes
+    ----------
+    ranks : (k,) float64 array
+        Average rank of each solver over the instances; 1 is best, ties share the mean.
+    n : int
+        Number of instances.
+    statistic, p_value : float
+        Of Friedman's test that all solvers are alike.
+    critical_difference : float
+        Average ranks that differ by more are different at the level `alpha` (Nemenyi).
+    alpha : float
+    groups : tuple of tuple of int
+        Largest sets of two or more solvers, by rank, within which no two differ.
+    """
+
+    ranks: FloatArray
+    n: int
+    statistic: float
+    p_value: float
+    critical_difference: float
+    alpha: float
+    groups: tuple[tuple[int, ...], ...]
+
+
+def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
+    """Rank solvers on each instance, and test whether the average ranks differ.
+
+    Friedman's test with its correction for ties, and Nemenyi's critical difference
+    ``q_alpha sqrt(k (k + 1) / (6 n))``, with ``q_alpha`` the quantile of the studentized range
+    divided by sqrt(2) (Demsar, "Statistical comparisons of classifiers over multiple data sets",
+    JMLR 7, 2006, section 3.2.2).
+
+    Parameters
+    ----------
+    values : (n, k) array_like
+        Smaller is better; may be infinite. Equal values tie; see `snapped`.
+    alpha : float
+        Level, in (0, 1).
+
+    Returns
+    -------
+    RankTest
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two solvers or two instances, or a value is NaN.
+
+    Examples
+    --------
+    >>> test = rank_test([[1.0, 2.0, 3.0]] * 4)
+    >>> test.ranks.tolist(), test.statistic, round(test.p_value, 4)
+    ([1.0, 2.0, 3.0], 8.0, 0.0183)
+    >>> round(test.critical_difference, 3), test.groups
+    (1.657, ((0, 1), (1, 2)))
+    """
+    from scipy.stats import chi2, rankdata, studentized_range
+
+    matrix = _matrix(values, "values")
+    n, k = matrix.shape
+    if n < 2 or k < 2:
+        raise ValueError(f"two instances and two solvers are needed, got the shape {matrix.shape}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
+    ranks = rankdata(matrix, axis=1)
+    average: FloatArray = ranks.mean(axis=0)
+    # With ties the ranks of a row vary less than 1 ... k do, which the variance itself says.
+    spread = float(((ranks - (k + 1) / 2) ** 2).sum()) / (k - 1)
+    between = n * n * float(((average - (k + 1) / 2) ** 2).sum())
+    statistic = between / spread if spread > 0 else 0.0
+    p_value = float(chi2.sf(statistic, k - 1)) if spread > 0 else 1.0
+    # No degrees of freedom are estimated: the variance of ranks is known.
+    q = float(studentized_range.ppf(1 - alpha, k, np.inf)) / np.sqrt(2)
+    difference = float(q * np.sqrt(k * (k + 1) / (6 * n)))
+    order = np.argsort(average, kind="stable")
+    groups: list[tuple[int, ...]] = []
+    covered = 0
+    for start in range(k):
+        near = average[order[start:]] - average[order[start]] <= difference
+        end = start + int(near.sum())
+        if end - start > 1 and end > covered:
+            groups.append(tuple(int(s) for s in order[start:end]))
+            covered = end
+    return RankTest(average, n, statistic, p_value, difference, alpha, tuple(groups))
+
+
+def paired_wilcoxon(values: npt.ArrayLike) -> FloatArray:
+    """Return p-values of Wilcoxon's signed-rank test between all pairs, after Holm's correction.
+
+    Parameters
+    ----------
+    values : (n, k) array_like
+        Finite. Differences of zero are split between the signs.
+
+    Returns
+    -------
+    (k, k) array of float64
+        Symmetric, 1 on the diagonal and where all differences are zero.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+
+    Examples
+    --------
+    >>> p = paired_wilcoxon([[float(i), 2.0 * i + 1.0] for i in range(8)])
+    >>> round(float(p[0, 1]), 6)
+    0.007812
+    """
+    from scipy.stats import wilcoxon
+
+    matrix = _matrix(values, "values")
+    if not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(f"values[{row}, {column}] = {matrix[row, column]} is not finite")
+    k = matrix.shape[1]
+    first, second = np.triu_indices(k, 1)
+    p_values = []
+    for i, j in zip(first, second, strict=True):
+        difference = matrix[:, i] - matrix[:, j]
+        if not difference.any():
+            p_values.append(1.0)
+            continue
+        sizes = np.abs(difference)
+        # The exact distribution knows no zeros and no ties, and is not needed for many pairs.
+        exact = len(sizes) <= 25 and sizes.all() and len(np.unique(sizes)) == len(sizes)
+        method = "exact" if exact else "asymptotic"
+        p_values.append(float(wilcoxon(difference, zero_method="zsplit", method=method).pvalue))
+    result = np.ones((k, k))
+    result[first, second] = result[second, first] = holm(p_values)
+    return result

@@ -1,0 +1,239 @@
+"""What runs had at which time: time to a target and quality at fixed times, of the same traces.
+
+The trace of a run is a step function: from one point to the next nothing changes. Before the first
+labelling the energy is ``inf``, before the first bound the bound is ``-inf``. After its end a run
+keeps what it had.
+
+A run that failed or was ended by force counts up to its last report. What it reported counts as
+far as its record bears it out: no energy below that of the labelling it gave back, and no bound
+above the one it ended with. A run of which no labelling was kept has therefore never had one.
+
+Seconds are the solver's own, without compilation and without evaluation. Traces are thinned to
+`inference_lab.records.TRACE_LIMIT` points; a time can be late by one step of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.contract import OPTIMALITY_TOLERANCE
+from inference_lab.records import Record
+
+__all__ = ["Steps", "Traces", "quality_at", "steps", "target_energy", "time_to_target"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Steps(NamedTuple):
+    """The step function of one run, with a last point at its end.
+
+    Attributes
+    ----------
+    seconds, energy, bound : (m,) float64 arrays
+        From ``seconds[i]`` on, the best energy and the bound are ``energy[i]`` and ``bound[i]``.
+    """
+
+    seconds: FloatArray
+    energy: FloatArray
+    bound: FloatArray
+
+
+def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
+    """Return the largest energy whose primal gap to a reference is at most `percent`.
+
+    The inverse of `inference_lab.reporting.statistics.primal_gap_percent`.
+
+    Parameters
+    ----------
+    reference : array_like
+        The best energy known.
+    percent : float
+        In [0, 100).
+
+    Returns
+    -------
+    array of float64
+
+    Raises
+    ------
+    ValueError
+        If `percent` is outside [0, 100).
+
+    Examples
+    --------
+    >>> target_energy([100.0, -100.0, 0.0], 20.0).tolist()
+    [125.0, -80.0, 0.0]
+    """
+    if not 0 <= percent < 100:
+        raise ValueError(f"percent must be in [0, 100), got {percent}")
+    best = np.asarray(reference, dtype=np.float64)
+    share = 1.0 - percent / 100.0
+    return np.where(best < 0, best * share, best / share)
+
+
+class Traces:
+    """The step functions of many runs, searched together.
+
+    Parameters
+    ----------
+    records : sequence of Record
+
+    Examples
+    --------
+    >>> from inference_lab.contract import TracePoint
+    >>> record = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
+    ...                 n_labels=2, solver="icm", solver_name="icm", status="converged",
+    ...                 energy=2.0, seconds=4.0,
+    ...                 trace=(TracePoint(1.0, 5.0, 5.0, 0.0), TracePoint(3.0, 2.0, 2.0, 0.0)))
+    >>> traces = Traces([record])
+    >>> traces.time_to_target([5.0]), traces.time_to_target([1.0])
+    (array([1.]), array([inf]))
+    >>> traces.at([0.5, 2.0, 9.0]).energy
+    array([[inf,  5.,  2.]])
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        counts = np.array([len(r.trace) + 1 for r in records], dtype=np.int64)
+        total = int(counts.sum())
+        points = chain.from_iterable(
+            chain(
+                chain.from_iterable(r.trace),
+                (max(r.seconds, r.trace[-1].seconds) if r.trace else r.seconds,),
+                (r.energy, r.energy, r.lower_bound),
+            )
+            for r in records
+        )
+        table = np.fromiter(points, np.float64, 4 * total).reshape(total, 4)
+        #: Number of runs.
+        self.n = len(records)
+        self._run = np.repeat(np.arange(self.n), counts)
+        self._starts = np.cumsum(counts) - counts
+        # A number that is none says nothing: that is never, no labelling, and no bound.
+        nothing = np.array([np.inf, np.inf, np.inf, -np.inf])
+        table = np.where(np.isnan(table), nothing, table)
+        # The last point of each run is what its record says in the end.
+        last = np.repeat(self._starts + counts - 1, counts)
+        self._seconds = table[:, 0]
+        self._energy = np.maximum(table[:, 2], table[last, 2])
+        self._bound = np.minimum(table[:, 3], table[last, 3])
+
+    def steps(self, run: int) -> Steps:
+        """Return the step function of one run."""
+        end = self._starts[run + 1] if run + 1 < self.n else len(self._run)
+        part = slice(int(self._starts[run]), int(end))
+        return Steps(
+            self._seconds[part],
+            np.minimum.accumulate(self._energy[part]),
+            np.maximum.accumulate(self._bound[part]),
+        )
+
+    def _first(self, reached: npt.NDArray[np.bool_]) -> FloatArray:
+        """Return the time of the first point of each run at which something holds."""
+        if self.n == 0:
+            return np.zeros(0)
+        times = np.where(reached, self._seconds, np.inf)
+        first: FloatArray = np.minimum.reduceat(times, self._starts)
+        return first
+
+    def time_to_target(self, energies: npt.ArrayLike) -> FloatArray:
+        """Return when each run had a labelling of its target energy or below.
+
+        Parameters
+        ----------
+        energies : (n,) array_like
+            Targets, reached within `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``; one that is
+            not finite is never reached.
+
+        Returns
+        -------
+        (n,) array of float64
+            Seconds; ``inf`` where it never had.
+        """
+        target = np.asarray(energies, dtype=np.float64)
+        limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
+        limit = np.where(np.isfinite(target), limit, -np.inf)
+        return self._first(np.isfinite(self._energy) & (self._energy <= limit[self._run]))
+
+    def time_to_proof(self) -> FloatArray:
+        """Return when the bound of each run had met its energy, ``inf`` where it never did.
+
+        Returns
+        -------
+        (n,) array of float64
+        """
+        with np.errstate(invalid="ignore"):
+            slack = OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(self._energy))
+            met = np.abs(self._energy - self._bound) <= slack
+        return self._first(met & np.isfinite(self._energy))
+
+    def at(self, times: npt.ArrayLike) -> Steps:
+        """Return the best energy and bound that each run had at fixed times.
+
+        Parameters
+        ----------
+        times : (t,) array_like
+            Seconds.
+
+        Returns
+        -------
+        Steps
+            ``seconds`` of shape (t,), ``energy`` and ``bound`` of shape (n, t).
+        """
+        moments = np.asarray(times, dtype=np.float64)
+        energy = np.full((self.n, moments.size), np.inf)
+        bound = np.full((self.n, moments.size), -np.inf)
+        if self.n:
+            for column, moment in enumerate(moments):
+                past = self._seconds <= moment
+                energy[:, column] = np.minimum.reduceat(
+                    np.where(past, self._energy, np.inf), self._starts
+                )
+                bound[:, column] = np.maximum.reduceat(
+                    np.where(past, self._bound, -np.inf), self._starts
+                )
+        return Steps(moments, energy, bound)
+
+
+def steps(record: Record) -> Steps:
+    """Return the step function of one run; its energies never rise, its bounds never fall."""
+    return Traces([record]).steps(0)
+
+
+def time_to_target(record: Record, energy: float) -> float:
+    """Return when a run had a labelling of at most this energy, ``inf`` if it never had.
+
+    Parameters
+    ----------
+    record : Record
+    energy : float
+        The target, reached within `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``.
+
+    Returns
+    -------
+    float
+        Seconds of the solver's own time.
+    """
+    return float(Traces([record]).time_to_target([energy])[0])
+
+
+def quality_at(record: Record, times: Iterable[float]) -> list[tuple[float, float]]:
+    """Return the best energy and the bound that a run had at fixed times.
+
+    Parameters
+    ----------
+    record : Record
+    times : iterable of float
+        Seconds of the solver's own time.
+
+    Returns
+    -------
+    list of (float, float)
+        Energy and bound; ``inf`` before the first labelling, ``-inf`` before the first bound.
+    """
+    found = Traces([record]).at(list(times))
+    return list(zip(found.energy[0].tolist(), found.bound[0].tolist(), strict=True))

@@ -1,0 +1,219 @@
+"""Writes a report into a folder: pages, tables and figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from inference_lab.reporting.document import Cell, Document, Picture, Table, file_stems, printable
+from inference_lab.reporting.latex import latex_table
+from inference_lab.reporting.markdown import render_markdown
+from inference_lab.reporting.page import render_page
+from inference_lab.reporting.style import RC
+
+__all__ = ["csv_table", "write_document"]
+
+#: Lists the files of the last rendering, so that the next one removes no others.
+_MANIFEST = ".report-files.json"
+
+#: All that a rendering writes, whatever a manifest may say.
+_OURS = re.compile(
+    r"README\.md|index\.html|tables/[a-z0-9-]+\.(csv|tex)|figures/[a-z0-9-]+\.(svg|pdf)"
+)
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)")
+
+#: What spreadsheets take for the beginning of a formula, also at full width.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+
+#: What stands in a table where there is nothing to say.
+_NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
+
+
+def _csv_field(cell: Cell) -> str:
+    if cell.value is not None and not math.isnan(cell.value):
+        return str(cell.value) if isinstance(cell.value, int) else repr(float(cell.value))
+    return _csv_text(cell.text)
+
+
+def _csv_text(text: str) -> str:
+    text = printable(text)
+    if text in _NOTHING:
+        return ""
+    if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
+
+
+def csv_table(table: Table) -> str:
+    """Return a table as CSV for programs.
+
+    Parameters
+    ----------
+    table : Table
+
+    Returns
+    -------
+    str
+        A line of titles, then a line for each row: the value of a cell in full precision where it
+        has one, else its text; nothing where it says ``-``. Text that a spreadsheet would
+        run as a formula (it begins with ``=``, ``+``, ``-`` or ``@``, and is no number) gets an
+        apostrophe before it.
+
+    Examples
+    --------
+    >>> from inference_lab.reporting.document import Column
+    >>> row = (Cell("=1+1"), Cell("0.33", 1 / 3), Cell("-"))
+    >>> columns = (Column("solver"), Column("gap %"), Column("bound"))
+    >>> print(csv_table(Table("gaps", "Gaps.", columns, (row,))), end="")
+    solver,gap %,bound
+    '=1+1,0.3333333333333333,
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([_csv_text(column.title) for column in table.columns])
+    writer.writerows([_csv_field(cell) for cell in row] for row in table.rows)
+    return out.getvalue()
+
+
+class _Drawing(NamedTuple):
+    svg: bytes
+    pdf: bytes
+
+
+def _draw(picture: Picture) -> _Drawing:
+    """Draw a picture once; the same picture gives the same bytes."""
+    from matplotlib import rc_context
+
+    svg, pdf = io.BytesIO(), io.BytesIO()
+    # Embedded fonts as most journals ask for them.
+    with rc_context({**RC, "pdf.fonttype": 42}):
+        figure = picture.draw()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+    return _Drawing(svg.getvalue(), pdf.getvalue())
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Write a file aside and move it to its place, so that it is whole or not there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    aside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        aside.write_bytes(content)
+        os.replace(aside, place)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _listed(folder: Path) -> set[str]:
+    """Return the files that an earlier rendering wrote, by its manifest."""
+    try:
+        read = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        names = read["files"]
+        return {name for name in names if isinstance(name, str) and _OURS.fullmatch(name)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()  # no rendering, or not ours: nothing is removed
+
+
+def _list(folder: Path, names: set[str]) -> None:
+    text = json.dumps({"files": sorted(names)}, indent=1) + "\n"
+    _write(folder / _MANIFEST, text.encode())
+
+
+def write_document(
+    document: Document,
+    folder: Path | str,
+    *,
+    csv: bool = True,
+    latex: bool = True,
+    html: bool = True,
+    markdown: bool = True,
+) -> list[Path]:
+    """Write a document into a folder.
+
+    Parameters
+    ----------
+    document : Document
+    folder : path
+        Made if it is not there.
+    csv : bool
+        Write each table as ``tables/NAME.csv``; see `csv_table`.
+    latex : bool
+        Write each table as ``tables/NAME.tex``; see `inference_lab.reporting.latex.latex_table`.
+    html : bool
+        Write ``index.html``, one page that needs no other file; the tables in the forms asked for
+        can be saved from it.
+    markdown : bool
+        Write ``README.md``.
+
+    Returns
+    -------
+    list of Path
+        The files written. Pictures are always among them, as ``figures/NAME.svg`` for pages and
+        ``figures/NAME.pdf`` for papers.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written to.
+
+    Notes
+    -----
+    Guarantees: the same document gives the same bytes; all is rendered before anything is
+    written, and each file is moved into place whole; names of tables and pictures lead to no
+    other folder; files that an earlier rendering left and this one does not have are removed if
+    that rendering listed them, and no others.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from inference_lab.reporting.document import Document
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_document(Document("Grids"), folder)]
+    ['README.md', 'index.html']
+    """
+    folder = Path(folder)
+    tables, pictures = document.tables(), document.pictures()
+    table_stems = file_stems([table.name for table in tables], "table")
+    picture_stems = file_stems([picture.name for picture in pictures], "figure")
+    forms: list[dict[str, str]] = []
+    for table, stem in zip(tables, table_stems, strict=True):
+        forms.append({})
+        if csv:
+            forms[-1]["csv"] = csv_table(table)
+        if latex:
+            forms[-1]["tex"] = latex_table(table, stem)
+    drawings = [_draw(picture) for picture in pictures]
+
+    files: dict[str, bytes] = {}
+    for stem, form in zip(table_stems, forms, strict=True):
+        files |= {f"tables/{stem}.{suffix}": text.encode() for suffix, text in form.items()}
+    for stem, drawing in zip(picture_stems, drawings, strict=True):
+        files[f"figures/{stem}.svg"] = drawing.svg
+        files[f"figures/{stem}.pdf"] = drawing.pdf
+    if markdown:
+        suffixes = ["csv"] * csv + ["tex"] * latex
+        text = render_markdown(document, table_stems, picture_stems, suffixes)
+        files["README.md"] = text.encode()
+    if html:
+        svgs = [drawing.svg.decode() for drawing in drawings]
+        files["index.html"] = render_page(
+            document, table_stems, picture_stems, svgs, forms
+        ).encode()
+
+    folder.mkdir(parents=True, exist_ok=True)
+    before = _listed(folder)
+    # Both are listed until all is done: the next one knows what an interrupted one left.
+    _list(folder, before | files.keys())
+    for name, content in files.items():
+        _write(folder / name, content)
+    for name in before - files.keys():
+        (folder / name).unlink(missing_ok=True)
+    _list(folder, set(files))
+    return [folder / name for name in files]

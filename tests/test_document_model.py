@@ -1,0 +1,118 @@
+"""The document model: what it refuses, names of files, and text that shows."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import PurePosixPath, PureWindowsPath
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sample_document import AWKWARD
+
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Document,
+    Section,
+    Table,
+    Text,
+    file_stems,
+    printable,
+)
+
+ANY_TEXT = st.text(st.characters(), max_size=40)
+
+#: Names that Windows gives to devices.
+DEVICES = {"con", "prn", "aux", "nul"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)}
+
+
+def _table(name: str) -> Table:
+    return Table(name, "", (Column("a"),), ())
+
+
+def test_tables_are_rectangular() -> None:
+    """A row with another number of cells is refused, with its place."""
+    columns = (Column("a"), Column("b"))
+    good = (Cell("1"), Cell("2"))
+    with pytest.raises(ValueError, match=r"rows\[1\] of table 't' has 3 cells, .* 2 columns"):
+        Table("t", "", columns, (good, (*good, Cell("3"))))
+    with pytest.raises(ValueError, match="columns of table 't' must not be empty"):
+        Table("t", "", (), ())
+
+
+def test_marks_are_known() -> None:
+    """A mark that no renderer shows is refused."""
+    with pytest.raises(ValueError, match=r"mark must be one of .*'alarm', got 'bset'"):
+        Cell("1", mark="bset")  # type: ignore[arg-type]
+
+
+def test_blocks_come_in_the_order_of_the_page() -> None:
+    """A section's own blocks come before those of the sections inside it, these before the next."""
+    a, b, c, d = map(_table, "abcd")
+    inner = (Section("1.1", (b,), sections=(Section("1.1.1", (c,)),)),)
+    document = Document("t", sections=(Section("1", (a, Text(()))), Section("2", (d,))))
+    assert [t.name for t in document.tables()] == ["a", "d"]
+    document = Document("t", sections=(Section("1", (a,), sections=inner), Section("2", (d,))))
+    assert [t.name for t in document.tables()] == ["a", "b", "c", "d"]
+    assert document.pictures() == []
+
+
+@given(st.lists(ANY_TEXT, max_size=8))
+@example(["../../x", "..\\..\\x", "/etc/passwd", "C:\\x", "", ".", "..", "~", "\0"])
+@example(["CON", "con.txt", "com1", "COM\u00b9", "con-"])
+@example(["a", "A", "a-2", "a", "\u212b", "\u00c5", "a\u030a"])
+@example(["x" * 300, "x" * 301, "x" * 300])
+def test_stems_are_safe_and_differ(names: list[str]) -> None:
+    """Whatever the names, stems are plain file names of one folder, no two of them alike."""
+    stems = file_stems(names, "table")
+    assert len(stems) == len(names)
+    assert len({stem.lower() for stem in stems}) == len(stems)
+    for stem in stems:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9-]*", stem)
+        assert stem not in DEVICES
+        assert len(stem) < 100
+        assert PurePosixPath(stem).name == stem == PureWindowsPath(stem).name
+
+
+def test_safe_names_stay() -> None:
+    """A name that is a stem already keeps it, also where another one would become it."""
+    assert file_stems(["gaps", "gaps", "gaps-2"], "table") == ["gaps", "gaps-3", "gaps-2"]
+    assert file_stems(["Gaps & bounds", "\u00dcbersicht", "\u8868"], "table") == [
+        "gaps-bounds",
+        "ubersicht",
+        "table",
+    ]
+
+
+@given(ANY_TEXT)
+@example("a\u202eb")
+@example("\ufdd0\ufffe\U0001ffff\ud800\x00\x1b[31m")
+@example("\ufeff\u200b\u2066\u061c")
+def test_printable(text: str) -> None:
+    """The result is one line that can be written, parsed as XML, and reads from left to right."""
+    shown = printable(text)
+    shown.encode()
+    assert printable(shown) == shown
+    assert shown == " ".join(shown.split())
+    for character in shown:
+        assert unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
+        assert unicodedata.bidirectional(character) not in (
+            *("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"),
+        )
+        assert ord(character) & 0xFFFE != 0xFFFE
+
+
+def test_printable_leaves_text_alone() -> None:
+    """Writing of all scripts and signs stay as they are."""
+    for text in ("loopy-bp(damping=0.5)", "Übersicht ± 3 ≤ ∞", "表", "שלום", "👩\u200d🔬"):
+        assert printable(text) == text
+    assert printable(" a\t b\r\n\u00a0c ") == "a b c"
+
+
+def test_different_names_stay_different() -> None:
+    """What does not show in one of two names shows in their printable forms."""
+    names = ["icm", "icm\u200b", "\u202eicm", "icm\x00", "i\u00adcm", "\ufeff" + "icm"]
+    assert len(set(map(printable, names))) == len(names)
+    assert len(set(map(printable, AWKWARD))) == len(AWKWARD)

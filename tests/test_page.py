@@ -1,0 +1,569 @@
+"""The page of HTML: nothing in it comes from data, and it works in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from sample_document import AWKWARD, SCRIPT, sample_document
+
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Document,
+    Items,
+    Picture,
+    Section,
+    Table,
+    Text,
+    printable,
+)
+from inference_lab.reporting.page import inline_svg, render_page
+from inference_lab.reporting.writing import write_document
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><g id="a"/></svg>'
+
+#: Elements of HTML that have no end.
+VOID = {"meta", "img", "br", "hr", "input", "link"}
+
+
+class _Elements(HTMLParser):
+    """All elements of a page with the names of their attributes, and what values there are."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.values: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.values += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def of(self, name: str) -> list[str]:
+        return [value for _, attribute, value in self.values if attribute == name]
+
+
+def _page_of(document: Document) -> str:
+    tables, pictures = document.tables(), document.pictures()
+    return render_page(
+        document,
+        [f"t{at}" for at in range(len(tables))],
+        [f"p{at}" for at in range(len(pictures))],
+        [SVG] * len(pictures),
+        [{"csv": "a"}] * len(tables),
+    )
+
+
+def _full_of(text: str) -> Document:
+    """Return a document with a text in every place there is."""
+    cells = (
+        Cell(text, mark="best", title=text),
+        Cell(text, 1.0, "failed", text),
+        Cell(text, mark="alarm", title=text),
+    )
+    columns = (Column(text, right=False, help=text), Column(text, help=text), Column(text))
+    blocks = (
+        Table(text, text, columns, (cells,), note=text),
+        Picture(text, text, text, Figure),
+        Text((text,)),
+        Items((text,)),
+    )
+    inner = (Section(text, blocks, folded=True),)
+    return Document(
+        text, ((text, text),), (text,) * 7, (text,), (Section(text, blocks, sections=inner),)
+    )
+
+
+# ---------------------------------------------------------------------- escaping
+
+
+@given(st.text(st.characters(), max_size=30))
+@settings(max_examples=60)
+@example(SCRIPT)
+@example('"><img src=x onerror=alert(1)>')
+@example("' onclick='alert(1)")
+@example("</script></style></title><!--")
+@example("-->]]>&lt;&#60;")
+@example("{{ 7 * 7 }}{% for x in y %}")
+def test_no_element_comes_from_data(text: str) -> None:
+    """A text anywhere in a document leaves elements and attributes as a plain word does."""
+    text = f"x{text}"  # something to show in every place
+    found, plain = _Elements(_page_of(_full_of(text))), _Elements(_page_of(_full_of("word")))
+    assert found.elements == plain.elements
+    shown = printable(text)
+    assert Counter(found.texts)[shown] == Counter(plain.texts)["word"]
+    assert Counter(found.of("title"))[shown] == Counter(plain.of("title"))["word"] > 0
+    assert Counter(found.of("aria-label"))[shown] == Counter(plain.of("aria-label"))["word"] > 0
+
+
+def test_awkward_names_are_shown() -> None:
+    """Each name stands in the page as a reader would write it."""
+    texts = _Elements(_page_of(sample_document())).texts
+    for name in AWKWARD:
+        assert printable(name) in texts or not name
+
+
+def test_the_page_is_alone() -> None:
+    """No attribute names anything but a part of the page or data in it; the rest is forbidden."""
+    page = _page_of(sample_document())
+    found = _Elements(page)
+    ids = found.of("id")
+    assert len(set(ids)) == len(ids)
+    for tag, name, value in found.values:
+        if name in ("href", "src", "action", "data", "srcset", "poster"):
+            assert value.startswith(("#", "data:text/plain;base64,")), (tag, name, value)
+            if value.startswith("#"):
+                assert value[1:] in ids
+        assert not name.startswith("on")
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+    policy = next(value for _, name, value in found.values if name == "content")
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_headings_leave_no_level_out() -> None:
+    """One heading of the first level, and none deeper than one below the one before."""
+    levels = [
+        int(tag[1])
+        for tag, _ in _Elements(_page_of(sample_document())).elements
+        if re.fullmatch("h[1-6]", tag)
+    ]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_deep_sections() -> None:
+    """Sections deeper than HTML has headings get the last level."""
+    section = Section("7")
+    for title in "65432":
+        section = Section(title, sections=(section,))
+    found = _Elements(_page_of(Document("1", sections=(section,))))
+    tags = [tag for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
+    assert tags == ["h1", "h2", "h3", "h4", "h5", "h6", "h6"]
+
+
+def test_values_are_for_sorting() -> None:
+    """Cells carry numbers as JavaScript reads them, and none where there is none."""
+    values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
+    columns = tuple(Column(str(at)) for at in range(len(values)))
+    table = Table("t", "", columns, (tuple(Cell("x", value) for value in values),))
+    found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
+    assert found.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7.0", "1e-300"]
+
+
+def test_downloads_hold_the_files(tmp_path: Path) -> None:
+    """What is saved from the page is what lies in the folder."""
+    write_document(sample_document(), tmp_path)
+    found = _Elements((tmp_path / "index.html").read_text(encoding="utf-8"))
+    names = found.of("download")
+    data = [value for _, name, value in found.values if name == "href" and "text/plain" in value]
+    assert len(names) == len(data) == 2 * len(sample_document().tables())
+    for name, address in zip(names, data, strict=True):
+        content = base64.b64decode(address.removeprefix("data:text/plain;base64,"))
+        assert content == (tmp_path / "tables" / name).read_bytes()
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def _saved(figure: Figure) -> str:
+    out = BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue().decode()
+
+
+def test_pictures_do_not_clash() -> None:
+    """Two pictures share no identifier, and each names its own parts only."""
+    figure = Figure(figsize=(3, 2))
+    figure.subplots().bar([1, 2], [2, 1], hatch="//")
+    svg = _saved(figure)
+    assert 'id="figure_1"' in svg
+    assert "url(#" in svg
+    parts = [inline_svg(svg, prefix, "alt") for prefix in ("figure-a_", "figure-b_")]
+    for prefix, part in zip(("figure-a_", "figure-b_"), parts, strict=True):
+        ids = re.findall(r'\bid="([^"]*)"', part)
+        named = re.findall(r'(?:href="|url\()#([^")]*)', part)
+        assert len(ids) == len(re.findall(r'\bid="([^"]*)"', svg)) > 5
+        assert len(named) > 5
+        assert set(named) <= set(ids)
+        assert all(name.startswith(prefix) for name in ids)
+
+
+def test_pictures_keep_what_they_draw() -> None:
+    """All outlines, and pixels, of the file are in the page; its style sheet and metadata not."""
+    figure = Figure(figsize=(3, 2))
+    axes = figure.subplots()
+    axes.imshow([[0, 1], [1, 0]])
+    axes.set_title("<title>")
+    svg = _saved(figure)
+    part = inline_svg(svg, "f_", 'say "what" <it> is')
+    for tag in ("path", "use", "image", "clipPath"):
+        assert len(re.findall(rf"<{tag}\b", part)) == len(re.findall(rf"<{tag}\b", svg)) > 0
+    for unwanted in ("<style", "<metadata", "<!DOCTYPE", "<?xml", "<!--", "http"):
+        assert unwanted in svg
+        assert unwanted not in part
+    assert 'aria-label="say &quot;what&quot; &lt;it&gt; is"' in part
+    assert 'style="--width: 288px"' in part  # 3 inches of 96
+
+
+def test_pictures_bring_nothing_that_runs_or_leads_away() -> None:
+    """Scripts, handlers, links, foreign elements and addresses elsewhere are left out."""
+    svg = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
+      width="10" onload="alert(1)"><script>alert(2)</script><style>* {display: none}</style>
+      <a xlink:href="javascript:alert(3)"><path d="M0 0" onclick="alert(4)"/></a>
+      <image xlink:href="http://example.org/x.png"/><image href="data:image/png;base64,AA=="/>
+      <use href="other.svg#x"/><rect style="fill: url(http://example.org/#x)"/>
+      <rect style="fill: url('#p')"/><foreignObject><b>x</b></foreignObject>
+      <set attributeName="href" to="javascript:alert(5)"/></svg>"""
+    part = inline_svg(svg, "f_", "")
+    for unwanted in ("alert", "example.org", "other.svg", "display", "<a", "foreign", "<set", "on"):
+        assert not re.search(rf"\b{unwanted}", part.replace("</", "<")), unwanted
+    assert '<path d="M0 0" />' in part
+    assert '"data:image/png;base64,AA=="' in part
+    assert "url('#f_p')" in part
+
+
+@pytest.mark.parametrize("svg", ["", "<svg", "not xml", "<html/>"])
+def test_what_is_no_picture_is_refused(svg: str) -> None:
+    """The message says what was expected."""
+    with pytest.raises(ValueError, match=r"svg must be (well-formed XML|an svg element)"):
+        inline_svg(svg, "f_", "")
+
+
+# ---------------------------------------------------------------------- in a browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def _missing(reason: str) -> None:
+    if os.environ.get("CI") and os.environ.get("INFERENCE_LAB_BROWSER") == "required":
+        pytest.fail(f"{reason}, but INFERENCE_LAB_BROWSER=required")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start the browser of this machine."""
+    if importlib.util.find_spec("playwright") is None:
+        _missing("playwright is not installed")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        _missing(f"no browser: none of {', '.join(BROWSERS)} is on the path")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write the sample report; return where its page is."""
+    folder = tmp_path_factory.mktemp("page")
+    write_document(sample_document(), folder, markdown=False)
+    return (folder / "index.html").as_uri()
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Open the page in windows of a given size; in the end nothing may have gone wrong in them."""
+    contexts, troubles = [], []
+
+    def opened(width: int = 1280, height: int = 900, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda m: troubles.append(m.text) if m.type != "log" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on(
+            "request",
+            lambda r: (
+                troubles.append(r.url)
+                if r.url.split("#")[0] != address and not r.url.startswith("data:")
+                else None
+            ),
+        )
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _column(page: Any, title: str) -> list[str]:
+    """Return the texts of a column of the summary, of the rows that show, from the top."""
+    found: list[str] = page.evaluate(
+        """title => {
+          const table = document.querySelector("#table-summary table");
+          const at = [...table.tHead.rows[0].cells].findIndex(h => h.textContent === title);
+          return [...table.tBodies[0].rows].filter(r => r.checkVisibility())
+            .map(r => r.cells[at].textContent);
+        }""",
+        title,
+    )
+    return found
+
+
+def _head(page: Any, title: str) -> Any:
+    return page.locator("#table-summary thead th").filter(
+        has_text=re.compile(f"^{re.escape(title)}$")
+    )
+
+
+def _gaps(*, descending: bool) -> list[str]:
+    """Return what the column of gaps should be, from the document alone."""
+    cells = [row[1] for row in sample_document().tables()[0].rows]
+    known = [cell for cell in cells if cell.value is not None]
+    known.sort(key=lambda cell: cell.value or 0.0, reverse=descending)
+    return [cell.text for cell in known] + [cell.text for cell in cells if cell.value is None]
+
+
+def test_names_are_text(visit: Callable[..., Any]) -> None:
+    """No name ran: the title is the document's, and the name is on the page as text."""
+    page = visit()
+    assert page.title() == "Potts grids under one clock"
+    assert page.locator("#table-summary tbody th").last.inner_text() == SCRIPT
+    assert page.locator("script").count() == 1
+    assert page.locator("img").count() == 0
+
+
+def test_sorting_by_click(visit: Callable[..., Any]) -> None:
+    """A head sorts by number up, down, and back to the order of the document; gaps come last."""
+    page = visit()
+    before = _column(page, "mean gap %")
+    head = _head(page, "mean gap %")
+    assert head.get_attribute("aria-sort") == "none"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert _column(page, "mean gap %") == _gaps(descending=False)
+    assert _column(page, "mean gap %")[-1] == "-"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert _column(page, "mean gap %") == _gaps(descending=True)
+    assert _column(page, "mean gap %")[-1] == "-"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert _column(page, "mean gap %") == before
+
+
+def test_sorting_by_keyboard(visit: Callable[..., Any]) -> None:
+    """Heads take the focus one after the other; Enter and the space bar sort."""
+    page = visit()
+    _head(page, "solver").get_by_role("button").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert _column(page, "mean gap %") == _gaps(descending=False)
+    page.keyboard.press("Space")
+    assert _column(page, "mean gap %") == _gaps(descending=True)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    names = _column(page, "solver")
+    assert names.index("lazy-flipper(depth=2)") == names.index("lazy-flipper(depth=1)") + 1
+    assert names.index("alpha-expansion") < names.index("block-icm") < names.index("trw-s")
+    assert _head(page, "mean gap %").get_attribute("aria-sort") == "none"
+
+
+def test_filter(visit: Callable[..., Any]) -> None:
+    """The box of a long table leaves the rows that hold all words; short tables have none."""
+    page = visit()
+    box = page.locator("#table-summary input[type=search]")
+    box.fill("LAZY depth=3")
+    assert _column(page, "solver") == ["lazy-flipper(depth=3)"]
+    assert page.locator("#table-summary .tools [role=status]").inner_text() == "1 of 25 rows"
+    box.fill("simulated")
+    _head(page, "mean gap %").get_by_role("button").click()
+    assert len(_column(page, "solver")) == 3
+    box.fill("")
+    assert _column(page, "mean gap %") == _gaps(descending=False)
+    assert page.locator("input").count() == 1
+
+
+def test_folded_sections(visit: Callable[..., Any]) -> None:
+    """A folded section opens by its title, and by a link from the contents."""
+    page = visit()
+    last = page.locator("details.section").last
+    inside = last.get_by_text("One run at a time.")
+    assert not inside.is_visible()
+    last.locator("summary").click()
+    assert inside.is_visible()
+    link = page.locator("nav a", has_text="grid-35x35-potts-03")
+    target = page.locator("#" + link.get_attribute("href").removeprefix("#"))
+    assert target.get_attribute("open") is None
+    link.click()
+    page.wait_for_function("element => element.open", arg=target.element_handle())
+    assert target.locator("table").is_visible()
+
+
+def test_print_shows_all(visit: Callable[..., Any]) -> None:
+    """On paper all sections are open and there are no controls; then they are as before."""
+    page = visit()
+    folded = page.locator("details:not([open])")
+    count = folded.count()
+    assert count > 50
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert folded.count() == 0
+    assert not page.locator("nav").is_visible()
+    assert not page.locator("input").is_visible()
+    page.set_viewport_size({"width": 700, "height": 900})  # A4 less its margins
+    table = page.locator("#table-summary table").bounding_box()
+    assert table["x"] + table["width"] <= 700
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert folded.count() == count
+
+
+def test_hints(visit: Callable[..., Any]) -> None:
+    """A tap on a cell that has more to say shows it below the table."""
+    page = visit()
+    page.locator("#table-summary td.hint").first.click()
+    said = page.locator("#table-summary .detail").inner_text()
+    assert said == "trw-s: MemoryError: 4 GiB were not enough"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1600])
+def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
+    """At any width nothing leaves the page, pictures are seen, and the alarms come first."""
+    page = visit(width, 844, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    alarm = page.locator(".alarms").bounding_box()
+    assert alarm["y"] >= 0
+    assert alarm["y"] + alarm["height"] < 844
+    assert page.locator(".warnings").bounding_box()["y"] > alarm["y"]
+    figures = page.locator("figure svg").all()
+    assert len(figures) == 4
+    for figure in figures:
+        box = figure.bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 100
+    page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    table = page.locator("#table-summary .scroll")
+    table.evaluate("element => { element.scrollLeft = 9999; element.scrollTop = 200; }")
+    frame = table.bounding_box()
+    head = _head(page, "solver").bounding_box()
+    name = page.locator("#table-summary tbody th").last.bounding_box()
+    assert abs(head["x"] - frame["x"]) < 2, "the first head does not stay"
+    assert abs(name["x"] - frame["x"]) < 2, "the first column does not stay"
+    assert head["y"] <= frame["y"] + 60, "the head does not stay"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
+    """Text and its ground differ as much as WCAG 2.1 asks for (1.4.3: 4.5 to 1)."""
+    page = visit(color_scheme=scheme)
+    pairs = page.evaluate(
+        """() => ["body", ".alarms", ".warnings", ".note", "td strong", "td em", "td.alarm",
+                  ".files a", "nav ul ul a", "caption", ".lead dt", "tbody th"].map(selector => {
+          const element = document.querySelector(selector);
+          let ground = element;
+          const of = e => getComputedStyle(e).backgroundColor;
+          while (of(ground) === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+          return [selector, getComputedStyle(element).color, of(ground)];
+        })"""
+    )
+    assert len(pairs) == 12
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for selector, text, ground in pairs:
+        low, high = sorted((luminance(text), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (selector, text, ground)
+    dark = luminance(pairs[0][2]) < 0.1
+    assert dark is (scheme == "dark")
+
+
+def test_pictures_do_not_borrow_from_each_other(visit: Callable[..., Any]) -> None:
+    """Every part that a picture names is its own."""
+    page = visit()
+    strangers = page.evaluate(
+        """() => [...document.querySelectorAll("figure svg")].flatMap(svg =>
+          [...svg.querySelectorAll("use")].filter(use =>
+            !svg.contains(document.getElementById(use.getAttribute("href").slice(1)))))
+          .length"""
+    )
+    assert strangers == 0
+    assert page.locator("figure svg use").count() > 50
+    assert page.evaluate(
+        """() => {
+          const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
+          return ids.length === new Set(ids).size;
+        }"""
+    )
+    names = page.locator("figure svg[role=img]").evaluate_all(
+        "all => all.map(e => e.getAttribute('aria-label'))"
+    )
+    assert names == ["Curves of six solvers", 'Three panels "of" curves', SCRIPT, "Grey pixels"]
+
+
+def test_without_javascript(visit: Callable[..., Any]) -> None:
+    """Without scripts, all is there and folded sections open; only controls are missing."""
+    page = visit(390, 844, java_script_enabled=False)
+    assert page.locator("#table-summary tbody tr").count() == 25
+    assert page.locator("#table-summary table").is_visible()
+    assert page.locator("thead button").count() == 0
+    assert page.locator("input").count() == 0
+    page.locator("details.section > summary").last.click()
+    assert page.get_by_text("One run at a time.").is_visible()

@@ -1,0 +1,392 @@
+"""A report in a folder: Markdown, CSV, figures, and what is replaced or left alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
+from sample_document import AWKWARD, sample_document
+
+from inference_lab.reporting import writing
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Document,
+    Items,
+    Mark,
+    Picture,
+    Section,
+    Table,
+    Text,
+    printable,
+)
+from inference_lab.reporting.markdown import render_markdown
+from inference_lab.reporting.writing import csv_table, write_document
+
+ANY_TEXT = st.text(st.characters(), max_size=30)
+SPECIAL = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|&~$:\"'=1 \naé"), max_size=12)
+
+
+def _figure() -> Figure:
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot([1, 3, 2], label="a_b")
+    return figure
+
+
+def _picture(name: str = "curve") -> Picture:
+    return Picture(name, "caption", "alt", _figure)
+
+
+def _table(*texts: str, name: str = "t", mark: Mark = "") -> Table:
+    columns = (Column("name", right=False), Column("value"))
+    rows = tuple((Cell(text, mark=mark), Cell("1.0", 1.0)) for text in texts)
+    return Table(name, "The caption.", columns, rows)
+
+
+# ---------------------------------------------------------------------- Markdown
+
+
+class _Outline(HTMLParser):
+    """The elements, attributes and text of a piece of HTML."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("img", "br", "hr", "a"):
+            self._open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self._open):
+            self.texts[tag][-1] += data
+
+
+def _outline(markdown: str) -> _Outline:
+    return _Outline(MarkdownIt("commonmark").enable("table").render(markdown))
+
+
+@given(st.one_of(ANY_TEXT, SPECIAL))
+@example("| pipes | and \n newlines")
+@example("a\\|b")
+@example("1. x")
+@example("---")
+@example("- - -")
+@example("[x]: javascript:alert(1)")
+@example("![x](y)")
+@example("<script>alert(1)</script>")
+@example("&lt; &#60; &amp;")
+@example("```\nx")
+@example("# x")
+@example("</details>")
+def test_markdown_shows_text_and_nothing_else(text: str) -> None:
+    """Read back by a parser of Markdown, a text is itself wherever it stands, and makes nothing."""
+    shown = printable(text)
+    for mark in ("", "best", "failed", "alarm"):
+        table = _table(text, text, mark=mark)  # type: ignore[arg-type]
+        section = Section("x" + text, (Text((text,)), Items((text,)), table))
+        document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
+        found = _outline(render_markdown(document, ["t"], []))
+        # Two boxes and a list, empty entries left out; a table of two rows.
+        assert found.tags.count("li") == (3 if shown else 0)
+        assert found.tags.count("tr") == 3
+        assert found.tags.count("td") == 4
+        assert set(found.tags) <= set(
+            "h1 h2 p ul li blockquote table thead tbody tr th td strong em a".split()
+        )
+        assert found.attributes.count(("id", "table-t")) == 1
+        assert {name for name, _ in found.attributes} <= {"id", "style"}
+        suffix = " (!)" if mark == "alarm" and shown else ""
+        assert found.texts["td"][0] == shown + suffix
+        assert found.texts.get("li", [""])[-1].strip() == shown
+        assert found.texts["h2"] == [printable("x" + text)]
+
+
+def test_markdown_sample() -> None:
+    """Headings, pictures and folded sections of a whole report are those of the document."""
+    document = sample_document()
+    tables = [f"t{at}" for at in range(len(document.tables()))]
+    pictures = [f"p{at}" for at in range(4)]
+    text = render_markdown(document, tables, pictures, ["csv", "tex"])
+    found = _outline(text)
+    assert found.tags.count("table") == len(tables)
+    assert found.tags.count("img") == 4
+    assert found.tags.count("details") == found.tags.count("summary") == text.count("</details>")
+    assert found.tags.count("details") == len(document.sections[2].sections) - 2 + 1
+    assert "script" not in found.tags
+    assert text.index("[!CAUTION]") < text.index("[!WARNING]") < text.index("**Question.**")
+    links = [value for name, value in found.attributes if name in ("href", "src")]
+    assert sorted(links) == sorted(
+        [f"tables/{t}.{s}" for t in tables for s in ("csv", "tex")]
+        + [f"figures/{p}.svg" for p in pictures]
+    )
+    assert all(printable(name) in found.texts["li"] for name in AWKWARD if name)
+
+
+def test_markdown_numbers_stay_readable() -> None:
+    """Numbers and plain names are not escaped: the source can be read as it is."""
+    text = render_markdown(
+        Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),)),
+        ["t"],
+        [],
+    )
+    for cell in ("| 9.50 |", "| -1.5 |", "| loopy_bp(x=0.5) |", "| - |"):
+        assert cell in text
+    assert "| :--- | ---: |" in text
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def test_csv_holds_values() -> None:
+    """Values are in full precision, whole numbers whole; what is missing is empty."""
+    columns = tuple(Column(title) for title in ("a", "b", "c", "d", "e"))
+    row = (
+        Cell("0.3333", 1 / 3),
+        Cell("7", 7),
+        Cell("-inf", -math.inf),
+        Cell("-", math.nan),
+        Cell("0.1", np.float64(0.1)),
+    )
+    text = csv_table(
+        Table("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
+    )
+    assert text.splitlines() == [
+        "a,b,c,d,e",
+        "0.3333333333333333,7,-inf,,0.1",
+        ",,,x,-2",
+    ]
+
+
+@pytest.mark.parametrize("start", "=+-@\uff1d\uff0b\uff0d\uff20")
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\n", "\r"])
+def test_csv_has_no_formulas(start: str, blank: str) -> None:
+    """Text that a spreadsheet would compute is not at the start of its field."""
+    text = csv_table(_table(f"{blank}{start}cmd|'/c calc'!A1"))
+    assert list(csv.reader(io.StringIO(text)))[1][0] == f"'{start}cmd|'/c calc'!A1"
+
+
+@pytest.mark.parametrize("number", ["-3.5", "+2", "-1e-7", "-.5", "-inf", "-nan"])
+def test_csv_numbers_stay_numbers(number: str) -> None:
+    """A sign before a number makes no formula."""
+    assert csv_table(_table(number)).splitlines()[1] == f"{number},1.0"
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=5))
+@example(AWKWARD)
+def test_csv_is_read_back(texts: list[str]) -> None:
+    """A reader of CSV finds as many rows and fields, and the text, whatever it holds."""
+    read = list(csv.reader(io.StringIO(csv_table(_table(*texts)))))
+    assert read[0] == ["name", "value"]
+    assert len(read) == len(texts) + 1
+    for (name, value), text in zip(read[1:], texts, strict=True):
+        assert value == "1.0"
+        shown = printable(text)
+        assert name in (shown, f"'{shown}") or shown in "-\N{EN DASH}\N{EM DASH}"
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_all_files_of_the_sample(tmp_path: Path) -> None:
+    """Every table and picture has its files in its folder, and nothing lies outside."""
+    folder = tmp_path / "in" / "report"
+    document = sample_document()
+    written = write_document(document, folder)
+    there = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert there == {*written, folder / ".report-files.json"}
+    assert len(written) == 2 * len(document.tables()) + 2 * 4 + 2
+    assert {path.parent for path in there} == {folder, folder / "tables", folder / "figures"}
+    assert (folder / "figures" / "profile-2.svg").is_file()
+    summary = pd.read_csv(folder / "tables" / "summary.csv")
+    assert len(summary) == 25
+    assert summary["mean gap %"].tolist()[:2] == [9.5, 10.25]
+    assert math.isnan(summary["mean gap %"].iloc[2])
+
+
+def test_same_bytes(tmp_path: Path) -> None:
+    """Two renderings of a document are the same files, dates or not."""
+    document = Document("t", sections=(Section("s", (_picture(), _table("a"))),))
+    for folder in ("a", "b"):
+        write_document(document, tmp_path / folder)
+    files = [p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()]
+    assert len(files) == 7
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    for suffix in ("svg", "pdf"):
+        content = (tmp_path / "a" / "figures" / f"curve.{suffix}").read_bytes()
+        assert b"CreationDate" not in content
+        assert b"dc:date" not in content
+
+
+def test_fonts_are_embedded_as_outlines_of_truetype(tmp_path: Path) -> None:
+    """PDF figures hold no Type 3 fonts, which many journals refuse."""
+    write_document(Document("t", sections=(Section("s", (_picture(),)),)), tmp_path)
+    content = (tmp_path / "figures" / "curve.pdf").read_bytes()
+    assert b"/CIDFontType2" in content
+    assert b"/FontFile2" in content
+    assert b"/Type3" not in content
+
+
+def test_pictures_are_drawn_once(tmp_path: Path) -> None:
+    """One drawing serves all files and pages."""
+    calls = []
+
+    def draw() -> Figure:
+        calls.append(1)
+        return _figure()
+
+    write_document(Document("t", sections=(Section("s", (Picture("p", "", "", draw),)),)), tmp_path)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "latex", "html", "markdown"])
+def test_forms_can_be_left_out(form: str, tmp_path: Path) -> None:
+    """Without a form its files are missing, and no page links to them."""
+    document = Document("t", sections=(Section("s", (_table("a"),)),))
+    every = {"tables/t.csv", "tables/t.tex", "index.html", "README.md"}
+    missing = {
+        "csv": "tables/t.csv",
+        "latex": "tables/t.tex",
+        "html": "index.html",
+        "markdown": "README.md",
+    }[form]
+    written = write_document(document, tmp_path, **{form: False})
+    assert {str(p.relative_to(tmp_path).as_posix()) for p in written} == every - {missing}
+    for page in ("index.html", "README.md"):
+        if (tmp_path / page).exists():
+            text = (tmp_path / page).read_text(encoding="utf-8")
+            assert ("LaTeX" in text) is (form != "latex")
+            assert ("CSV" in text) is (form != "csv")
+
+
+def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
+    """What an earlier rendering wrote goes when it is gone; what others put there stays."""
+    old = (Section("s", (_table("a", name="old"), _picture("old"))),)
+    new = (Section("s", (_table("a", name="new"), _picture("new"))),)
+    write_document(Document("t", sections=old), tmp_path)
+    (tmp_path / "tables" / "mine.csv").write_text("1")
+    (tmp_path / "runs.jsonl").write_text("{}")
+    write_document(Document("t", sections=new), tmp_path)
+    assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == {
+        *("README.md", "index.html", ".report-files.json", "runs.jsonl"),
+        *("mine.csv", "new.csv", "new.tex", "new.svg", "new.pdf"),
+    }
+
+
+def test_a_manifest_removes_nothing_else(tmp_path: Path) -> None:
+    """Names that no rendering writes are not removed, whoever put them into the manifest."""
+    folder = tmp_path / "report"
+    folder.mkdir()
+    kept = [tmp_path / "x.csv", folder / "runs.jsonl", folder / "tables" / "a.parquet"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("1")
+    names = ["../x.csv", str(kept[0]), "runs.jsonl", "tables/a.parquet", "tables/../../x.csv", 3]
+    (folder / ".report-files.json").write_text(json.dumps({"files": names}))
+    write_document(Document("t"), folder)
+    assert all(path.exists() for path in kept)
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "3", '{"files": 3}', "\udcff"])
+def test_a_broken_manifest_is_none(content: str, tmp_path: Path) -> None:
+    """A manifest that cannot be read removes nothing and stops nothing."""
+    (tmp_path / ".report-files.json").write_bytes(content.encode(errors="surrogateescape"))
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.csv").write_text("1")
+    write_document(Document("t"), tmp_path)
+    assert (tmp_path / "tables" / "a.csv").exists()
+    assert json.loads((tmp_path / ".report-files.json").read_text()) == {
+        "files": ["README.md", "index.html"]
+    }
+
+
+def test_a_figure_that_fails_leaves_the_old_report(tmp_path: Path) -> None:
+    """All is rendered before the first file is written."""
+    write_document(Document("old", sections=(Section("s", (_picture(),)),)), tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+    def draw() -> Figure:
+        raise RuntimeError("no data")
+
+    broken = Section("s", (_picture("other"), Picture("p", "", "", draw)))
+    with pytest.raises(RuntimeError, match="no data"):
+        write_document(Document("new", sections=(broken,)), tmp_path)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the writing stops, no file is half, and the next rendering clears up."""
+    old = Document("old", sections=(Section("s", (_table("a" * 50, name="old"),)),))
+    new = Document("new", sections=(Section("s", (_table("b" * 50, name="new"),)),))
+    whole = {}
+    for document in (old, new):
+        write_document(document, tmp_path / document.title)
+        for path in (tmp_path / document.title).rglob("*.*"):
+            whole.setdefault(path.name, set()).add(path.read_bytes())
+    replace = os.replace
+    for stop in range(6):
+        folder = tmp_path / f"stopped-{stop}"
+        write_document(old, folder)
+        moves = []
+
+        def counted(source: Path, target: Path, stop: int = stop, moves: list[int] = moves) -> None:
+            moves.append(1)
+            if len(moves) > stop:
+                raise KeyboardInterrupt
+            replace(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(writing.os, "replace", counted)
+            with pytest.raises(KeyboardInterrupt):
+                write_document(new, folder)
+        for path in folder.rglob("*.*"):
+            assert not path.name.endswith(".part")
+            if path.name != ".report-files.json":
+                assert path.read_bytes() in whole[path.name]
+        write_document(new, folder)
+        assert {p.name for p in folder.rglob("*.*")} == {
+            *("README.md", "index.html", ".report-files.json", "new.csv", "new.tex"),
+        }
+
+
+def test_modes_follow_the_umask(tmp_path: Path) -> None:
+    """Others may read a report where the umask lets them."""
+    plain = tmp_path / "plain"
+    plain.write_text("x")
+    for path in write_document(Document("t"), tmp_path / "report"):
+        assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_markdown_links_lead_to_files(tmp_path: Path) -> None:
+    """Each link and picture of the page is a file that was written."""
+    write_document(sample_document(), tmp_path)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(((?:tables|figures)/[^)]*)\)", text)
+    assert len(links) == 2 * len(sample_document().tables()) + 4
+    assert all((tmp_path / link).is_file() for link in links)

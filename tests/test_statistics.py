@@ -1,0 +1,334 @@
+"""Statistics of comparisons against hand-computed values and slow or independent referees."""
+
+from __future__ import annotations
+
+import math
+import statistics as std
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from inference_lab.reporting.numbers import short_labels
+from inference_lab.reporting.statistics import (
+    holm,
+    median,
+    paired_wilcoxon,
+    pairwise_wins,
+    performance_profile,
+    primal_gap_percent,
+    quantile,
+    rank_test,
+    shifted_geometric_mean,
+    snapped,
+    solved_within,
+)
+
+INF = math.inf
+NAN = math.nan
+
+#: Few different values, so that there are ties; with and without runs that came to nothing.
+VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0])
+VALUES_OR_INF = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0, INF])
+
+
+def matrices(elements, low=2, high=6):
+    shape = st.tuples(st.integers(low, high), st.integers(low, high))
+    return shape.flatmap(lambda s: arrays(np.float64, s, elements=elements))
+
+
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+# ---------------------------------------------------------------------- means, medians, gaps
+
+
+def test_the_shifted_geometric_mean_is_what_its_formula_says():
+    # (1 + 10)(91 + 10) ... by hand: sqrt(11 * 101) - 10.
+    assert shifted_geometric_mean([1.0, 91.0], 10.0) == pytest.approx(math.sqrt(1111) - 10)
+    # Below the shift, a factor of ten hardly counts; far above, it does.
+    small = shifted_geometric_mean([0.001, 0.01], 1.0) / shifted_geometric_mean([0.001] * 2, 1.0)
+    assert shifted_geometric_mean([0.001, 0.01], 1.0) == pytest.approx(0.0055, abs=1e-4)
+    assert small > 5
+    assert shifted_geometric_mean([1e3, 1e4], 1.0) == pytest.approx(math.sqrt(1e7), rel=1e-2)
+    assert shifted_geometric_mean([2.0, NAN, 8.0], 0.0) == pytest.approx(4.0)
+    assert shifted_geometric_mean([0.0, 5.0], 0.0) == 0.0
+    assert shifted_geometric_mean([1.0, INF], 1.0) == INF
+    assert math.isnan(shifted_geometric_mean([], 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "shift", "said"), [([1.0], -1.0, "shift"), ([1.0], NAN, "shift"), ([-1.0], 0, "-1")]
+)
+def test_the_shifted_geometric_mean_refuses_what_has_none(values, shift, said):
+    with pytest.raises(ValueError, match=said):
+        shifted_geometric_mean(values, shift)
+
+
+@PROPERTY
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(1e-3, 1e3))
+def test_the_shifted_geometric_mean_lies_between_minimum_and_mean(values, shift):
+    mean = shifted_geometric_mean(values, shift)
+    assert min(values) - 1e-6 <= mean <= std.fmean(values) * (1 + 1e-9) + 1e-6
+
+
+def test_primal_gaps():
+    gap = primal_gap_percent([10.0, 12.5, INF, -3.0, NAN, 10.0 + 1e-9], 10.0)
+    assert gap[:4].tolist() == pytest.approx([0.0, 20.0, 100.0, 100.0])
+    assert math.isnan(gap[4]) and gap[5] == 0.0
+    assert primal_gap_percent([-4.0, -5.0, 0.0, 1.0], -5.0).tolist() == pytest.approx(
+        [20.0, 0.0, 100.0, 100.0]
+    )
+    assert primal_gap_percent([0.0, 1.0, 1e-9], 0.0).tolist() == [0.0, 100.0, 0.0]
+    # No labelling is known at all.
+    assert primal_gap_percent([INF, 3.0], INF).tolist() == [100.0, 100.0]
+
+
+@PROPERTY
+@given(st.floats(-100, 100), st.lists(st.floats(0, 100), min_size=2, max_size=6))
+def test_primal_gaps_rise_with_the_energy(best, above):
+    energies = best + np.sort(above)
+    gaps = primal_gap_percent(energies, best)
+    assert (np.diff(gaps) >= -1e-9).all() and gaps.min() >= 0 and gaps.max() <= 100
+
+
+@PROPERTY
+@given(st.lists(st.one_of(st.floats(0, 9), st.just(INF), st.just(NAN)), max_size=9))
+def test_medians_and_quantiles_by_sorting(values):
+    present = sorted(v for v in values if not math.isnan(v))
+    if not present:
+        assert math.isnan(median(values)) and math.isnan(quantile(values, 0.5))
+        return
+    assert float(median(values)) == pytest.approx(std.median(present))
+    for q in (0.0, 0.25, 0.5, 0.9, 1.0):
+        expected = next(v for v in present if sum(w <= v for w in present) >= q * len(present))
+        assert float(quantile(values, q)) == expected
+
+
+def test_quantiles_outside_the_unit_interval_are_refused():
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\], got 1.5"):
+        quantile([1.0], 1.5)
+
+
+def test_holm_by_hand():
+    # Sorted: 0.005 * 4, 0.01 * 3, 0.03 * 2, 0.04 * 1, then never falling.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
+# ---------------------------------------------------------------------- wins
+
+
+@PROPERTY
+@given(matrices(st.one_of(VALUES_OR_INF, st.just(-INF))), st.integers(0, 99))
+def test_wins_ties_and_losses_by_counting(energies, seed):
+    seconds = np.random.default_rng(seed).choice([1.0, 1.05, 2.0], energies.shape)
+    counted = pairwise_wins(energies, seconds)
+    n, k = energies.shape
+    for i in range(k):
+        for j in range(k):
+            pairs = list(zip(energies[:, i], energies[:, j], strict=True))
+            times = list(zip(seconds[:, i], seconds[:, j], strict=True))
+            assert counted.wins[i, j] == sum(a < b for a, b in pairs)
+            equal = [a == b for a, b in pairs]
+            assert counted.ties[i, j] == (0 if i == j else sum(equal))
+            # 1.05 is within 10 % of 1.
+            faster = sum(
+                same and abs(a) < INF and s < t and (s, t) != (1.0, 1.05)
+                for same, (a, _), (s, t) in zip(equal, pairs, times, strict=True)
+            )
+            assert counted.faster[i, j] == faster
+    off = ~np.eye(k, dtype=bool)
+    assert ((counted.wins + counted.wins.T + counted.ties)[off] == n).all()
+
+
+def test_energies_within_rounding_tie_and_missing_runs_do_not_count():
+    wins = pairwise_wins([[1e6, 1e6 + 1e-3], [1.0, NAN], [1.0, 1.1]], np.ones((3, 2)))
+    assert wins.ties[0, 1] == 1 and wins.wins.tolist() == [[0, 1], [0, 0]]
+
+
+def test_wins_refuse_other_shapes():
+    with pytest.raises(ValueError, match=r"shape \(2, 2\), but seconds \(1, 2\)"):
+        pairwise_wins(np.ones((2, 2)), np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"energies must have the shape .*got \(3,\)"):
+        pairwise_wins(np.ones(3), np.ones(3))
+
+
+# ---------------------------------------------------------------------- profiles
+
+
+@PROPERTY
+@given(matrices(st.sampled_from([0.5, 1.0, 2.0, 3.0, INF])))
+def test_profiles_by_counting(times):
+    profile = performance_profile(times)
+    for tau in (1.0, 1.5, 2.0, 4.0, 6.0, 100.0):
+        for s in range(times.shape[1]):
+            solved = sum(row[s] < INF and row[s] <= tau * row.min() for row in times)
+            assert profile.share(s, tau) == pytest.approx(solved / len(times))
+    finite = [row[s] / row.min() for row in times for s in range(len(row)) if row[s] < INF]
+    assert profile.largest == pytest.approx(max(finite, default=1.0))
+
+
+def test_a_profile_counts_problems_that_nobody_solved_and_floors_at_the_clock():
+    profile = performance_profile([[1.0, INF], [INF, INF]])
+    assert profile.share(0, 1e9) == 0.5 and profile.share(1, 1e9) == 0.0
+    assert performance_profile([[0.0, 1e-9]]).share(1, 1.0) == 1.0
+    assert performance_profile([[0.0, 1e-9]], clock=1e-12).share(1, 1.0) == 0.0
+
+
+def test_profiles_refuse_holes():
+    with pytest.raises(ValueError, match=r"times\[1, 0\] is NaN"):
+        performance_profile([[1.0, 2.0], [NAN, 1.0]])
+    with pytest.raises(ValueError, match="at least one instance"):
+        performance_profile(np.zeros((0, 2)))
+
+
+def test_cactus_data_are_the_solved_ones_in_order():
+    solved = solved_within([[3.0, INF], [NAN, 2.0], [1.0, 4.0]])
+    assert [s.tolist() for s in solved] == [[1.0, 3.0], [2.0, 4.0]]
+
+
+# ---------------------------------------------------------------------- tests
+
+
+def test_ranks_and_critical_difference_of_the_published_example():
+    # Demsar (2006), section 3.2.3 and table 6: four methods on 14 data sets.
+    auc = [
+        [0.763, 0.768, 0.771, 0.798],
+        [0.599, 0.591, 0.590, 0.569],
+        [0.954, 0.971, 0.968, 0.967],
+        [0.628, 0.661, 0.654, 0.657],
+        [0.882, 0.888, 0.886, 0.898],
+        [0.936, 0.931, 0.916, 0.931],
+        [0.661, 0.668, 0.609, 0.685],
+        [0.583, 0.583, 0.563, 0.625],
+        [0.775, 0.838, 0.866, 0.875],
+        [1.000, 1.000, 1.000, 1.000],
+        [0.940, 0.962, 0.965, 0.962],
+        [0.619, 0.666, 0.614, 0.669],
+        # Printed as equal, but ranked: the digits behind tell them apart.
+        [0.972, 0.981, 0.9752, 0.9748],
+        [0.957, 0.978, 0.946, 0.970],
+    ]
+    test = rank_test(-np.array(auc), alpha=0.05)
+    assert test.ranks == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=1e-3)
+    # The paper's statistic 9.28 is without the correction for ties, its difference 1.25.
+    uncorrected = 12 * 14 / (4 * 5) * (float((test.ranks**2).sum()) - 4 * 25 / 4)
+    assert uncorrected == pytest.approx(9.28, abs=0.01)
+    assert test.statistic == pytest.approx(
+        scipy.stats.friedmanchisquare(*np.array(auc).T).statistic
+    )
+    assert test.critical_difference == pytest.approx(1.25, abs=0.005)
+    assert test.groups == ((3, 1, 2, 0),)
+    # Table 5 of the paper: q for ten methods is 3.164 at 0.05 and 2.920 at 0.10.
+    for alpha, q in ((0.05, 3.164), (0.10, 2.920)):
+        ten = rank_test(np.tile(np.arange(10.0), (6, 1)), alpha)
+        assert ten.critical_difference == pytest.approx(q * math.sqrt(110 / 36), abs=2e-3)
+
+
+@PROPERTY
+@given(matrices(VALUES_OR_INF, low=3))
+def test_friedman_against_scipy(values):
+    test = rank_test(values)
+    assert test.ranks.sum() == pytest.approx(values.shape[1] * (values.shape[1] + 1) / 2)
+    if (values == values[:, :1]).all():
+        assert (test.statistic, test.p_value) == (0.0, 1.0)
+        return
+    ranks = scipy.stats.rankdata(values, axis=1)
+    expected = scipy.stats.friedmanchisquare(*ranks.T)
+    assert test.statistic == pytest.approx(expected.statistic)
+    assert test.p_value == pytest.approx(expected.pvalue)
+
+
+@PROPERTY
+@given(matrices(VALUES, high=8))
+def test_groups_are_the_largest_sets_within_the_critical_difference(values):
+    test = rank_test(values, alpha=0.3)
+    ranks = test.ranks
+    for group in test.groups:
+        assert len(group) > 1 and np.ptp(ranks[list(group)]) <= test.critical_difference
+    for i in range(len(ranks)):
+        for j in range(i):
+            together = any(i in group and j in group for group in test.groups)
+            assert together == (abs(ranks[i] - ranks[j]) <= test.critical_difference)
+    for first in test.groups:
+        assert not any(set(first) < set(other) for other in test.groups)
+
+
+def test_rank_tests_refuse_too_little():
+    for values in (np.ones((1, 3)), np.ones((3, 1))):
+        with pytest.raises(ValueError, match="two instances and two solvers"):
+            rank_test(values)
+    with pytest.raises(ValueError, match="alpha"):
+        rank_test(np.ones((3, 3)), alpha=1.0)
+    with pytest.raises(ValueError, match=r"values\[0, 1\] is NaN"):
+        rank_test([[1.0, NAN], [1.0, 2.0]])
+
+
+def test_wilcoxon_by_enumeration_and_its_correction():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(8, 3)) + np.array([0.0, 0.5, 2.0])
+    raw = {}
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        difference = values[:, i] - values[:, j]
+        ranks = scipy.stats.rankdata(np.abs(difference))
+        signs = np.array(np.meshgrid(*[[0, 1]] * 8)).reshape(8, -1)
+        sums = ranks @ signs
+        observed = ranks[difference > 0].sum()
+        tail = min((sums <= observed).mean(), (sums >= observed).mean())
+        raw[i, j] = min(1.0, 2 * tail)
+    p_values = paired_wilcoxon(values)
+    assert [p_values[pair] for pair in raw] == pytest.approx(holm(list(raw.values())))
+    assert (p_values == p_values.T).all() and (np.diag(p_values) == 1).all()
+
+
+def test_wilcoxon_of_equal_columns_and_of_holes():
+    assert (paired_wilcoxon(np.ones((5, 2))) == 1).all()
+    mostly = np.array([[0.0, 0.0]] * 3 + [[0.0, 1.0 + i] for i in range(5)])
+    expected = scipy.stats.wilcoxon(
+        mostly[:, 0] - mostly[:, 1], zero_method="zsplit", method="asymptotic"
+    )
+    assert paired_wilcoxon(mostly)[0, 1] == pytest.approx(expected.pvalue)
+    with pytest.raises(ValueError, match=r"values\[1, 0\] = inf is not finite"):
+        paired_wilcoxon([[1.0, 2.0], [INF, 2.0]])
+
+
+def test_snapping_makes_ties_and_leaves_the_rest():
+    values = [[1.0, 1.0 + 1e-9, 2.0, INF], [5.0, 3.0, 3.0 + 1e-9, 3.0 - 1e-9]]
+    assert snapped(values, 1e-6).tolist() == [
+        [1.0, 1.0, 2.0, INF],
+        [5.0, 3.0 - 1e-9, 3.0 - 1e-9, 3.0 - 1e-9],
+    ]
+    # A group does not grow beyond the tolerance from its smallest value.
+    assert snapped([[0.0, 0.9, 1.8]], 1.0).tolist() == [[0.0, 0.0, 1.8]]
+
+
+# ---------------------------------------------------------------------- labels
+
+
+@PROPERTY
+@given(
+    st.lists(
+        st.text("ab(=,", min_size=1, max_size=30),
+        unique=True,
+        max_size=12,
+    )
+)
+def test_short_labels_fit_and_stay_different(specs):
+    labels = short_labels(specs, 12)
+    assert len(set(labels)) == len(labels) == len(specs)
+    assert all(len(label) <= 12 for label in labels)
+    for spec, label in zip(specs, labels, strict=True):
+        if len(spec) <= 12:
+            assert label == spec
+
+
+def test_labels_that_only_differ_in_the_middle_are_numbered():
+    specs = [f"solver({'x' * 30}{n}{'y' * 30})" for n in range(3)]
+    labels = short_labels(specs, 20)
+    assert len(set(labels)) == 3 and labels[1].endswith(" #2") and labels[2].endswith(" #3")
+    with pytest.raises(ValueError, match="width must be at least 12"):
+        short_labels(specs, 5)

@@ -1,0 +1,158 @@
+"""Times to targets and quality at fixed times against a walk along each trace."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_lab.contract import TracePoint, proves
+from inference_lab.records import Record
+from inference_lab.reporting.statistics import primal_gap_percent
+from inference_lab.reporting.traces import (
+    Traces,
+    quality_at,
+    steps,
+    target_energy,
+    time_to_target,
+)
+
+INF = math.inf
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=80)
+
+
+def record(points=(), **changes):
+    """Return a record whose trace has these (seconds, best energy, bound)."""
+    last = points[-1] if points else (0.0, INF, -INF)
+    given_fields = {
+        "energy": last[1],
+        "lower_bound": last[2],
+        "seconds": last[0],
+        "status": "converged",
+        **changes,
+    }
+    return Record(
+        problem="p",
+        problem_hash="",
+        n_variables=1,
+        n_edges=0,
+        n_factors=0,
+        n_labels=2,
+        solver="s",
+        solver_name="s",
+        trace=tuple(TracePoint(t, e, e, b) for t, e, b in points),
+        **given_fields,
+    )
+
+
+@st.composite
+def histories(draw):
+    n = draw(st.integers(0, 6))
+    seconds = sorted(draw(st.lists(st.integers(0, 20), min_size=n, max_size=n)))
+    energies = sorted(
+        draw(st.lists(st.sampled_from([1.0, 2.0, 5.0, 9.0, INF]), min_size=n, max_size=n)),
+        reverse=True,
+    )
+    bounds = sorted(draw(st.lists(st.sampled_from([-INF, -3.0, 0.0, 1.0]), min_size=n, max_size=n)))
+    points = [(float(t), e, b) for t, e, b in zip(seconds, energies, bounds, strict=True)]
+    end = (points[-1][0] if points else 0.0) + draw(st.integers(0, 3))
+    return record(points, seconds=float(end))
+
+
+def walked(run, moment):
+    """Return what a run had at a moment, by a walk along its trace."""
+    energy, bound = INF, -INF
+    for point in run.trace:
+        if point.seconds <= moment:
+            energy, bound = min(energy, point.best_energy), max(bound, point.lower_bound)
+    return energy, bound
+
+
+@PROPERTY
+@given(st.lists(histories(), min_size=1, max_size=5))
+def test_many_traces_against_a_walk_along_each(runs):
+    traces = Traces(runs)
+    moments = [0.0, 0.5, 3.0, 7.5, 20.0, 99.0]
+    found = traces.at(moments)
+    for n, run in enumerate(runs):
+        for m, moment in enumerate(moments):
+            assert (found.energy[n, m], found.bound[n, m]) == walked(run, moment)
+        assert quality_at(run, moments) == [walked(run, moment) for moment in moments]
+    for target in (0.5, 1.0, 2.0, 8.0):
+        times = traces.time_to_target(np.full(len(runs), target))
+        for n, run in enumerate(runs):
+            reached = [p.seconds for p in run.trace if p.best_energy <= target]
+            assert times[n] == min(reached, default=INF) == time_to_target(run, target)
+    for n, run in enumerate(runs):
+        proofs = [p.seconds for p in run.trace if proves(p.best_energy, p.lower_bound)]
+        assert traces.time_to_proof()[n] == min(proofs, default=INF)
+        own = traces.steps(n)
+        assert (np.diff(own.seconds) >= 0).all() and (own.bound[1:] >= own.bound[:-1]).all()
+        assert (own.energy[1:] <= own.energy[:-1]).all() and own.energy[-1] == run.energy
+        assert [a.tolist() for a in steps(run)] == [a.tolist() for a in own]
+
+
+def test_nothing_is_there_before_the_first_labelling():
+    run = record([(1.0, INF, -2.0), (2.0, 7.0, -2.0)], seconds=5.0)
+    assert quality_at(run, [0.9, 1.0, 1.9, 2.0, 60.0]) == [
+        (INF, -INF),
+        (INF, -2.0),
+        (INF, -2.0),
+        (7.0, -2.0),
+        (7.0, -2.0),
+    ]
+    assert time_to_target(run, 7.0) == 2.0 and time_to_target(run, 6.9) == INF
+    assert time_to_target(run, INF) == time_to_target(run, math.nan) == INF
+
+
+def test_targets_are_reached_within_rounding():
+    run = record([(1.0, 1000.0 + 1e-6, -INF)])
+    assert time_to_target(run, 1000.0) == 1.0
+    assert time_to_target(run, 1000.0 - 1e-4) == INF
+
+
+def test_a_run_that_was_ended_keeps_what_it_had_shown():
+    killed = record([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
+    assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [(5.0, 0.0)]
+    # The labelling that was kept is not the last one: only it is borne out.
+    worse = record([(1.0, 7.0, 0.0), (2.0, 5.0, 3.0)], energy=7.0, lower_bound=0.0, status="crash")
+    assert time_to_target(worse, 5.0) == INF and quality_at(worse, [30.0]) == [(7.0, 0.0)]
+    lost = record([(1.0, 7.0, 0.0)], energy=INF, lower_bound=-INF, status="crash")
+    assert time_to_target(lost, 7.0) == INF and quality_at(lost, [30.0]) == [(INF, -INF)]
+
+
+def test_without_a_trace_the_end_is_all_that_is_known():
+    run = record([], energy=3.0, lower_bound=3.0, seconds=2.0)
+    assert quality_at(run, [1.9, 2.0]) == [(INF, -INF), (3.0, 3.0)]
+    assert Traces([run]).time_to_proof().tolist() == [2.0]
+
+
+def test_numbers_that_are_none_say_nothing():
+    run = record([(1.0, math.nan, math.nan)], energy=math.nan, lower_bound=math.nan)
+    assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
+
+
+def test_no_runs_at_all():
+    none = Traces([])
+    assert none.n == 0 and none.time_to_target([]).shape == none.time_to_proof().shape == (0,)
+    assert none.at([1.0, 2.0]).energy.shape == (0, 2)
+
+
+@PROPERTY
+@given(st.floats(-1e3, 1e3), st.floats(0, 99))
+def test_a_target_is_the_energy_of_its_primal_gap(best, percent):
+    target = float(target_energy(best, percent))
+    assert target >= best - 1e-9
+    slack = 1e-6 * max(1.0, abs(target))
+    assert primal_gap_percent(target, best) <= percent + 1e-6
+    if abs(best) > 1e-2:
+        assert primal_gap_percent(target + slack, best) > percent - 1e-6
+
+
+def test_targets_outside_the_range_are_refused():
+    for percent in (-1.0, 100.0, math.nan):
+        with pytest.raises(ValueError, match=r"percent must be in \[0, 100\)"):
+            target_energy(1.0, percent)
