@@ -203,3 +203,19 @@ jobs_option = click.option(
     help="Number of processes. Timings are cleanest with 1.",
 )
 quiet_option = click.option("--quiet", is_flag=True, help="No progress report.")
+rerun_option = click.option(
+    "--rerun",
+    type=click.Choice(["failed", "timeout", "all"]),
+    help="Make these again although there are records of them.",
+)
+shard_option = click.option(
+    "--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs."
+)
+temperature_option = click.option(
+    "--temperature",
+    callback=as_temperature,
+    default="0",
+    metavar="T",
+    show_default=True,
+    help="0: best labelling; above: marginals.",
+)

@@ -13,7 +13,6 @@ from inference_lab.cli.common import (
     BadInput,
     as_bytes,
     as_seconds,
-    as_temperature,
     cluster_option,
     data_dir_option,
     debug,
@@ -24,7 +23,10 @@ from inference_lab.cli.common import (
     print_table,
     quiet_option,
     quiet_stdout,
+    rerun_option,
     say,
+    shard_option,
+    temperature_option,
 )
 
 if TYPE_CHECKING:
@@ -80,14 +82,7 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     metavar="SIZE",
     help="Memory a run may take, such as 4GB, or none; auto shares the machine's among the jobs.",
 )
-@click.option(
-    "--temperature",
-    callback=as_temperature,
-    default="0",
-    metavar="T",
-    show_default=True,
-    help="0: best labelling; above: marginals.",
-)
+@temperature_option
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
@@ -97,12 +92,8 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
 )
 @jobs_option
 @cluster_option
-@click.option("--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs.")
-@click.option(
-    "--rerun",
-    type=click.Choice(["failed", "timeout", "all"]),
-    help="Make these again although there are records of them.",
-)
+@shard_option
+@rerun_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

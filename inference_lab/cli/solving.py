@@ -12,12 +12,12 @@ from inference_lab.cli.common import (
     BadInput,
     as_input,
     as_seconds,
-    as_temperature,
     data_dir_option,
     debug,
     json_option,
     print_json,
     quiet_stdout,
+    temperature_option,
 )
 
 if TYPE_CHECKING:
@@ -41,14 +41,7 @@ _SHOWN_MARGINALS = 10
     metavar="S",
     help="Seconds.",
 )
-@click.option(
-    "--temperature",
-    callback=as_temperature,
-    default="0",
-    metavar="T",
-    show_default=True,
-    help="0: best labelling; above: marginals.",
-)
+@temperature_option
 @click.option(
     "--evidence",
     type=click.Path(dir_okay=False, path_type=Path),

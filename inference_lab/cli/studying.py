@@ -18,7 +18,9 @@ from inference_lab.cli.common import (
     one_line,
     quiet_option,
     quiet_stdout,
+    rerun_option,
     say,
+    shard_option,
 )
 from inference_lab.cli.comparing import progress
 
@@ -31,12 +33,8 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="The quick form of the study: a minute or two.")
 @jobs_option
 @cluster_option
-@click.option("--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs.")
-@click.option(
-    "--rerun",
-    type=click.Choice(["failed", "timeout", "all"]),
-    help="Make these again although there are records of them.",
-)
+@shard_option
+@rerun_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
