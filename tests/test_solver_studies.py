@@ -176,7 +176,7 @@ def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch):
     assert done.exit_code == 0
     assert len(RecordStore("reports/small/runs.jsonl").read()) == 15
     done = CliRunner().invoke(main, ["status", "reports/small"])
-    assert "30: 15 done, 15 missing" in done.stdout
+    assert "15 missing" in done.stdout and "30: " in done.stdout
     done = CliRunner().invoke(main, ["reproduce", "nothing"])
     assert done.exit_code == 2 and "estep-grid" in done.output
     done = CliRunner().invoke(main, ["reproduce", "small", "--render", "--out", "empty"])

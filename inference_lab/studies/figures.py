@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from inference_lab.reporting.style import RC, line_style
 from inference_lab.studies.curves import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["learning_curves"]
 
@@ -25,11 +28,10 @@ def score_name(score: str) -> str:
     return _NAMES.get(score, score)
 
 
-def learning_curves(results: Results, score: str, axis: str, path: Path) -> None:
+def learning_curves(results: Results, score: str, axis: str) -> Figure:
     """Draw a panel for each data set: the mean score against the number of constraints.
 
-    Bands are 95 % confidence intervals of the mean. Written as SVG, the same bytes for the same
-    results.
+    Bands are 95 % confidence intervals of the mean.
 
     Parameters
     ----------
@@ -37,7 +39,10 @@ def learning_curves(results: Results, score: str, axis: str, path: Path) -> None
     score : str
     axis : str
         What the numbers of constraints are.
-    path : path
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -84,5 +89,4 @@ def learning_curves(results: Results, score: str, axis: str, path: Path) -> None
         figure.supylabel(score_name(score))
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    return figure

@@ -1,19 +1,31 @@
-"""The report of a study: a page of Markdown with tables and figures, from records alone."""
+"""The report of a study of clustering: pages, tables and figures, from records alone."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from inference_lab.factor_graph import FloatArray
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Items,
+    Picture,
+    Section,
+    Table,
+    Text,
+)
 from inference_lab.reporting.statistics import holm
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Study
@@ -33,24 +45,25 @@ _SIGNIFICANT = 0.05
 
 
 def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | str) -> Path:
-    """Write ``README.md``, ``results.csv`` and figures into a folder.
+    """Write the report of a study into a folder; see `write_document`.
 
     Parameters
     ----------
     study : Study
     records : sequence of StudyRecord
     folder : path
+        Besides, ``results.csv`` holds mean, interval and number of runs of every cell.
 
     Returns
     -------
-    path of the page
+    path of ``README.md``
     """
+    from inference_lab.reporting.writing import write_document
+
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = [f"# {study.title}", "", f"**Question.** {study.question}", ""]
-    if study.answer:
-        parts += [f"**Answer.** {study.answer.strip()}", ""]
+    parts: list[Section] = []
     lines: list[list[str]] = []
+    warnings: list[str] = []
     for stage in study.stages():
         own = _own(stage, records)
         results = Results.gather(
@@ -61,22 +74,28 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
             stage.runs,
             stage.scores,
         )
-        page = _page(stage, results, own, folder, _slug(stage.title) if study.parts else "")
-        if study.parts:
-            page = [f"# {stage.title}", "", *page]
-            page = [f"#{line}" if line.startswith("#") else line for line in page]
-        parts += page
+        prefix = f"{stage.title}-" if study.parts else ""
+        sections = _sections(stage, results, prefix)
         label = [stage.title] if study.parts else []
+        parts += [Section(stage.title, sections=sections)] if study.parts else sections
+        warnings += [": ".join([*label, said]) for said in _missing(stage, results, own)]
         lines += [label + line for line in _csv_lines(results, stage)]
-    parts += _closing(study, records, environments(folder))
+    lead = [("Question", study.question)]
+    if study.answer:
+        lead.append(("Answer", study.answer.strip()))
+    document = Document(
+        title=study.title,
+        lead=tuple(lead),
+        warnings=tuple(warnings),
+        sections=(*parts, *_closing(study, records, environments(folder))),
+    )
+    write_document(document, folder)
     header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([["part", *header] if study.parts else header, *lines])
     (folder / "results.csv").write_text(out.getvalue(), encoding="utf-8")
-    place = folder / "README.md"
-    place.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
-    return place
+    return folder / "README.md"
 
 
 def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
@@ -85,60 +104,71 @@ def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
     return [replace(r, method=wanted[r.key]) for r in records if r.key in wanted]
 
 
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + "-"
-
-
-def _page(
-    study: Study, results: Results, records: Sequence[StudyRecord], folder: Path, prefix: str
-) -> list[str]:
-    """Return all that is said about one stage; draw its figures."""
-    parts = _missing(study, results, records)
+def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...]:
+    """Return all that is said about one stage."""
+    sections = []
     if study.baseline is not None:
-        parts += _against_baseline(results, study)
+        sections.append(_against_baseline(results, study, prefix))
     for score in study.scores:
-        parts += [f"## {score_name(score)[0].upper()}{score_name(score)[1:]}", ""]
+        name = score_name(score)
+        blocks: list[Block] = []
         if len(study.constraints) > 1:
-            place = f"figures/{prefix}{score}.svg"
-            learning_curves(results, score, _UNITS[study.protocol.unit], folder / place)
-            parts += [f"![{score_name(score)} against constraints]({place})", ""]
-        parts += _score_tables(results, study, score)
-    parts += _effort(results, study)
-    return parts + _protocol(study)
+            blocks.append(
+                Picture(
+                    f"{prefix}{score}",
+                    f"Mean {name} against the number of constraints, with 95 % confidence "
+                    "intervals of the mean.",
+                    f"{name} against constraints, a panel for each data set",
+                    partial(learning_curves, results, score, _UNITS[study.protocol.unit]),
+                )
+            )
+        blocks += _score_tables(results, study, score, prefix)
+        sections.append(Section(name[0].upper() + name[1:], tuple(blocks)))
+    return (*sections, _effort(results, study, prefix), _protocol(study, prefix))
 
 
 def _missing(study: Study, results: Results, records: Sequence[StudyRecord]) -> list[str]:
     asked = len(study.data) * len(study.methods) * len(study.constraints) * study.runs
-    lines = []
+    said = []
     if len(records) < asked:
-        lines.append(f"**{asked - len(records)} of {asked} fits have not been run yet.**")
+        said.append(f"{asked - len(records)} of {asked} fits have not been run yet.")
     if results.failures:
-        lines.append(f"**{len(results.failures)} of {asked} fits failed:**")
-        said: dict[tuple[str, str, str], int] = {}
-        for record in results.failures:
-            key = (record.method, record.data, record.message.splitlines()[0][:160])
-            said[key] = said.get(key, 0) + 1
-        lines += [
-            f"- {method} on {data}: {message} ({count} times)"
-            for (method, data, message), count in said.items()
-        ]
-    return [*lines, ""] if lines else []
+        counts = Counter(
+            f"{record.method} on {record.data}: {record.message.splitlines()[0][:160]}"
+            for record in results.failures
+        )
+        reasons = "; ".join(f"{reason} ({count} times)" for reason, count in counts.items())
+        said.append(f"{len(results.failures)} of {asked} fits failed: {reasons}")
+    return said
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [*lines, ""]
+def _table(
+    name: str,
+    caption: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    note: str = "",
+    *,
+    words: int = 1,
+) -> Table:
+    """Return a table whose first columns, `words` of them, hold words."""
+    columns = tuple(Column(title, right=at >= words) for at, title in enumerate(header))
+    return Table(name, caption, columns, tuple(tuple(row) for row in rows), note)
 
 
-def _plus_minus(value: float, half: float, digits: int = 3, *, sign: bool = False) -> str:
+def _plus_minus(value: float, half: float, more: str = "", *, sign: bool = False) -> Cell:
     if math.isnan(value):
-        return "-"
-    shown = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
-    return shown if math.isnan(half) else f"{shown} ± {half:.{digits}f}"
+        return Cell("-")
+    shown = f"{value:+.3f}" if sign else f"{value:.3f}"
+    spread = "" if math.isnan(half) else f" ± {half:.3f}"
+    return Cell(f"{shown}{spread}{more}", value)
 
 
-def _against_baseline(results: Results, study: Study) -> list[str]:
+def _number(value: float, form: str) -> Cell:
+    return Cell(format(value, form), value) if math.isfinite(value) else Cell("-")
+
+
+def _against_baseline(results: Results, study: Study, prefix: str) -> Section:
     """Compare all methods with the baseline, paired by run, over all data."""
     score, base = study.scores[0], str(study.baseline)
     others = [m for m in results.methods if m != base]
@@ -152,68 +182,68 @@ def _against_baseline(results: Results, study: Study) -> list[str]:
             tests.append((method, column, found))
     corrected = holm([found.p_value for _, _, found in tests])
     for method in others:
-        cells = [method]
+        cells = [Cell(method)]
         for (name, _, found), p_value in zip(tests, corrected, strict=True):
             if name == method:
-                mark = " \\*" if p_value < _SIGNIFICANT else ""
-                cells.append(_plus_minus(found.value, found.half, sign=True) + mark)
+                mark = " *" if p_value < _SIGNIFICANT else ""
+                cells.append(_plus_minus(found.value, found.half, mark, sign=True))
         rows.append(cells)
-    header = ["method", "all", *(f"{c:g}" for c in results.constraints)]
-    return [
-        f"## Against {base}",
-        "",
-        f"Difference in {score_name(score)} to {base}, paired by run, mean over data sets, with "
-        f"95 % confidence intervals over {study.runs} runs; \\* marks p < {_SIGNIFICANT:g} in "
+    table = _table(
+        f"{prefix}against-baseline",
+        f"Difference in {score_name(score)} to {base}, paired by run, mean over data sets.",
+        ["method", "all", *(f"{c:g}" for c in results.constraints)],
+        rows,
+        f"With 95 % confidence intervals over {study.runs} runs; * marks p < {_SIGNIFICANT:g} in "
         f"Wilcoxon's signed-rank test, corrected for {len(tests)} tests (Holm).",
-        "",
-        *_table(header, rows),
-    ]
+    )
+    return Section(f"Against {base}", (table,))
 
 
-def _score_tables(results: Results, study: Study, score: str) -> list[str]:
+def _score_tables(results: Results, study: Study, score: str, prefix: str) -> list[Table]:
     published = {
         (p.data, p.method, p.constraints): p.value for p in study.published if p.score == score
     }
-    parts = []
+    tables = []
     for data in results.data:
-        here = any(key[0] == data for key in published)
-        parts += [f"### {data}", ""]
-        if here:
-            parts += ["In brackets: published.", ""]
         rows = []
         for method in results.methods:
-            cells = [method]
+            cells = [Cell(method)]
             for value in results.constraints:
                 mean = results.mean(score, data, method, value)
-                cell = _plus_minus(mean.value, mean.half)
-                if (data, method, value) in published:
-                    cell += f" ({published[data, method, value]:.3f})"
-                cells.append(cell)
+                there = published.get((data, method, value))
+                more = "" if there is None else f" ({there:.3f})"
+                cells.append(_plus_minus(mean.value, mean.half, more))
             rows.append(cells)
-        parts += _table(["method", *(f"{c:g}" for c in results.constraints)], rows)
-    return parts
+        tables.append(
+            _table(
+                f"{prefix}{score}-{data}",
+                f"{data}: mean {score_name(score)} by number of constraints.",
+                ["method", *(f"{c:g}" for c in results.constraints)],
+                rows,
+                "In brackets: published." if any(key[0] == data for key in published) else "",
+            )
+        )
+    return tables
 
 
-def _effort(results: Results, study: Study) -> list[str]:
+def _effort(results: Results, study: Study, prefix: str) -> Section:
     """Report time, objective, violations and proofs, over all data and numbers of constraints."""
     base = study.baseline
     rows = []
     for method in results.methods:
         m = results.methods.index(method)
         seconds = results.values["e_step_seconds"][:, m]
-        cells = [method, f"{1e3 * float(np.nanmedian(seconds)):.1f}" if _any(seconds) else "-"]
+        cells = [Cell(method), _number(1e3 * _median(seconds), ".1f")]
         if base is not None:
             b = results.methods.index(base)
             ratio = seconds / results.values["e_step_seconds"][:, b]
-            cells.append(f"{float(np.nanmedian(ratio)):.1f}" if _any(ratio) else "-")
             gain = results.values["objective"][:, b] - results.values["objective"][:, m]
             share = gain / np.maximum(np.abs(results.values["objective"][:, b]), 1e-12)
-            cells.append(f"{100 * float(np.nanmean(share)):+.3f}" if _any(share) else "-")
-        violated = results.values["violated"][:, m]
-        cells.append(f"{float(np.nanmean(violated)):.2f}" if _any(violated) else "-")
-        solved = np.nansum(results.values["solved"][:, m])
-        proved = np.nansum(results.values["optimal"][:, m])
-        cells.append(f"{100 * proved / solved:.0f}" if solved else "-")
+            cells += [_number(_median(ratio), ".1f"), _number(100 * _mean(share), "+.3f")]
+        cells.append(_number(_mean(results.values["violated"][:, m]), ".2f"))
+        solved = float(np.nansum(results.values["solved"][:, m]))
+        proved = float(np.nansum(results.values["optimal"][:, m]))
+        cells.append(_number(100 * proved / solved if solved else math.nan, ".0f"))
         rows.append(cells)
     compared = [f"median ratio to {base}", f"objective below {base}'s (%)"] if base else []
     header = [
@@ -223,26 +253,33 @@ def _effort(results: Results, study: Study) -> list[str]:
         "violated weight (mean)",
         "E-steps proved optimal (%)",
     ]
-    return ["## Effort and objective", "", *_table(header, rows)]
+    caption = "Over all data sets and numbers of constraints."
+    return Section("Effort and objective", (_table(f"{prefix}effort", caption, header, rows),))
 
 
-def _any(values: FloatArray) -> bool:
-    return bool(np.isfinite(values).any())
+def _median(values: FloatArray) -> float:
+    """Return the median of the finite values, NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else math.nan
 
 
-def _protocol(study: Study) -> list[str]:
+def _mean(values: FloatArray) -> float:
+    """Return the mean of the finite values, NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else math.nan
+
+
+def _protocol(study: Study, prefix: str) -> Section:
     p = study.protocol
     scored = "the points held out of the constraints" if p.scored == "held-out" else "all points"
     lines = [
-        "## Protocol",
-        "",
-        f"- {study.runs} runs; in each, all methods get the same constraints, start from the same "
+        f"{study.runs} runs; in each, all methods get the same constraints, start from the same "
         "seed, and more constraints contain the fewer.",
-        f"- Constraints touch {100 * p.train:g} % of the points; scores are over {scored}.",
+        f"Constraints touch {100 * p.train:g} % of the points; scores are over {scored}.",
     ]
     if p.noise:
-        lines.append(f"- {100 * p.noise:g} % of the constraints are turned into the other kind.")
-    lines += ["", "| method | estimator | settings |", "|---|---|---|"]
+        lines.append(f"{100 * p.noise:g} % of the constraints are turned into the other kind.")
+    rows = []
     for m in study.methods:
         settings = {
             **m.settings,
@@ -251,24 +288,26 @@ def _protocol(study: Study) -> list[str]:
             "closure": m.closure,
         }
         shown = ", ".join(f"{key}={value}" for key, value in settings.items())
-        lines.append(f"| {m.label} | {m.estimator} | {shown} |")
-    return [*lines, ""]
+        rows.append([Cell(m.label), Cell(m.estimator), Cell(shown)])
+    header = ["method", "estimator", "settings"]
+    table = _table(f"{prefix}methods", "The methods and their settings.", header, rows, words=3)
+    return Section("Protocol", (Items(tuple(lines)), table))
 
 
 def _closing(
     study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+) -> list[Section]:
     """Return notes, sources and how it was run."""
-    lines = ["## Notes", ""] if study.notes else []
-    lines += [*(f"- {note}" for note in study.notes), ""] if study.notes else []
-    published = [p for stage in study.stages() for p in stage.published]
-    sources = sorted({p.source for p in published})
-    if sources:
-        lines += [f"Published figures: {'; '.join(sources)}.", ""]
+    sections = []
+    if study.notes:
+        sections.append(Section("Notes", (Items(tuple(study.notes)),)))
+    sources = sorted({p.source for stage in study.stages() for p in stage.published})
+    said = [f"Published figures: {'; '.join(sources)}."] if sources else []
     for name in dict.fromkeys(record.environment for record in records):
         facts = known.get(name, {"environment": name})
-        lines += [f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.", ""]
-    return [*lines, f"To run it again: `inference-lab reproduce {study.name}`."]
+        said.append(f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.")
+    said.append(f"To run it again: inference-lab reproduce {study.name}")
+    return [*sections, Section("Sources and machine", (Text(tuple(said)),))]
 
 
 def _csv_lines(results: Results, study: Study) -> list[list[str]]:
