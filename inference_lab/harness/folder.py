@@ -130,9 +130,8 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore:
     """
     path = Path(place)
     if path.is_dir():
-        for name in (RECORDS, "records.jsonl"):
-            if (path / name).is_file():
-                return RecordStore(path / name)
+        if (path / RECORDS).is_file():
+            return RecordStore(path / RECORDS)
         raise InputError(f"{path} holds no records: there is no {RECORDS} in it")
     if not path.is_file():
         raise InputError(f"{path} does not exist")
