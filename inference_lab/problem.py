@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -36,7 +36,8 @@ class Problem:
     optimum_source : str
         Where `optimum` comes from.
     info : mapping
-        Further facts for the record, JSON-able.
+        Further facts for the record, JSON-able. One that was made of a spec has the settings of
+        its family there, too.
     """
 
     name: str
@@ -189,15 +190,17 @@ def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem
     from inference_lab.registry import item_spec, problem_registry
 
     if isinstance(source, Problem):
-        yield _with_spec(source, spec) if spec else source
+        yield _with_info(source, {**source.info, "spec": spec}) if spec else source
     elif isinstance(source, FactorGraph):
         name = spec or f"graph-{source.content_hash[:8]}"
         yield Problem(name, source, info={"spec": spec} if spec else {})
     elif isinstance(source, ProblemFamily):
-        yield source.build(data_dir)
+        problem = source.build(data_dir)
+        settings = {f.name: getattr(source, f.name) for f in fields(source) if f.init}
+        yield _with_info(problem, {**settings, **problem.info})
     elif isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
         family = build_spec(problem_registry.load("file"), "file", {"path": str(source)})
-        yield family.build(data_dir)
+        yield from _problems(family, data_dir, spec)
     elif isinstance(source, str):
         made = problem_registry.obtain(source)
         yield from _problems(made, data_dir, source)
@@ -211,10 +214,10 @@ def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem
         )
 
 
-def _with_spec(problem: Problem, spec: str) -> Problem:
-    """Return a copy of a problem, of the same class, that holds the spec it was made of."""
+def _with_info(problem: Problem, info: Mapping[str, Any]) -> Problem:
+    """Return a copy of a problem, of the same class, with other facts about it."""
     twin = copy.copy(problem)
-    object.__setattr__(twin, "info", {**problem.info, "spec": spec})
+    object.__setattr__(twin, "info", info)
     return twin
 
 

@@ -147,10 +147,6 @@ class EStep(ProblemFamily):
         )
         held_out = np.setdiff1d(np.arange(n), training)
         info: dict[str, Any] = {
-            "data": self.data,
-            "constraints": self.constraints,
-            "noise": self.noise,
-            "weight_factor": self.weight_factor,
             "points": n,
             "features": dataset.n_features,
             "clusters": k,
