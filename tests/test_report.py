@@ -10,44 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from sample_records import record, traced
 
 from inference_lab.comparison import Comparison, environment_id, latest
-from inference_lab.contract import TracePoint
-from inference_lab.records import Record
 from inference_lab.reporting.document import Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.results import Results, problem_class
 
 INF = math.inf
-HERE = {"id": "here", "python": "3.11"}
-
-
-def record(problem="p", solver="a", energy=1.0, **changes):
-    """Return a record of a run that converged."""
-    given = {
-        "problem_hash": f"hash of {problem}",
-        "n_variables": 4,
-        "n_edges": 3,
-        "n_factors": 0,
-        "n_labels": 2,
-        "solver_name": solver.partition("(")[0],
-        "settings": {"order": "random", "sweeps": None},
-        "seed": 0,
-        "time_limit": 10.0,
-        "status": "converged",
-        "seconds": 1.0,
-        "environment": HERE,
-        **changes,
-    }
-    return Record(problem=problem, solver=solver, energy=energy, **given)
-
-
-def traced(points, **changes):
-    """Return a record with a trace of (seconds, energy, bound), which ends as the trace does."""
-    seconds, energy, bound = points[-1]
-    trace = tuple(TracePoint(t, e, e, b) for t, e, b in points)
-    given = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}
-    return record(trace=trace, **given)
 
 
 def section(document, title):
@@ -282,7 +252,7 @@ def test_results_sort_records_by_problem_solver_and_draw():
     expected = [[[nan, 3.0, 1.0], [6.0, 4.0, 2.0]], [[nan] * 3, [7.0, nan, nan]]]
     assert np.array_equal(energy, expected, equal_nan=True)
     assert results.reference.tolist() == [1.0, 7.0]
-    assert results.complete.tolist() == [0]
+    assert results.run.tolist() == [[True, True], [False, True]]
     again = Results(Comparison([*runs, replace(runs[0], id="x", energy=8.0)]))
     assert again.shape == (2, 2, 4)
 
@@ -379,14 +349,14 @@ def test_targets_and_fixed_times_come_from_the_traces():
         study(), title="", targets=(1.0, 0.0), times=(0.05, 0.6, 5.0), shift=0.0
     )
     targets = table(document, "targets")
-    reached = column(targets, "1 %: reached by")
+    reached = column(targets, "1 %: % of runs")
     assert [reached[s].value for s in ("exact", "fast")] == pytest.approx([100, 200 / 3])
     seconds = column(targets, "1 %: seconds")
     assert seconds["exact"].value == pytest.approx(2.0)
     # Two of three runs take 0.1 s, the third is charged its limit of 10 s.
     assert seconds["fast"].value == pytest.approx((0.1 * 0.1 * 10) ** (1 / 3))
-    assert column(targets, "0 %: reached by")["fast"].value == pytest.approx(100 / 3)
-    assert column(targets, "proof: reached by")["exact"].value == 100
+    assert column(targets, "0 %: % of runs")["fast"].value == pytest.approx(100 / 3)
+    assert column(targets, "proof: % of runs")["exact"].value == 100
     assert column(targets, "proof: seconds")["fast"].value == pytest.approx(10.0)
     fixed = table(document, "quality-at-times")
     assert [c.title for c in fixed.columns] == ["solver", "0.05 s", "0.6 s", "5 s"]
@@ -414,7 +384,8 @@ def test_ranks_are_tested_over_problems():
     ranks = table(document, "ranks")
     values = {name: cell.value for name, cell in column(ranks, "average rank").items()}
     assert values["exact"] == 1.0 and sum(values.values()) == pytest.approx(6.0)
-    assert "over 4 problems" in ranks.caption and "Friedman" in ranks.note
+    assert "over all 4 problems" in ranks.caption and "Friedman" in ranks.note
+    assert "no p can be below 0.125" in ranks.note
     assert {p.name for p in document.pictures()} >= {"critical-difference", "performance-profile"}
 
 
@@ -422,7 +393,8 @@ def test_one_problem_has_no_tests_and_no_profiles():
     document = report_document([r for r in study() if r.problem == "chain(n=0)"], title="")
     names = {p.name for p in document.pictures()}
     assert names == {"gap-over-time", "convergence-chain(n=0)"}
-    assert "Ranks are not tested: all solvers were run on one problem only." in texts(document)
+    said = texts(document)
+    assert "Ranks are not tested: one problem only was run by all solvers." in said
     assert [t.name for t in document.tables()].count("problem-chain(n=0)") == 1
 
 
@@ -437,7 +409,7 @@ def test_solvers_that_share_no_problem_are_not_profiled():
     document = report_document(runs, title="")
     said = texts(document)
     assert "No problem was run by all solvers, so there is no performance profile." in said
-    assert any("fewer than two problems" in text for text in said)
+    assert "Ranks are not tested: no problem was run by all solvers." in said
     assert "The records hold no history of the runs" in " ".join(said)
 
 
@@ -459,7 +431,7 @@ def test_failures_are_shown_and_counted():
         ["picky", "unsupported", "1", "1", "not my day", "grid(n=4)"],
     ]
     assert failures.rows[0][1].mark == "failed" and failures.rows[1][1].mark == ""
-    assert failures.caption == "Of 43 runs, failed: 6, refused: 1."
+    assert failures.caption == "Of 43 runs, 6 failed and 1 was refused."
     summary = table(document, "summary")
     assert (column(summary, "failed")["bad"].text, column(summary, "failed")["bad"].mark) == (
         "6",
@@ -481,7 +453,7 @@ def test_solvers_that_refuse_everything_are_listed_and_not_compared():
     for name in ("wins", "ranks", "targets", "quality-at-times"):
         assert not any("picky" in c.text for row in table(document, name).rows for c in row)
     assert table(document, "wins") == table(report_document(study(), title=""), "wins")
-    assert any(text.endswith("only listed in the tables of results: picky.")
+    assert any(text.endswith("for having refused every problem: picky.")
                for text in texts(document))  # fmt: skip
     alone = report_document(refusals, title="")
     assert column(table(alone, "summary"), "primal gap %")["picky"].value == 100.0
@@ -522,7 +494,7 @@ def test_limitations_are_computed():
                         .entries)  # fmt: skip
 
     plain = said(study())
-    assert "1 environment;" in plain and "4 problems are few" in plain
+    assert "from one environment;" in plain and "4 problems are few" in plain
     assert "not proved" not in plain and "limit on time" not in plain and "bound" not in plain
     runs = [
         record(status="limit"),
@@ -656,7 +628,7 @@ def test_thinned_histories_are_a_limitation():
     points = [(float(t), 1000.0 - t, -INF) for t in range(200)]
     document = report_document([traced(points)], title="")
     said = " ".join(section(document, "Known limitations").blocks[0].entries)
-    assert "1 history was thinned to 200 points" in said
+    assert "1 history reached the 200 points that are kept" in said
 
 
 @pytest.mark.parametrize(

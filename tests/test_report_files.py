@@ -103,6 +103,9 @@ def _outline(markdown: str) -> _Outline:
 @example("&lt; &#60; &amp;")
 @example("```\nx")
 @example("# x")
+@example("x #")
+@example("x ## ###")
+@example("#")
 @example("</details>")
 def test_markdown_shows_text_and_nothing_else(text: str) -> None:
     """Read back by a parser of Markdown, a text is itself wherever it stands, and makes nothing."""
@@ -324,6 +327,28 @@ def test_a_broken_manifest_is_none(content: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / ".report-files.json").read_text()) == {
         "files": ["README.md", "index.html"]
     }
+
+
+@pytest.mark.parametrize("name", ["README.md", "index.html"])
+@pytest.mark.parametrize("manifest", [None, "", '{"files": ["tables/a.csv"]}'])
+def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_path: Path) -> None:
+    """A page that no report wrote stays; the message says which, and what to do."""
+    (tmp_path / name).write_text("mine")
+    if manifest is not None:
+        (tmp_path / ".report-files.json").write_text(manifest)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*")}
+    with pytest.raises(FileExistsError, match="another folder, or remove it") as caught:
+        write_document(sample_document(), tmp_path)
+    assert str(tmp_path / name) in str(caught.value)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*")} == before
+    # What is not asked for replaces nothing.
+    form = {"README.md": "markdown", "index.html": "html"}[name]
+    write_document(Document("t"), tmp_path, **{form: False})
+    assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / name).unlink()
+    write_document(Document("t"), tmp_path)
+    write_document(Document("u"), tmp_path)
+    assert "u" in (tmp_path / name).read_text()
 
 
 def test_a_figure_that_fails_leaves_the_old_report(tmp_path: Path) -> None:

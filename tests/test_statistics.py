@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics as std
 
@@ -33,6 +34,26 @@ NAN = math.nan
 #: Few different values, so that there are ties; with and without runs that came to nothing.
 VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0])
 VALUES_OR_INF = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0, INF])
+
+
+#: Demsar (2006), table 6: four methods on 14 data sets, area under the curve.
+AUC = [
+    [0.763, 0.768, 0.771, 0.798],
+    [0.599, 0.591, 0.590, 0.569],
+    [0.954, 0.971, 0.968, 0.967],
+    [0.628, 0.661, 0.654, 0.657],
+    [0.882, 0.888, 0.886, 0.898],
+    [0.936, 0.931, 0.916, 0.931],
+    [0.661, 0.668, 0.609, 0.685],
+    [0.583, 0.583, 0.563, 0.625],
+    [0.775, 0.838, 0.866, 0.875],
+    [1.000, 1.000, 1.000, 1.000],
+    [0.940, 0.962, 0.965, 0.962],
+    [0.619, 0.666, 0.614, 0.669],
+    # Printed as equal, but ranked: the digits behind tell them apart.
+    [0.972, 0.981, 0.9752, 0.9748],
+    [0.957, 0.978, 0.946, 0.970],
+]
 
 
 def matrices(elements, low=2, high=6):
@@ -195,38 +216,29 @@ def test_cactus_data_are_the_solved_ones_in_order():
 
 
 def test_ranks_and_critical_difference_of_the_published_example():
-    # Demsar (2006), section 3.2.3 and table 6: four methods on 14 data sets.
-    auc = [
-        [0.763, 0.768, 0.771, 0.798],
-        [0.599, 0.591, 0.590, 0.569],
-        [0.954, 0.971, 0.968, 0.967],
-        [0.628, 0.661, 0.654, 0.657],
-        [0.882, 0.888, 0.886, 0.898],
-        [0.936, 0.931, 0.916, 0.931],
-        [0.661, 0.668, 0.609, 0.685],
-        [0.583, 0.583, 0.563, 0.625],
-        [0.775, 0.838, 0.866, 0.875],
-        [1.000, 1.000, 1.000, 1.000],
-        [0.940, 0.962, 0.965, 0.962],
-        [0.619, 0.666, 0.614, 0.669],
-        # Printed as equal, but ranked: the digits behind tell them apart.
-        [0.972, 0.981, 0.9752, 0.9748],
-        [0.957, 0.978, 0.946, 0.970],
-    ]
-    test = rank_test(-np.array(auc), alpha=0.05)
+    # Demsar (2006), section 3.2.3.
+    test = rank_test(-np.array(AUC), alpha=0.05)
     assert test.ranks == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=1e-3)
     # The paper's statistic 9.28 is without the correction for ties, its difference 1.25.
     uncorrected = 12 * 14 / (4 * 5) * (float((test.ranks**2).sum()) - 4 * 25 / 4)
     assert uncorrected == pytest.approx(9.28, abs=0.01)
     assert test.statistic == pytest.approx(
-        scipy.stats.friedmanchisquare(*np.array(auc).T).statistic
+        scipy.stats.friedmanchisquare(*np.array(AUC).T).statistic
     )
     assert test.critical_difference == pytest.approx(1.25, abs=0.005)
     assert test.groups == ((3, 1, 2, 0),)
-    # Table 5 of the paper: q for ten methods is 3.164 at 0.05 and 2.920 at 0.10.
-    for alpha, q in ((0.05, 3.164), (0.10, 2.920)):
-        ten = rank_test(np.tile(np.arange(10.0), (6, 1)), alpha)
-        assert ten.critical_difference == pytest.approx(q * math.sqrt(110 / 36), abs=2e-3)
+    assert rank_test(-np.array(AUC), alpha=0.1).critical_difference == pytest.approx(
+        1.12, abs=0.005
+    )
+    # Table 5 of the paper: q for two to ten methods.
+    for alpha, quantiles in (
+        (0.05, [1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164]),
+        (0.10, [1.645, 2.052, 2.291, 2.459, 2.589, 2.693, 2.780, 2.855, 2.920]),
+    ):
+        for k, q in enumerate(quantiles, start=2):
+            test = rank_test(np.tile(np.arange(float(k)), (6, 1)), alpha)
+            scale = math.sqrt(k * (k + 1) / 36)
+            assert test.critical_difference == pytest.approx(q * scale, abs=1e-3 * scale)
 
 
 @PROPERTY
@@ -285,13 +297,46 @@ def test_wilcoxon_by_enumeration_and_its_correction():
     assert (p_values == p_values.T).all() and (np.diag(p_values) == 1).all()
 
 
+@PROPERTY
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
+def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
+    values = np.array([[d, 0.0] for d in differences])
+    ranks = scipy.stats.rankdata(np.abs(differences))
+    sums = []
+    for signs in itertools.product((0, 1), repeat=len(differences)):
+        halves = [0.5 if d == 0 else s for s, d in zip(signs, differences, strict=True)]
+        sums.append(float(np.dot(ranks, halves)))
+    observed = float(np.dot(ranks, (np.sign(differences) + 1) / 2))
+    tails = (np.mean([s <= observed for s in sums]), np.mean([s >= observed for s in sums]))
+    expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
+    assert paired_wilcoxon(values)[0, 1] == pytest.approx(expected)
+
+
+def test_wilcoxon_of_the_published_example():
+    # Demsar (2006), table 2: R+ = 93 and R- = 12 over 14 data sets, two of them ties.
+    c45, pruned = np.array(AUC)[:, 0], np.array(AUC)[:, 1]
+    found = scipy.stats.wilcoxon(np.round(pruned - c45, 3), zero_method="zsplit")
+    assert found.statistic == 12.0
+    p_value = paired_wilcoxon(np.round(np.column_stack([pruned - c45, 0 * c45]), 3))[0, 1]
+    ranks = scipy.stats.rankdata(np.abs(np.round(pruned - c45, 3)))
+    assert ranks[ranks == 1.5].size == 2
+    signs = np.array(list(itertools.product((0, 1), repeat=12)))
+    sums = signs @ ranks[ranks != 1.5] + 1.5
+    assert p_value == pytest.approx(2 * np.mean(sums <= 12))
+    assert 0.002 < p_value < 0.02  # The paper's critical value at 0.05 is 21.
+
+
 def test_wilcoxon_of_equal_columns_and_of_holes():
     assert (paired_wilcoxon(np.ones((5, 2))) == 1).all()
+    # Of five differences that are not zero, all have one sign in 2 of 32 cases.
     mostly = np.array([[0.0, 0.0]] * 3 + [[0.0, 1.0 + i] for i in range(5)])
+    assert paired_wilcoxon(mostly)[0, 1] == pytest.approx(2 / 32)
+    # Beyond fifty instances the normal approximation.
+    many = np.random.default_rng(3).integers(0, 5, (60, 2)).astype(float)
     expected = scipy.stats.wilcoxon(
-        mostly[:, 0] - mostly[:, 1], zero_method="zsplit", method="asymptotic"
+        many[:, 0] - many[:, 1], zero_method="zsplit", method="asymptotic"
     )
-    assert paired_wilcoxon(mostly)[0, 1] == pytest.approx(expected.pvalue)
+    assert paired_wilcoxon(many)[0, 1] == pytest.approx(expected.pvalue)
     with pytest.raises(ValueError, match=r"values\[1, 0\] = inf is not finite"):
         paired_wilcoxon([[1.0, 2.0], [INF, 2.0]])
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_records import traced
 
-from inference_lab.contract import TracePoint, proves
-from inference_lab.records import Record
+from inference_lab.contract import proves
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.reporting.traces import (
     Traces,
@@ -24,30 +24,6 @@ INF = math.inf
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=80)
 
 
-def record(points=(), **changes):
-    """Return a record whose trace has these (seconds, best energy, bound)."""
-    last = points[-1] if points else (0.0, INF, -INF)
-    given_fields = {
-        "energy": last[1],
-        "lower_bound": last[2],
-        "seconds": last[0],
-        "status": "converged",
-        **changes,
-    }
-    return Record(
-        problem="p",
-        problem_hash="",
-        n_variables=1,
-        n_edges=0,
-        n_factors=0,
-        n_labels=2,
-        solver="s",
-        solver_name="s",
-        trace=tuple(TracePoint(t, e, e, b) for t, e, b in points),
-        **given_fields,
-    )
-
-
 @st.composite
 def histories(draw):
     n = draw(st.integers(0, 6))
@@ -59,7 +35,7 @@ def histories(draw):
     bounds = sorted(draw(st.lists(st.sampled_from([-INF, -3.0, 0.0, 1.0]), min_size=n, max_size=n)))
     points = [(float(t), e, b) for t, e, b in zip(seconds, energies, bounds, strict=True)]
     end = (points[-1][0] if points else 0.0) + draw(st.integers(0, 3))
-    return record(points, seconds=float(end))
+    return traced(points, seconds=float(end))
 
 
 def walked(run, moment):
@@ -96,7 +72,7 @@ def test_many_traces_against_a_walk_along_each(runs):
 
 
 def test_nothing_is_there_before_the_first_labelling():
-    run = record([(1.0, INF, -2.0), (2.0, 7.0, -2.0)], seconds=5.0)
+    run = traced([(1.0, INF, -2.0), (2.0, 7.0, -2.0)], seconds=5.0)
     assert quality_at(run, [0.9, 1.0, 1.9, 2.0, 60.0]) == [
         (INF, -INF),
         (INF, -2.0),
@@ -109,29 +85,29 @@ def test_nothing_is_there_before_the_first_labelling():
 
 
 def test_targets_are_reached_within_rounding():
-    run = record([(1.0, 1000.0 + 1e-6, -INF)])
+    run = traced([(1.0, 1000.0 + 1e-6, -INF)])
     assert time_to_target(run, 1000.0) == 1.0
     assert time_to_target(run, 1000.0 - 1e-4) == INF
 
 
 def test_a_run_that_was_ended_keeps_what_it_had_shown():
-    killed = record([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
+    killed = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
     assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [(5.0, 0.0)]
     # The labelling that was kept is not the last one: only it is borne out.
-    worse = record([(1.0, 7.0, 0.0), (2.0, 5.0, 3.0)], energy=7.0, lower_bound=0.0, status="crash")
+    worse = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 3.0)], energy=7.0, lower_bound=0.0, status="crash")
     assert time_to_target(worse, 5.0) == INF and quality_at(worse, [30.0]) == [(7.0, 0.0)]
-    lost = record([(1.0, 7.0, 0.0)], energy=INF, lower_bound=-INF, status="crash")
+    lost = traced([(1.0, 7.0, 0.0)], energy=INF, lower_bound=-INF, status="crash")
     assert time_to_target(lost, 7.0) == INF and quality_at(lost, [30.0]) == [(INF, -INF)]
 
 
 def test_without_a_trace_the_end_is_all_that_is_known():
-    run = record([], energy=3.0, lower_bound=3.0, seconds=2.0)
+    run = traced([], energy=3.0, lower_bound=3.0, seconds=2.0)
     assert quality_at(run, [1.9, 2.0]) == [(INF, -INF), (3.0, 3.0)]
     assert Traces([run]).time_to_proof().tolist() == [2.0]
 
 
 def test_numbers_that_are_none_say_nothing():
-    run = record([(1.0, math.nan, math.nan)], energy=math.nan, lower_bound=math.nan)
+    run = traced([(1.0, math.nan, math.nan)], energy=math.nan, lower_bound=math.nan)
     assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.reporting.document import printable
-from inference_lab.reporting.numbers import short_labels
+from inference_lab.reporting.numbers import counted, short_labels
 from inference_lab.reporting.statistics import Profile, RankTest
 from inference_lab.reporting.style import dress, line_style
 from inference_lab.reporting.traces import Steps
@@ -407,7 +407,7 @@ def critical_difference(test: RankTest, labels: Sequence[str], title: str = "") 
     axes.text(
         start + shown / 2,
         1.75,
-        f"critical difference {test.critical_difference:.2f}",
+        f"critical difference {test.critical_difference:.2f} ({counted(test.n, 'problem')})",
         ha="center",
         va="bottom",
         fontsize=7,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from inference_lab.reporting.document import Cell, Table, printable
+from inference_lab.reporting.document import Cell, Mark, Table, printable
 
 __all__ = ["escape_latex", "latex_table"]
 
@@ -115,15 +115,17 @@ def escape_latex(text: str) -> str:
     return "".join("$-$" if c == minus else "{}" if c == "\1" else _escape(c) for c in text)
 
 
+_MARKED: dict[Mark, str] = {
+    "": "%s",
+    "best": r"\textbf{%s}",
+    "failed": r"\emph{%s}",
+    "alarm": r"%s\textsuperscript{!}",
+}
+
+
 def _cell(cell: Cell) -> str:
     text = escape_latex(cell.text)
-    if not text:
-        return ""
-    if cell.mark == "best":
-        return rf"\textbf{{{text}}}"
-    if cell.mark == "failed":
-        return rf"\emph{{{text}}}"
-    return rf"{text}\textsuperscript{{!}}" if cell.mark == "alarm" else text
+    return _MARKED[cell.mark] % text if text else ""
 
 
 _LEGEND = {

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from inference_lab.reporting.document import (
     Block,
     Cell,
+    Column,
     Document,
     Items,
+    Mark,
     Picture,
     Section,
     Table,
     printable,
 )
 
-__all__ = ["escape_markdown", "render_markdown"]
+__all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
 
 #: Entities where a backslash is read differently by different readers: before a pipe in a table,
 #: and where the text stands inside HTML.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 
 #: An underscore between letters marks nothing.
-_ESCAPED = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+#: Number signs after a space at the end of a heading are taken for its end.
+_ESCAPED = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<= )#(?=#*$)")
 
 #: What begins a heading, a list or a rule at the start of a block.
 _START = re.compile(r"^(\d*)([-+#.)])(?=[-# ]|$)")
@@ -58,19 +61,36 @@ def escape_markdown(text: str) -> str:
     return _START.sub(r"\1\\\2", _inline(text))
 
 
+_MARKED: dict[Mark, str] = {"": "{}", "best": "**{}**", "failed": "*{}*", "alarm": "**{}** (!)"}
+
+
 def _cell(cell: Cell) -> str:
     text = _inline(cell.text)
-    if not text:
-        return ""
-    if cell.mark == "best":
-        return f"**{text}**"
-    if cell.mark == "failed":
-        return f"*{text}*"
-    return f"**{text}** (!)" if cell.mark == "alarm" else text
+    return _MARKED[cell.mark].format(text) if text else ""
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def markdown_rows(columns: Iterable[Column], rows: Iterable[Iterable[Cell]]) -> str:
+    """Return the lines of a table, its head included.
+
+    Examples
+    --------
+    >>> print(markdown_rows([Column("solver", right=False)], [[Cell("a|b", mark="best")]]))
+    | solver |
+    | :--- |
+    | **a&#124;b** |
+    """
+    columns = list(columns)
+    return "\n".join(
+        [
+            _row(_inline(column.title) for column in columns),
+            _row("---:" if column.right else ":---" for column in columns),
+            *(_row(_cell(cell) for cell in row) for row in rows),
+        ]
+    )
 
 
 class _Writer:
@@ -113,13 +133,7 @@ class _Writer:
         )
         caption = f'<a id="table-{stem}"></a>{_inline(table.caption)}'
         yield f"{caption} ({files})" if files else caption
-        yield "\n".join(
-            [
-                _row([_inline(column.title) for column in table.columns]),
-                _row(["---:" if column.right else ":---" for column in table.columns]),
-                *(_row([_cell(cell) for cell in row]) for row in table.rows),
-            ]
-        )
+        yield markdown_rows(table.columns, table.rows)
         said = [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
         yield escape_markdown(table.note)
         yield escape_markdown("; ".join(said))

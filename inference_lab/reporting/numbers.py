@@ -10,7 +10,9 @@ __all__ = [
     "counted",
     "decimals_for",
     "energy_text",
+    "listed",
     "percent_text",
+    "rate_text",
     "seconds_text",
     "share_text",
     "short_labels",
@@ -67,14 +69,31 @@ def seconds_text(value: float | None) -> str:
 
     Examples
     --------
-    >>> [seconds_text(v) for v in (None, 0.01234, 0.5, 12.345, 1234.5)]
-    ['-', '0.0123', '0.500', '12.35', '1234']
+    >>> [seconds_text(v) for v in (None, 0.0, 0.000123, 0.01234, 0.5, 12.345, 1234.5)]
+    ['-', '0', '0.00012', '0.0123', '0.500', '12.35', '1234']
     """
     if value is None or not math.isfinite(value):
         return NONE
+    if value < 0.001:
+        return f"{value:.2g}"
     for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):
         if value < limit:
             return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
+
+
+def rate_text(value: float | None) -> str:
+    """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that.
+
+    Examples
+    --------
+    >>> [rate_text(v) for v in (None, 0.0, 0.01, 0.4, 33.3, 99.7, 99.99, 100.0)]
+    ['-', '0', '<0.1', '0.4', '33', '99.7', '>99.9', '100']
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if 0 < value < 0.5 or 99.5 <= value < 100:
+        return "<0.1" if value < 0.05 else ">99.9" if value >= 99.95 else f"{value:.1f}"
     return f"{value:.0f}"
 
 
@@ -92,6 +111,18 @@ def counted(n: int, noun: str) -> str:
     ('1 run', '1,200 runs')
     """
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names with commas, those beyond the first `most` only counted.
+
+    Examples
+    --------
+    >>> listed(["a", "b"]), listed(["a", "b", "c"], most=1)
+    ('a, b', 'a and 2 more')
+    """
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def shortened(text: str, width: int) -> str:

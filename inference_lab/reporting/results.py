@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.comparison import CONTRADICTION_TOLERANCE, Comparison, ProblemSummary
+from inference_lab.comparison import Comparison
 from inference_lab.records import Record
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
+from inference_lab.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 
 __all__ = ["Classes", "Results", "natural", "problem_class"]
 
@@ -161,10 +161,7 @@ class Results:
     @cached_property
     def reference(self) -> FloatArray:
         """The best energy known of each problem: found by a run, or a known optimum."""
-        known = [
-            min(p.best_energy, math.inf if p.optimum is None else p.optimum) for p in self.problems
-        ]
-        return np.array(known, dtype=np.float64)
+        return np.array([p.known_energy for p in self.problems], dtype=np.float64)
 
     @cached_property
     def energy(self) -> FloatArray:
@@ -232,17 +229,26 @@ class Results:
         return np.minimum(self.target_seconds(percent), self.proof_seconds)
 
     @cached_property
-    def charged_seconds(self) -> FloatArray:
-        """The seconds that each record is charged in means of times.
+    def full_seconds(self) -> FloatArray:
+        """The seconds that each record is charged for what it did not reach.
 
-        The solver's own; for a run that failed, was refused or found nothing, its time limit, or
-        without one the longest that any run of the comparison took.
+        Its time limit, or its own time if that is longer; without a limit the longest that any
+        run of the comparison took.
         """
         longest = float(self.seconds.max(initial=0.0))
         limits = [longest if r.time_limit is None else r.time_limit for r in self.records]
+        full: FloatArray = np.maximum(np.array(limits, dtype=np.float64), self.seconds)
+        return full
+
+    @cached_property
+    def charged_seconds(self) -> FloatArray:
+        """The seconds that each record is charged in means of times.
+
+        The solver's own; `full_seconds` for a run that failed, was refused or found nothing.
+        """
         answered = np.array([r.answered for r in self.records], dtype=np.bool_)
         nothing = self.failed | self.unsupported | ~answered
-        return np.where(nothing, np.maximum(limits, self.seconds), self.seconds)
+        return np.where(nothing, self.full_seconds, self.seconds)
 
     # ------------------------------------------------------------------ one number a cell
 
@@ -251,8 +257,8 @@ class Results:
         return median(self.spread(values))
 
     @cached_property
-    def complete(self) -> npt.NDArray[np.int64]:
-        """The numbers of the problems that every solver was run on."""
+    def run(self) -> BoolArray:
+        """Which solver was run on which problem, of shape (problems, solvers)."""
         done = np.zeros(self.shape[:2], dtype=np.bool_)
         done[self.problem, self.solver] = True
-        return np.flatnonzero(done.all(axis=1))
+        return done

@@ -37,6 +37,9 @@ _Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 #: Times are told apart if the larger one is more than so many times the smaller one.
 TIME_RATIO = 1.1
 
+#: Up to so many instances, Wilcoxon's test is exact.
+_EXACT = 50
+
 #: No run is shorter than this, in seconds: ratios of times below it say nothing.
 CLOCK = 1e-6
 
@@ -128,8 +131,10 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = 100.0 * np.abs(energy - best) / np.maximum(np.abs(energy), np.abs(best))
         close = np.abs(energy - best) <= OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(best))
-    gap = np.where((energy * np.sign(best) < 0) | ~np.isfinite(energy + best), 100.0, gap)
-    gap = np.where(close & np.isfinite(energy + best), 0.0, np.minimum(gap, 100.0))
+        opposite = energy * np.sign(best) < 0
+        known = np.isfinite(energy + best)
+    gap = np.where(opposite | ~known, 100.0, np.minimum(gap, 100.0))
+    gap = np.where(close & known, 0.0, gap)
     return np.where(np.isnan(energy) | np.isnan(best), np.nan, gap)
 
 
@@ -499,13 +504,36 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     return RankTest(average, n, statistic, p_value, difference, alpha, tuple(groups))
 
 
+def _signed_rank(difference: FloatArray) -> float:
+    """Return the exact two-sided p-value of Wilcoxon's signed-rank test.
+
+    The tables of the test, and the exact method of scipy, are for ranks without ties.
+    """
+    from scipy.stats import rankdata
+
+    # Twice the ranks are whole numbers; a zero adds half its rank whatever its sign.
+    doubled = np.rint(2 * rankdata(np.abs(difference))).astype(np.int64)[difference != 0]
+    share = np.zeros(int(doubled.sum()) + 1)
+    share[0] = 1.0
+    for rank in doubled:
+        share[rank:] = (share[rank:] + share[: len(share) - rank]) / 2
+        share[:rank] /= 2
+    observed = int(doubled[difference[difference != 0] > 0].sum())
+    tail = min(share[: observed + 1].sum(), share[observed:].sum())
+    return float(min(1.0, 2 * tail))
+
+
 def paired_wilcoxon(values: npt.ArrayLike) -> FloatArray:
     """Return p-values of Wilcoxon's signed-rank test between all pairs, after Holm's correction.
+
+    Two-sided; for up to 50 instances from the exact distribution, that of all changes of sign,
+    with whatever ties there are. For more it is approximated by the normal one.
 
     Parameters
     ----------
     values : (n, k) array_like
-        Finite. Differences of zero are split between the signs.
+        Finite. Differences of zero are ranked with the others and split between the signs
+        (compare Demsar 2006, section 3.1.3).
 
     Returns
     -------
@@ -537,11 +565,11 @@ def paired_wilcoxon(values: npt.ArrayLike) -> FloatArray:
         if not difference.any():
             p_values.append(1.0)
             continue
-        sizes = np.abs(difference)
-        # The exact distribution knows no zeros and no ties, and is not needed for many pairs.
-        exact = len(sizes) <= 25 and sizes.all() and len(np.unique(sizes)) == len(sizes)
-        method = "exact" if exact else "asymptotic"
-        p_values.append(float(wilcoxon(difference, zero_method="zsplit", method=method).pvalue))
+        if len(difference) <= _EXACT:
+            p_values.append(_signed_rank(difference))
+        else:
+            found = wilcoxon(difference, zero_method="zsplit", method="asymptotic")
+            p_values.append(float(found.pvalue))
     result = np.ones((k, k))
     result[first, second] = result[second, first] = holm(p_values)
     return result

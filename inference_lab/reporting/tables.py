@@ -9,19 +9,23 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from inference_lab.comparison import Comparison, ProblemSummary, Row, SolverSummary
+from inference_lab.comparison import Comparison
 from inference_lab.contract import proves
 from inference_lab.records import jsonable
+from inference_lab.reporting.document import Cell, Column
+from inference_lab.reporting.facts import known_facts, row_decimals, sizes
+from inference_lab.reporting.markdown import escape_markdown, markdown_rows
 from inference_lab.reporting.numbers import (
     NONE,
     counted,
-    decimals_for,
     energy_text,
     percent_text,
+    rate_text,
     seconds_text,
     share_text,
     shortened,
 )
+from inference_lab.summaries import ProblemSummary, Row, SolverSummary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,6 +34,10 @@ __all__ = ["csv_text", "markdown", "plain_text", "rich_table"]
 
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
+
+#: Warnings are shown up to this number, and cut off here; a report has them all.
+_WARNINGS = 3
+_WARNING_WIDTH = 160
 
 
 class _Column(NamedTuple):
@@ -61,47 +69,23 @@ def _footnotes(comparison: Comparison) -> dict[str, int]:
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
+def _warnings(comparison: Comparison) -> list[str]:
+    """Return the first warnings, each short, and how many more there are."""
+    warnings = [shortened(w, _WARNING_WIDTH) for w in comparison.warnings]
+    rest = len(warnings) - _WARNINGS
+    return warnings[:_WARNINGS] + ([f"and {counted(rest, 'more warning')}"] if rest > 0 else [])
+
+
 def _status(row: Row, notes: dict[str, int]) -> str:
     """Return how the runs ended, with the numbers of the footnotes that say why."""
     marks = "".join(f" [{notes[message]}]" for message in row.messages)
     return row.status.replace("error", "failed") + marks
 
 
-def _sizes(problem: ProblemSummary) -> str:
-    sizes = [
-        counted(problem.n_variables, "variable"),
-        counted(problem.n_edges, "edge"),
-        counted(problem.n_labels, "label"),
-    ]
-    if problem.n_factors:
-        sizes.insert(2, counted(problem.n_factors, "larger factor"))
-    return ", ".join(sizes)
-
-
-def _known(problem: ProblemSummary, decimals: int) -> str:
-    known = []
-    if math.isfinite(problem.best_energy):
-        known.append(f"best energy {energy_text(problem.best_energy, decimals)}")
-    if math.isfinite(problem.best_bound):
-        bound = energy_text(problem.best_bound, decimals)
-        known.append(f"best bound {bound} ({problem.best_bound_by})")
-    elif problem.best_bound == math.inf:
-        known.append(f"infeasible ({problem.best_bound_by})")
-    else:
-        known.append("no bound known")
-    if problem.truth_energy is not None:
-        truth = energy_text(problem.truth_energy, decimals)
-        known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
-    return ", ".join(known)
-
-
 def _problem_block(
     problem: ProblemSummary, rows: list[Row], notes: dict[str, int], shown: _Shown
 ) -> _Block:
-    decimals = decimals_for(
-        [e for row in rows for e in (row.energy_max, row.lower_bound)]
-        + [problem.truth_energy or 0.0]
-    )
+    decimals = row_decimals(problem, rows)
     columns = [
         _Column("solver", [row.solver for row in rows], right=False),
         _Column("energy", [energy_text(row.energy, decimals) for row in rows]),
@@ -144,8 +128,8 @@ def _problem_block(
     columns.append(_Column("status", [_status(row, notes) for row in rows], right=False))
     return _Block(
         problem.name,
-        _sizes(problem),
-        _known(problem, decimals),
+        sizes(problem),
+        ", ".join(known_facts(problem, decimals)),
         columns,
         [proves(row.energy, problem.best_energy) for row in rows],
     )
@@ -191,8 +175,8 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
         _Column("solver", [s.solver for s in solvers], right=False),
         column("gap %", lambda s: percent_text(s.mean_gap_percent)),
         *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
-        column("% best", lambda s: f"{s.percent_best:.0f}"),
-        column("% proved", lambda s: f"{s.percent_proved:.0f}"),
+        column("% best", lambda s: rate_text(s.percent_best)),
+        column("% proved", lambda s: rate_text(s.percent_proved)),
         column("median s", lambda s: seconds_text(s.median_seconds)),
         column("total s", lambda s: seconds_text(s.total_seconds)),
         column("failed", lambda s: str(s.failed)),
@@ -226,11 +210,26 @@ _SOLVER_MIN_WIDTH = 10
 _MARK_WIDTH = 2
 
 
-def _widths(blocks: list[_Block]) -> list[int]:
-    """Return widths that let the columns of all problems stand under each other."""
-    columns = zip(*(block.columns for block in blocks), strict=True)
-    widths = [max(column.width for column in same) for same in columns]
-    return [min(widths[0], _SOLVER_WIDTH), *widths[1:]] if widths else []
+def _widths(blocks: list[_Block]) -> dict[str, int]:
+    """Return widths by title that let the columns of all problems stand under each other."""
+    widths: dict[str, int] = {}
+    for column in (column for block in blocks for column in block.columns):
+        widths[column.title] = max(column.width, widths.get(column.title, 0))
+    if widths:
+        widths["solver"] = min(widths["solver"], _SOLVER_WIDTH)
+    return widths
+
+
+def _line_width(blocks: list[_Block], padding: int) -> int:
+    """Return how many characters the widest of some blocks takes."""
+    widths = _widths(blocks)
+    return max(
+        (
+            _MARK_WIDTH + sum(widths[c.title] + padding for c in block.columns) - padding
+            for block in blocks
+        ),
+        default=0,
+    )
 
 
 def _fit(
@@ -246,8 +245,7 @@ def _fit(
     ]
     for shown, padding in choices:
         blocks = _problem_blocks(comparison, notes, shown)
-        widths = _widths(blocks)
-        if width is None or _MARK_WIDTH + sum(widths) + padding * len(widths) - padding <= width:
+        if width is None or _line_width(blocks, padding) <= width:
             break
     return blocks, padding
 
@@ -264,7 +262,10 @@ def rich_table(comparison: Comparison, width: int | None = None) -> Table:
     page.add_column()
     for alarm in comparison.alarms:
         page.add_row(Text(f"CONTRADICTION: {alarm}", style="bold red"))
-    if comparison.alarms:
+    warnings = _warnings(comparison)
+    for warning in warnings:
+        page.add_row(Text(f"WARNING: {warning}", style="yellow"))
+    if comparison.alarms or warnings:
         page.add_row("")
     summaries = [_summary_block(comparison.solvers)] if len(blocks) > 1 else []
     for number, block in enumerate([*blocks, *summaries]):
@@ -282,7 +283,7 @@ def rich_table(comparison: Comparison, width: int | None = None) -> Table:
     return page
 
 
-def _rich_block(block: _Block, widths: list[int] | None, padding: int) -> Table:
+def _rich_block(block: _Block, widths: dict[str, int] | None, padding: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -292,7 +293,7 @@ def _rich_block(block: _Block, widths: list[int] | None, padding: int) -> Table:
         title = Text(column.title)
         if widths is not None:
             (title.pad_left if column.right else title.pad_right)(
-                max(0, widths[c] - len(column.title))
+                max(0, widths[column.title] - len(column.title))
             )
         table.add_column(
             title,
@@ -319,8 +320,7 @@ def plain_text(comparison: Comparison, width: int | None = None) -> str:
     if width is None:
         notes = _footnotes(comparison)
         blocks, padding = _fit(comparison, notes, None)
-        widths = _widths(blocks)
-        width = max(120, _MARK_WIDTH + sum(widths) + padding * len(widths))
+        width = max(120, _line_width(blocks, padding) + padding)
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False)
     console.print(rich_table(comparison, width))
@@ -330,44 +330,37 @@ def plain_text(comparison: Comparison, width: int | None = None) -> str:
 # ---------------------------------------------------------------------- Markdown and CSV
 
 
-def _escape(text: str) -> str:
-    """Make text stand for itself in Markdown, in a table cell too."""
-    text = " ".join(text.split())
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for character in "\\`*_[]|#~":
-        text = text.replace(character, "\\" + character)
-    return text
-
-
 def _markdown_block(block: _Block) -> list[str]:
-    lines = [f"### {_escape(block.title)}", ""]
-    lines += [_escape("; ".join(part for part in (block.detail, block.line) if part)), ""]
-    lines.append("| " + " | ".join(_escape(c.title) for c in block.columns) + " |")
-    lines.append("|" + "|".join("---:" if c.right else "---" for c in block.columns) + "|")
+    detail = "; ".join(part for part in (block.detail, block.line) if part)
+    rows = []
     for r, best in enumerate(block.best):
-        cells = [_escape(column.cells[r]) for column in block.columns]
+        cells = [Cell(column.cells[r]) for column in block.columns]
         if best:
-            cells[1] = f"**{cells[1]}**"
-        lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, ""]
+            cells[1] = Cell(cells[1].text, mark="best")
+        rows.append(cells)
+    columns = [Column(c.title, c.right) for c in block.columns]
+    return [
+        f"### {escape_markdown(block.title)}",
+        escape_markdown(detail),
+        markdown_rows(columns, rows),
+    ]
 
 
 def markdown(comparison: Comparison) -> str:
     """Render a comparison as Markdown; names and reasons are escaped."""
     notes = _footnotes(comparison)
-    lines: list[str] = []
-    for alarm in comparison.alarms:
-        lines += [f"> **Contradiction:** {_escape(alarm)}", ""]
+    parts = [f"> **Contradiction:** {escape_markdown(alarm)}" for alarm in comparison.alarms]
+    parts += [f"> **Warning:** {escape_markdown(warning)}" for warning in _warnings(comparison)]
     blocks = _problem_blocks(comparison, notes, _shown(comparison))
     if len(blocks) > 1:
         blocks.append(_summary_block(comparison.solvers))
     for block in blocks:
-        lines += _markdown_block(block)
+        parts += _markdown_block(block)
     if blocks:
-        lines += [_escape(_legend(comparison).replace("* best", "bold: best", 1)), ""]
+        parts.append(escape_markdown(_legend(comparison).replace("* best", "bold: best", 1)))
     for reason, number in notes.items():
-        lines += [f"\\[{number}\\] {_escape(shortened(reason, _REASON_WIDTH))}", ""]
-    return "\n".join(lines)
+        parts.append(f"\\[{number}\\] {escape_markdown(shortened(reason, _REASON_WIDTH))}")
+    return "".join(f"{part}\n\n" for part in parts)
 
 
 def csv_text(comparison: Comparison) -> str:

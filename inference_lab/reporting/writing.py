@@ -160,6 +160,8 @@ def write_document(
 
     Raises
     ------
+    FileExistsError
+        If there is a ``README.md`` or ``index.html`` that no report wrote; nothing is written.
     OSError
         If the folder cannot be written to.
 
@@ -168,7 +170,7 @@ def write_document(
     Guarantees: the same document gives the same bytes; all is rendered before anything is
     written, and each file is moved into place whole; names of tables and pictures lead to no
     other folder; files that an earlier rendering left and this one does not have are removed if
-    that rendering listed them, and no others.
+    that rendering listed them, and no others; a page that no rendering listed is not replaced.
 
     Examples
     --------
@@ -179,6 +181,14 @@ def write_document(
     ['README.md', 'index.html']
     """
     folder = Path(folder)
+    before = _listed(folder)
+    for name in ["README.md"] * markdown + ["index.html"] * html:
+        # Tables and figures have names of their own; these two may be anybody's.
+        if name not in before and os.path.lexists(folder / name):
+            raise FileExistsError(
+                f"{folder / name} was not written by a report (it is not listed in {_MANIFEST} "
+                "beside it): choose another folder, or remove it"
+            )
     tables, pictures = document.tables(), document.pictures()
     table_stems = file_stems([table.name for table in tables], "table")
     picture_stems = file_stems([picture.name for picture in pictures], "figure")
@@ -208,7 +218,6 @@ def write_document(
         ).encode()
 
     folder.mkdir(parents=True, exist_ok=True)
-    before = _listed(folder)
     # Both are listed until all is done: the next one knows what an interrupted one left.
     _list(folder, before | files.keys())
     for name, content in files.items():

@@ -1,0 +1,280 @@
+"""The sections of a report on results: over all problems, over classes, and which solver where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.contract import proves
+from inference_lab.reporting import figures
+from inference_lab.reporting.analysis import Analysis, Summary
+from inference_lab.reporting.cells import (
+    Columns,
+    best_marked,
+    count_cell,
+    percent_cell,
+    score_cell,
+    seconds_cell,
+    share_cell,
+    table_of,
+    text_cell,
+)
+from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.numbers import NONE, counted
+from inference_lab.reporting.results import natural
+from inference_lab.reporting.statistics import shifted_geometric_mean
+
+__all__ = ["classes_section", "map_section", "results_section"]
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Percent of the primal gap within which solvers are as good as the best one on a map.
+_NEAR = 0.01
+
+
+def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
+    chosen = [int(s) for s in analysis.everyone if summary.runs[s]]
+    specs = analysis.results.solvers
+    partial_gaps = bool((summary.gaps < summary.problems)[chosen].any())
+    run_on: Columns = []
+    if len(set(analysis.total.problems.tolist())) > 1:
+        cells = [count_cell(int(summary.problems[s])) for s in chosen]
+        run_on.append((Column("run on", help="problems that the solver was run on"), cells))
+    columns = [
+        (Column("solver", right=False), [text_cell(specs[s]) for s in chosen]),
+        *run_on,
+        (
+            Column("primal gap %", help="distance to the best energy known"),
+            best_marked([percent_cell(float(summary.primal[s])) for s in chosen]),
+        ),
+    ]
+    if summary.gaps.any():
+        columns.append(
+            (
+                Column("gap %", help="distance to the best bound known, whoever gave it"),
+                [percent_cell(float(summary.gap[s])) for s in chosen],
+            )
+        )
+        if partial_gaps:
+            columns.append(
+                (
+                    Column("gap known", help="problems on which the gap is known"),
+                    [
+                        Cell(f"{summary.gaps[s]}/{summary.problems[s]}", float(summary.gaps[s]))
+                        for s in chosen
+                    ],
+                )
+            )
+    columns += [
+        (
+            Column("% best", help="runs that found the best energy known"),
+            best_marked([share_cell(float(summary.best[s])) for s in chosen], largest=True),
+        ),
+        (
+            Column("% proved", help="runs that proved their answer by their own bound"),
+            best_marked([share_cell(float(summary.proved[s])) for s in chosen], largest=True),
+        ),
+        (
+            Column("seconds", help="shifted geometric mean"),
+            best_marked([seconds_cell(float(summary.seconds[s])) for s in chosen]),
+        ),
+    ]
+    for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise)):
+        if np.isfinite(means).any():
+            cells = [score_cell(float(means[s])) for s in chosen]
+            help_ = "agreement with the ground truth, mean over runs that gave a labelling"
+            columns.append((Column(title, help=help_), best_marked(cells, largest=True)))
+    columns += [
+        (
+            Column("failed", help="runs that ended in an error, or were ended"),
+            [count_cell(int(summary.failed[s]), mark=True) for s in chosen],
+        ),
+        (
+            Column("unsup.", help="runs that the method refused"),
+            [count_cell(int(summary.unsupported[s])) for s in chosen],
+        ),
+        (Column("runs"), [count_cell(int(summary.runs[s])) for s in chosen]),
+    ]
+    return columns
+
+
+def _counting(analysis: Analysis) -> str:
+    return (
+        "Primal gap: 100 |E - E*| / max(|E|, |E*|) to the best energy E* known, 100 without a "
+        "labelling; the median over seeds and repeats, then the mean over problems. Gap: "
+        "100 (E - B) / |E| to the best bound B known, of the median energy E that was found; the "
+        "mean over problems. Seconds: the solver's own, shifted geometric mean (shift "
+        f"{analysis.shift:g} s) over runs; a run that failed, was refused or found no labelling "
+        "is charged its time limit (its own time where that is longer), or without a limit the "
+        "longest time of all runs."
+    )
+
+
+def results_section(analysis: Analysis) -> Section:
+    """Return the section on the solvers over all problems."""
+    results = analysis.results
+    n_problems, n_solvers, draws = results.shape
+    proved = sum(
+        proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
+        for p in results.problems
+    )
+    text = (
+        f"{counted(n_solvers, 'solver')} on {counted(n_problems, 'problem')}, "
+        f"{counted(len(results.records), 'run')}"
+        + (f", up to {draws} a problem and solver" if draws > 1 else "")
+        + f". On {proved} of {counted(n_problems, 'problem')} the best answer is proved."
+    )
+    left_out = [results.solvers[s] for s in analysis.everyone if s not in analysis.order]
+    if left_out:
+        text += (
+            " In the tables of results only, for having refused every problem: "
+            f"{', '.join(left_out)}."
+        )
+    table = table_of(
+        "summary",
+        f"All solvers over {counted(n_problems, 'problem')}, the closest to the best energies "
+        "first.",
+        _summary_columns(analysis, analysis.total),
+        _counting(analysis),
+    )
+    return Section("Results", (Text((text,)), table))
+
+
+def classes_section(analysis: Analysis) -> Section | None:
+    """Return the section on the solvers on each class, if there are several."""
+    if len(analysis.classes) < 2:
+        return None
+    results = analysis.results
+    of = np.array(results.class_of)
+    shown = np.full((len(results.solvers), len(analysis.classes)), np.nan)
+    heads: list[Column] = []
+    rows: list[tuple[Cell, ...]] = []
+    names = list(dict.fromkeys(c.title for c, _ in _summary_columns(analysis, analysis.total)))
+    for number, name in enumerate(analysis.classes):
+        chosen = np.flatnonzero(of == name)
+        summary = analysis.summary(chosen)
+        shown[:, number] = summary.primal
+        columns = {c.title: (c, cells) for c, cells in _summary_columns(analysis, summary)}
+        n = len(columns["solver"][1])
+        kept = [columns.get(t, (Column(t), [Cell(NONE)] * n)) for t in names]
+        heads = [
+            Column("class", right=False),
+            Column("problems"),
+            *(head for head, _ in kept),
+        ]
+        lines = zip(*(cells for _, cells in kept), strict=True)
+        rows += [(text_cell(name), count_cell(len(chosen)), *line) for line in lines]
+    table = Table(
+        "classes",
+        "Solvers on each class of problems.",
+        tuple(heads),
+        tuple(rows),
+        "Counted as over all problems.",
+    )
+    picture = Picture(
+        "class-gaps",
+        "Mean primal gap in percent on each class; bold: the lowest of the class.",
+        f"Map of primal gaps of {len(analysis.labels)} solvers on {len(analysis.classes)} classes.",
+        partial(figures.gap_map, shown[analysis.order], analysis.labels, analysis.classes),
+    )
+    return Section("Classes of problems", (picture, table))
+
+
+def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section | None:
+    """Return maps of the best solver over pairs of entries of the problems' info, if any."""
+    if not maps:
+        return None
+    blocks = [block for first, second in maps for block in _map(analysis, first, second)]
+    return Section("Which solver where", tuple(blocks))
+
+
+def _map(analysis: Analysis, first: str, second: str) -> list[Block]:
+    """Say which solver is best for which values of two entries of the problems' info."""
+    infos = [r.problem_info for r in analysis.results.problem_records]
+    having = [n for n, info in enumerate(infos) if first in info and second in info]
+    if not having:
+        text = f"No problem says both {first} and {second}, so there is no map over them."
+        return [Text((text,))]
+    primal, seconds = (
+        analysis.results.typical(v)
+        for v in (analysis.results.primal_gap, analysis.results.charged_seconds)
+    )
+    places: dict[tuple[str, str], list[int]] = {}
+    for n in having:
+        places.setdefault((_value(infos[n][first]), _value(infos[n][second])), []).append(n)
+    along = sorted({a for a, _ in places}, key=natural)
+    across = sorted({b for _, b in places}, key=natural)
+    names = [["" for _ in across] for _ in along]
+    shares = np.full((len(along), len(across)), np.nan)
+    rows = []
+    for i, a in enumerate(along):
+        for j, b in enumerate(across):
+            here = places.get((a, b), [])
+            if not here:
+                continue
+            winner, tied, share = _best_solver(analysis, primal[here], seconds[here])
+            names[i][j] = analysis.results.comparison.short_name(analysis.results.solvers[winner])
+            shares[i, j] = share
+            rows.append(
+                (
+                    *(text_cell(a), text_cell(b), count_cell(len(here))),
+                    text_cell(analysis.results.solvers[winner]),
+                    percent_cell(float(np.nanmean(primal[here, winner]))),
+                    share_cell(100.0 * share),
+                    text_cell(", ".join(analysis.results.solvers[s] for s in tied) or NONE, 120),
+                )
+            )
+    table = Table(
+        f"best-solver-{first}-{second}",
+        f"The best solver for each {first} and {second}.",
+        (
+            *(Column(first), Column(second), Column("problems")),
+            Column("best solver", right=False),
+            Column("primal gap %"),
+            Column("lead %", help="share of the problems on which no other is as low, or as fast"),
+            Column("as low, but slower", right=False),
+        ),
+        tuple(rows),
+        "The best solver has the lowest mean primal gap; among those within 0.01 % of it, the "
+        "fastest by the shifted geometric mean of seconds.",
+    )
+    picture = Picture(
+        f"best-solver-map-{first}-{second}",
+        f"The best solver by {first} and {second}; darker: it leads on more of the problems.",
+        f"Map of the best solver for {len(along)} values of {first} and {len(across)} of {second}.",
+        partial(
+            figures.best_map,
+            names,
+            shares,
+            along,
+            across,
+            row_name=first,
+            column_name=second,
+        ),
+    )
+    return [picture, table]
+
+
+def _best_solver(
+    analysis: Analysis, primal: FloatArray, seconds: FloatArray
+) -> tuple[int, list[int], float]:
+    """Return the best solver of some problems, those as low, and the share it leads on."""
+    # A solver that was not run on a problem is not the best on it.
+    gaps = np.where(np.isnan(primal), 100.0, primal)
+    means = gaps.mean(axis=0)
+    near = np.flatnonzero(means <= means.min() + _NEAR)
+    speed = [shifted_geometric_mean(seconds[:, s], analysis.shift) for s in near]
+    by_speed = [int(near[n]) for n in np.argsort(speed, kind="stable")]
+    winner = by_speed[0]
+    low = gaps <= gaps.min(axis=1, keepdims=True) + _NEAR
+    clock = np.where(low, np.nan_to_num(seconds, nan=np.inf), np.inf)
+    leads = low[:, winner] & (clock[:, winner] <= clock.min(axis=1))
+    return winner, by_speed[1:], float(leads.mean())
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,192 @@
+"""The sections of a report on problems: what is known of all, and the solvers on each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.contract import proves
+from inference_lab.reporting.analysis import BAND, Analysis
+from inference_lab.reporting.cells import (
+    Columns,
+    count_cell,
+    energy_cell,
+    number_cell,
+    optional_column,
+    percent_cell,
+    score_cell,
+    seconds_cell,
+    table_of,
+    text_cell,
+)
+from inference_lab.reporting.document import Cell, Column, Section, Table, Text
+from inference_lab.reporting.facts import known_facts, row_decimals, sizes
+from inference_lab.reporting.numbers import NONE, decimals_for, seconds_text, shortened
+from inference_lab.reporting.statistics import quantile
+from inference_lab.summaries import ProblemSummary, Row
+
+__all__ = ["problem_by_problem_section", "problems_section"]
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Longer messages are cut off; records hold the whole.
+_REASON_WIDTH = 300
+
+
+def problems_section(analysis: Analysis) -> Section:
+    """Return the section on what all runs together say about each problem."""
+    results = analysis.results
+    rows = []
+    for summary, record, name in zip(
+        results.problems, results.problem_records, results.class_of, strict=True
+    ):
+        decimals = decimals_for([summary.best_energy, summary.best_bound, summary.optimum or 0.0])
+        infeasible = summary.best_bound == math.inf and summary.best_energy == math.inf
+        rows.append(
+            (
+                text_cell(summary.name),
+                text_cell(name),
+                *(
+                    Cell(f"{n:,}", float(n))
+                    for n in (
+                        *(summary.n_variables, summary.n_edges),
+                        *(summary.n_factors, summary.n_labels),
+                    )
+                ),
+                Cell("infeasible")
+                if infeasible
+                else energy_cell(summary.best_energy, decimals),
+                text_cell(summary.best_energy_by or NONE),
+                energy_cell(summary.best_bound, decimals),
+                text_cell(summary.best_bound_by or NONE),
+                percent_cell(summary.gap_percent),
+                energy_cell(summary.optimum, decimals),
+                text_cell(record.optimum_source or NONE, 60),
+                text_cell(summary.hash[:12] or NONE) if not summary.hash else
+                Cell(summary.hash[:12], title=summary.hash),
+            )
+        )  # fmt: skip
+    table = Table(
+        "problems",
+        "The problems, and what all runs together say about them.",
+        (
+            *(Column("problem", right=False), Column("class", right=False)),
+            *(Column(t) for t in ("variables", "edges", "larger factors", "labels")),
+            Column("best energy"),
+            Column("found by", right=False, help="one of those that found it"),
+            *(Column("best bound"), Column("given by", right=False)),
+            *(Column("gap %"), Column("known optimum"), Column("source", right=False)),
+            Column("content", right=False, help="beginning of the hash of the content"),
+        ),
+        tuple(rows),
+        "Labels: of the variable that has most.",
+    )
+    return Section("Problems", (table,))
+
+
+def problem_by_problem_section(analysis: Analysis) -> Section:
+    """Return the section with a table of the solvers for each problem."""
+    rows: dict[str, list[Row]] = {}
+    for row in analysis.results.comparison.rows:
+        rows.setdefault(row.problem, []).append(row)
+    shown = {analysis.results.solvers[s]: number for number, s in enumerate(analysis.everyone)}
+    numbers = {s: number for number, s in enumerate(analysis.results.solvers)}
+    primal = analysis.results.typical(analysis.results.primal_gap)
+    nothing = analysis.results.failed | analysis.results.unsupported
+    timed = analysis.results.spread(np.where(nothing, np.nan, analysis.results.seconds))
+    low, high = (quantile(timed, q) for q in BAND)
+    sections = []
+    for p, summary in enumerate(analysis.results.problems):
+        mine = sorted(rows[summary.name], key=lambda row: shown[row.solver])
+        at = [numbers[row.solver] for row in mine]
+        table = _problem_table(summary, mine, primal[p, at], low[p, at], high[p, at])
+        sections.append(Section(summary.name, (table,), folded=True))
+    note = (
+        "Energies are medians over the runs that found a labelling, seconds over those that "
+        "neither failed nor were refused; bounds are the solver's own, medians over all runs; "
+        "gaps are to the best bound known, whoever gave it."
+    )
+    return Section("Problem by problem", (Text((note,)),), folded=True, sections=tuple(sections))
+
+
+def _problem_table(
+    problem: ProblemSummary,
+    rows: list[Row],
+    primal: FloatArray,
+    quick: FloatArray,
+    slow: FloatArray,
+) -> Table:
+    decimals = row_decimals(problem, rows)
+    several = any(row.runs > 1 for row in rows)
+    energies = [
+        Cell(cell.text, cell.value, "best") if proves(row.energy, problem.best_energy) else cell
+        for row in rows
+        for cell in [energy_cell(row.energy, decimals)]
+    ]
+    columns: Columns = [
+        (Column("solver", right=False), [text_cell(row.solver) for row in rows]),
+        (Column("energy"), energies),
+    ]
+    if several:
+        columns += [
+            (Column("lowest"), [energy_cell(row.energy_min, decimals) for row in rows]),
+            (Column("highest"), [energy_cell(row.energy_max, decimals) for row in rows]),
+        ]
+    columns += [
+        (Column("primal gap %"), [percent_cell(float(gap)) for gap in primal]),
+        (Column("gap %"), [percent_cell(row.gap_percent) for row in rows]),
+        (Column("bound"), [energy_cell(row.lower_bound, decimals) for row in rows]),
+        (
+            Column(
+                "proved",
+                right=False,
+                help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
+            ),
+            [text_cell(row.proved_by if row.answered else NONE) for row in rows],
+        ),
+        (Column("seconds"), [seconds_cell(row.seconds) for row in rows]),
+    ]
+    if several:
+        columns += [
+            (
+                Column("quartiles", help="of the seconds"),
+                [
+                    number_cell(
+                        float(b),
+                        NONE
+                        if np.isnan(b)
+                        else f"{seconds_text(float(a))} to {seconds_text(float(b))}",
+                    )
+                    for a, b in zip(quick, slow, strict=True)
+                ],
+            )
+        ]
+
+    columns += optional_column("accuracy", [row.accuracy for row in rows], score_cell)
+    columns += optional_column("pairwise F", [row.pairwise_f for row in rows], score_cell)
+    columns += optional_column("NMI", [row.nmi for row in rows], score_cell)
+    columns += optional_column("ARI", [row.ari for row in rows], score_cell)
+    for name in dict.fromkeys(name for row in rows for name in row.scores):
+        columns += optional_column(
+            name.replace("_", " "),
+            [row.scores.get(name) for row in rows],
+            lambda v: number_cell(v, NONE if v is None else f"{v:.4g}"),
+        )
+    columns += [
+        (Column("runs"), [count_cell(row.runs) for row in rows]),
+        (
+            Column("status", right=False),
+            [
+                Cell(
+                    row.status,
+                    mark="failed" if row.failed else "",
+                    title=shortened("; ".join(row.messages), _REASON_WIDTH),
+                )
+                for row in rows
+            ],
+        ),
+    ]
+    known = "; ".join([sizes(problem), *known_facts(problem, decimals)])
+    return table_of(f"problem-{problem.name}", f"{problem.name}: {known}.", columns)

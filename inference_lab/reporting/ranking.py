@@ -1,0 +1,178 @@
+"""The section of a report on solver against solver: wins, and ranks with their tests."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from inference_lab.reporting import figures
+from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.cells import best_marked, number_cell, table_of, text_cell
+from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.numbers import NONE
+from inference_lab.reporting.statistics import (
+    TIME_RATIO,
+    RankTest,
+    paired_wilcoxon,
+    pairwise_wins,
+    rank_test,
+    snapped,
+)
+
+__all__ = ["ALPHA", "solvers_section"]
+
+#: Level of the tests.
+ALPHA = 0.05
+
+#: Primal gaps in percent that differ by less are ties in tests.
+_TIE = 1e-6
+
+
+def solvers_section(analysis: Analysis) -> Section | None:
+    """Return the section on solver against solver, if there are two."""
+    results = analysis.results
+    k = len(analysis.labels)
+    if k < 2:
+        return None
+    energies, seconds = (
+        np.moveaxis(results.spread(v), 2, 1).reshape(-1, results.shape[1])[:, analysis.order]
+        for v in (np.where(results.infeasible, -np.inf, results.energy), results.seconds)
+    )
+    wins = pairwise_wins(energies, seconds)
+    numbers = [str(n) for n in range(1, k + 1)]
+    rows = []
+    for i, label in enumerate(analysis.labels):
+        cells = [Cell(numbers[i], i + 1.0), text_cell(label)]
+        for j, other in enumerate(analysis.labels):
+            if i == j:
+                cells.append(Cell(NONE))
+                continue
+            won, lost, tie = int(wins.wins[i, j]), int(wins.wins[j, i]), int(wins.ties[i, j])
+            told = (
+                f"{label} against {other}: lower energy in {won}, equal in {tie}, higher in "
+                f"{lost} runs; of the equal ones faster in {wins.faster[i, j]}, slower in "
+                f"{wins.faster[j, i]}"
+            )
+            cells.append(Cell(f"{won}/{tie}/{lost}", float(won - lost), title=told))
+        rows.append(tuple(cells))
+    table = Table(
+        "wins",
+        "Lower / equal / higher energy of the solver of the row against that of the column, "
+        "over runs on the same problem with the same seed and repeat.",
+        (
+            Column("no."),
+            Column("solver", right=False),
+            *(Column(n, help=s) for n, s in zip(numbers, analysis.labels, strict=True)),
+        ),
+        tuple(rows),
+        "A run without a labelling loses to each with one; two without are equal.",
+    )
+    faster = table_of(
+        "wins-on-time",
+        "Of the runs that found equal energies: faster / slower by more than "
+        f"{100 * (TIME_RATIO - 1):.0f} %.",
+        [
+            (Column("no."), [Cell(n, float(n)) for n in numbers]),
+            (Column("solver", right=False), [text_cell(label) for label in analysis.labels]),
+            *(
+                (
+                    Column(numbers[j], help=analysis.labels[j]),
+                    [
+                        Cell(NONE)
+                        if i == j
+                        else Cell(
+                            f"{wins.faster[i, j]}/{wins.faster[j, i]}",
+                            float(wins.faster[i, j] - wins.faster[j, i]),
+                        )
+                        for i in range(k)
+                    ],
+                )
+                for j in range(k)
+            ),
+        ],
+    )
+    return Section("Solver against solver", (table, faster, *_ranks(analysis)))
+
+
+def _ranks(analysis: Analysis) -> list[Block]:
+    """Return average ranks over problems, with the tests that their number allows."""
+    results = analysis.results
+    complete = analysis.complete
+    if len(complete) < 2:
+        what = ("no problem", "one problem only")[len(complete)]
+        return [Text((f"Ranks are not tested: {what} was run by all solvers.",))]
+    gaps = results.typical(results.primal_gap)[complete][:, analysis.order]
+    gaps = snapped(gaps, _TIE)
+    test = rank_test(gaps, ALPHA)
+    p_values = paired_wilcoxon(gaps)
+    first = int(np.argmin(test.ranks))
+    differ = bool(test.p_value < ALPHA)
+    order = np.argsort(test.ranks, kind="stable")
+    columns = [
+        (Column("solver", right=False), [text_cell(analysis.labels[s]) for s in order]),
+        (
+            Column("average rank"),
+            best_marked([number_cell(float(test.ranks[s]), f"{test.ranks[s]:.2f}") for s in order]),
+        ),
+        (
+            Column("apart from the first", right=False, help="Nemenyi's test"),
+            [
+                Cell(
+                    "yes"
+                    if differ and test.ranks[s] - test.ranks[first] > test.critical_difference
+                    else "no"
+                    if s != first
+                    else NONE
+                )
+                for s in order
+            ],
+        ),
+        (
+            Column("p", help="Wilcoxon's signed-rank test against the first, after Holm"),
+            [
+                Cell(NONE)
+                if s == first
+                else number_cell(float(p_values[first, s]), _p_text(float(p_values[first, s])))
+                for s in order
+            ],
+        ),
+    ]
+    k, n = len(analysis.labels), len(complete)
+    least = 2.0 ** (1 - n)
+    few = least > ALPHA
+    table = table_of(
+        "ranks",
+        f"Average ranks by primal gap over {analysis.basis} (medians over seeds and repeats; ties "
+        "share the mean rank; without a labelling the gap is 100).",
+        columns,
+        f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
+        f"p {_p_relation(test.p_value)}, so the solvers "
+        + ("differ" if differ else "cannot be told apart")
+        + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
+        f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test of primal gaps "
+        f"against the solver of the lowest rank, corrected for all {k * (k - 1) // 2} pairs "
+        "(Holm)."
+        + (f" Over {n} problems no p can be below {least:.3g}, even before that." if few else ""),
+    )
+    return [table, _rank_picture(analysis, test, differ)]
+
+
+def _rank_picture(analysis: Analysis, test: RankTest, differ: bool) -> Picture:
+    k = len(analysis.labels)
+    return Picture(
+        "critical-difference",
+        f"Average ranks over {analysis.basis}; bars join solvers that do not differ by more than "
+        "the critical difference."
+        + ("" if differ else " Friedman's test does not tell the solvers apart."),
+        f"Average ranks of {k} solvers on a line from 1 to {k}.",
+        partial(figures.critical_difference, test, analysis.labels),
+    )
+
+
+def _p_text(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+def _p_relation(p: float) -> str:
+    return f"= {p:.3f}" if p >= 0.001 else "< 0.001"

@@ -1,0 +1,281 @@
+"""The sections of a report on the runs: failures, settings, limits, and how to make them again."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+
+from inference_lab.comparison import Comparison, environment_id
+from inference_lab.contract import proves
+from inference_lab.records import TRACE_LIMIT, Record
+from inference_lab.reporting.cells import count_cell, text_cell
+from inference_lab.reporting.document import Cell, Column, Items, Section, Table
+from inference_lab.reporting.numbers import NONE, counted
+from inference_lab.reporting.statistics import median
+
+__all__ = [
+    "again_section",
+    "environment_section",
+    "failures_section",
+    "limitations_section",
+    "settings_section",
+]
+
+#: Longer messages are cut off; records hold the whole.
+_REASON_WIDTH = 300
+
+#: Seconds; clocks and the start of a run weigh in what is shorter.
+_SHORT = 1e-4
+
+#: Up to so many problems, the command that redoes the runs is written out.
+_COMMAND_PROBLEMS = 10
+
+
+def failures_section(comparison: Comparison) -> Section | None:
+    """Return how many runs failed or were refused, and why."""
+    counts: dict[tuple[str, str, str], list[str]] = {}
+    for record in comparison.records:
+        if record.failed or record.status == "unsupported":
+            reason = " ".join(record.message.split())
+            counts.setdefault((record.solver, record.status, reason), []).append(record.problem)
+    if not counts:
+        return None
+    rows = tuple(
+        (
+            text_cell(solver),
+            Cell(status, mark="failed" if status != "unsupported" else ""),
+            count_cell(len(problems)),
+            count_cell(len(set(problems))),
+            text_cell(reason or NONE, _REASON_WIDTH),
+            text_cell(problems[0]),
+        )
+        for (solver, status, reason), problems in counts.items()
+    )
+    failed = sum(r.failed for r in comparison.records)
+    refused = sum(r.status == "unsupported" for r in comparison.records)
+    table = Table(
+        "failures",
+        f"Of {counted(len(comparison.records), 'run')}, {failed:,} failed and {refused:,} "
+        f"{'was' if refused == 1 else 'were'} refused.",
+        (
+            *(Column("solver", right=False), Column("status", right=False), Column("runs")),
+            *(Column("problems"), Column("reason", right=False)),
+            Column("first problem", right=False),
+        ),
+        rows,
+        "Records hold the whole message and the end of the traceback.",
+    )
+    return Section("Failures", (table,))
+
+
+def settings_section(comparison: Comparison) -> Section:
+    """Return the section on the solvers and their settings."""
+    versions: dict[tuple[str, int], list[Record]] = {}
+    for record in comparison.records:
+        versions.setdefault((record.solver, record.solver_version), []).append(record)
+    rows = tuple(
+        (
+            text_cell(solver),
+            text_cell(records[0].solver_name),
+            Cell(str(version), float(version)),
+            text_cell(
+                ", ".join(f"{k}={_setting(v)}" for k, v in records[0].settings.items()) or NONE
+            ),
+            count_cell(len(records)),
+        )
+        for (solver, version), records in versions.items()
+    )
+    table = Table(
+        "solvers",
+        "The solvers with all their settings.",
+        (
+            *(Column("solver", right=False), Column("method", right=False), Column("version")),
+            *(Column("settings", right=False), Column("runs")),
+        ),
+        rows,
+    )
+    return Section("Solvers and settings", (table,))
+
+
+def _setting(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def environment_section(comparison: Comparison) -> Section:
+    """Return the section on where the runs were made, and what they were given."""
+    environments: dict[str, Record] = {}
+    for record in comparison.records:
+        environments.setdefault(environment_id(record), record)
+    facts = [dict(record.environment) for record in environments.values()]
+    names = list(dict.fromkeys(name for fact in facts for name in fact))
+    heads = [f"environment {n}" if len(facts) > 1 else "value" for n in range(1, len(facts) + 1)]
+    rows = [
+        (
+            text_cell(name),
+            *(text_cell(_setting(fact[name]) if name in fact else NONE) for fact in facts),
+        )
+        for name in names
+    ]
+    limits = {
+        "threads a run": sorted({str(r.threads) for r in comparison.records}),
+        "time limit (s)": _distinct(r.time_limit for r in comparison.records),
+        "memory limit (bytes)": _distinct(r.memory_limit for r in comparison.records),
+    }
+    given = Table(
+        "limits",
+        "What every run was given.",
+        (Column("what", right=False), Column("value", right=False)),
+        tuple(
+            (text_cell(name), text_cell(", ".join(values) or NONE))
+            for name, values in limits.items()
+        ),
+    )
+    if not rows:
+        return Section("Environment", (given,))
+    table = Table(
+        "environment",
+        "Where the runs were made.",
+        (Column("what", right=False), *(Column(head, right=False) for head in heads)),
+        tuple(rows),
+    )
+    return Section("Environment", (given, table))
+
+
+def _distinct(values: Iterable[float | None]) -> list[str]:
+    found = set(values)
+    return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
+        ["none"] if None in found else []
+    )
+
+
+def limitations_section(comparison: Comparison, shift: float) -> Section:
+    """Return what the records do not show, each point computed from them."""
+    records = comparison.records
+    labellings = [r for r in records if r.temperature == 0]
+    said = []
+    environments = len({environment_id(r) for r in records})
+    where = "one environment" if environments == 1 else f"{environments} environments"
+    said.append(f"Timings are from {where}; on other machines they differ, and so may their order.")
+    draws = {(r.seed, r.repeat) for r in records}
+    if len(draws) <= 1:
+        said.append("One run of each solver and problem: nothing is known about the spread.")
+    stopped = sum(r.status == "limit" for r in records)
+    ended = sum(r.status == "timeout" for r in records)
+    if stopped or ended:
+        said.append(
+            f"{counted(stopped, 'run')} reached a limit on time or iterations before converging"
+            + (f", and {ended} did not stop and were ended by force" if ended else "")
+            + "; with more time they might do better."
+        )
+    energies = [(p.known_energy, p.best_bound) for p in comparison.problems]
+    unproved = sum(math.isfinite(e) and not proves(e, bound) for e, bound in energies)
+    if labellings and unproved:
+        said.append(
+            f"On {unproved} of {counted(len(comparison.problems), 'problem')} the best energy "
+            "known is not proved optimal: primal gaps are to it, and true ones may be larger."
+        )
+    unbounded = sum(p.best_bound == -math.inf for p in comparison.problems)
+    if labellings and unbounded:
+        said.append(
+            f"On {counted(unbounded, 'problem')} no solver gave a bound, so the gap is not known."
+        )
+    if labellings:
+        said.append(
+            "Gaps are relative to the size of the energy; a constant added to the energy of a "
+            "problem would change them."
+        )
+        if 1 < len(comparison.problems) < 10:
+            said.append(
+                f"{len(comparison.problems)} problems are few for tests over problems, and they "
+                "are no random sample."
+            )
+    refused = len({(r.solver, r.problem) for r in records if r.status == "unsupported"})
+    if refused:
+        said.append(
+            f"Refused by the method: {counted(refused, 'pair')} of solver and problem; means "
+            "charge such runs like failures."
+        )
+    thinned = sum(len(r.trace) >= TRACE_LIMIT for r in records)
+    if thinned:
+        what = "history" if thinned == 1 else "histories"
+        said.append(
+            f"{thinned:,} {what} reached the {TRACE_LIMIT} points that are kept: where points were "
+            "left out, times to targets come a step late."
+        )
+    done = [r for r in labellings if not r.failed and r.status != "unsupported"]
+    short = sum(r.seconds < _SHORT for r in done)
+    if short:
+        said.append(
+            f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
+            "say little."
+        )
+    if done and median([r.seconds for r in done]) < shift / 10:
+        said.append(
+            f"At least half of the runs took less than a tenth of the shift of {shift:g} s; below "
+            "the shift, means of times are almost plain means."
+        )
+    return Section("Known limitations", (Items(tuple(said)),))
+
+
+def again_section(comparison: Comparison, command: str) -> Section:
+    """Return how the runs are made again."""
+    records = comparison.records
+    entries = [
+        "A run is determined by the spec of its problem and the hash of its content, the spec of "
+        "its solver with all settings and its version, seed, time limit, temperature and number "
+        "of threads; the records hold all of them.",
+    ]
+    seeds = sorted({r.seed for r in records if r.seed is not None})
+    if seeds:
+        entries.append(f"Seeds: {_ranges(seeds)}; repeats of each: {_repeats(records)}.")
+    command = command or _command(records, seeds)
+    if command:
+        entries.append(f"Command: {command}")
+    return Section("To run it again", (Items(tuple(entries)),))
+
+
+def _repeats(records: Sequence[Record]) -> int:
+    return max((r.repeat for r in records), default=0) + 1
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers with runs of them joined.
+
+    Examples
+    --------
+    >>> _ranges([0, 1, 2, 5])
+    '0 to 2, 5'
+    """
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][1] + 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in parts)
+
+
+def _command(records: Sequence[Record], seeds: Sequence[int]) -> str:
+    """Return the command that asks for the same runs, if it is short enough to be of use."""
+    problems = list(dict.fromkeys(r.problem for r in records))
+    limits = {r.time_limit for r in records}
+    plain = (
+        0 < len(problems) <= _COMMAND_PROBLEMS
+        and len(limits) == 1
+        and list(seeds) == list(range(len(seeds)))
+        and len(seeds) > 0
+        and _repeats(records) == 1
+        and {r.temperature for r in records} == {0.0}
+        and {r.threads for r in records} == {1}
+    )
+    if not plain:
+        return ""
+    words = ["inference-lab", "compare", *problems]
+    for solver in dict.fromkeys(r.solver for r in records):
+        words += ["--solver", solver]
+    words += ["--seeds", str(len(seeds))]
+    (limit,) = limits
+    words += ["--time-limit", "none" if limit is None else f"{limit:.15g}"]
+    return shlex.join(words)

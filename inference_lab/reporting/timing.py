@@ -1,0 +1,237 @@
+"""The sections of a report on time: to a target, and the quality at times."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.reporting import figures
+from inference_lab.reporting.analysis import BAND, Analysis
+from inference_lab.reporting.cells import (
+    Columns,
+    best_marked,
+    percent_cell,
+    seconds_cell,
+    share_cell,
+    table_of,
+    text_cell,
+)
+from inference_lab.reporting.document import Block, Column, Picture, Section, Table, Text
+from inference_lab.reporting.numbers import counted
+from inference_lab.reporting.statistics import (
+    median,
+    performance_profile,
+    primal_gap_percent,
+    quantile,
+    shifted_geometric_mean,
+    solved_within,
+)
+
+__all__ = ["history_section", "targets_section"]
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Points of a curve over time.
+_MOMENTS = 60
+
+
+def targets_section(analysis: Analysis) -> Section:
+    """Return the section on times to targets, profiles included."""
+    blocks: list[Block] = [_target_table(analysis)]
+    if analysis.several:
+        solved = analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
+        blocks += [_profile(analysis, solved), _cactus(analysis, solved)]
+    return Section("Time to a target", tuple(blocks))
+
+
+def _solved(analysis: Analysis) -> str:
+    return (
+        f"Solved: within a primal gap of {analysis.targets[0]:g} % of the best energy known, or "
+        "proved; the median over seeds and repeats."
+    )
+
+
+def _profile(analysis: Analysis, solved: FloatArray) -> Block:
+    """Return the performance profile of the times until problems were solved, if there is one."""
+    if not len(analysis.complete):
+        text = "No problem was run by all solvers, so there is no performance profile."
+        return Text((text,))
+    profile = performance_profile(solved[analysis.complete][:, analysis.order])
+    return Picture(
+        "performance-profile",
+        f"Performance profile (Dolan and More) over {analysis.basis}: the share of problems that "
+        "each solver solved within so many times the time of the fastest. " + _solved(analysis),
+        f"Performance profiles of {len(analysis.labels)} solvers on "
+        f"{counted(len(analysis.complete), 'problem')}.",
+        partial(figures.performance_profile, profile, analysis.labels),
+    )
+
+
+def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
+    n = len(analysis.results.problems)
+    return Picture(
+        "cactus",
+        f"Cactus plot: the time within which so many of the {counted(n, 'problem')} are solved, "
+        "each by itself."
+        + (" Where a solver was not run, it solved nothing. " if analysis.incomplete else " ")
+        + _solved(analysis),
+        f"Times of solved problems, ascending, for {len(analysis.labels)} solvers.",
+        partial(figures.cactus, solved_within(solved[:, analysis.order]), analysis.labels),
+    )
+
+
+def _target_table(analysis: Analysis) -> Table:
+    results = analysis.results
+    columns: Columns = [
+        (Column("solver", right=False), [text_cell(label) for label in analysis.labels])
+    ]
+    goals = [(f"{t:g} %", results.target_seconds(t)) for t in analysis.targets]
+    proved = bool(np.isfinite(results.proof_seconds).any())
+    if proved:
+        goals.append(("proof", results.proof_seconds))
+    for name, seconds in goals:
+        reached = results.spread(np.isfinite(seconds))
+        times = results.spread(np.where(np.isfinite(seconds), seconds, results.full_seconds))
+        shares, means = [], []
+        for s in analysis.order:
+            known = reached[:, s][~np.isnan(reached[:, s])]
+            shares.append(share_cell(100.0 * float(known.mean())))
+            means.append(seconds_cell(shifted_geometric_mean(times[:, s], analysis.shift)))
+        columns += [
+            (Column(f"{name}: % of runs"), best_marked(shares, largest=True)),
+            (Column(f"{name}: seconds"), best_marked(means)),
+        ]
+    return table_of(
+        "targets",
+        "Time to reach a primal gap"
+        + (" and to a proof" if proved else "")
+        + ": the percentage of runs that did, and the seconds it took.",
+        columns,
+        f"Shifted geometric means (shift {analysis.shift:g} s) over runs; a run that did not reach "
+        "the target is charged its time limit (its own time where that is longer), or without a "
+        "limit the longest time of all runs.",
+    )
+
+
+def history_section(analysis: Analysis, drawn_problems: int) -> Section:
+    """Return the section on the quality over time; some problems are drawn by themselves."""
+    results = analysis.results
+    if not analysis.times or not any(r.trace for r in results.records):
+        text = "The records hold no history of the runs, so nothing is said about times before "
+        return Section("Quality over time", (Text((text + "their ends.",)),))
+    end = max(analysis.times[-1], 1e-5)
+    start = min(analysis.times[0], end / 10)
+    moments = np.geomspace(start, end, _MOMENTS)
+    curves = _gap_curves(analysis, moments)
+    middle, low, high = (curves[q][analysis.order] for q in range(3))
+    several = len(results.records) > len(results.solvers)
+    bands = several and len(analysis.labels) <= figures.BANDS
+    over = "problems, seeds and repeats" if analysis.several else "seeds and repeats"
+    picture = Picture(
+        "gap-over-time",
+        "Primal gap of the best labelling so far"
+        + (f", median over {over}" if several else "")
+        + (", with the band between the quartiles" if bands else "")
+        + "; 100 before the first labelling."
+        + (" Each solver over its own runs." if analysis.incomplete else ""),
+        f"Primal gap against time for {len(analysis.labels)} solvers.",
+        partial(
+            figures.gap_over_time,
+            moments,
+            middle,
+            analysis.labels,
+            low=low if bands else None,
+            high=high if bands else None,
+        ),
+    )
+    blocks: list[Block] = [picture, _fixed_time_table(analysis)]
+    blocks += [_convergence(analysis, p) for p in _hardest(analysis)[:drawn_problems]]
+    return Section("Quality over time", tuple(blocks))
+
+
+def _gaps_at(analysis: Analysis, moments: npt.ArrayLike) -> FloatArray:
+    """Return the primal gap of each record at fixed times, of shape (records, times)."""
+    results = analysis.results
+    found = results.traces.at(moments)
+    gap = primal_gap_percent(found.energy, results.reference[results.problem][:, None])
+    # A proof that there is no labelling counts from its end on.
+    done = results.infeasible[:, None] & (results.seconds[:, None] <= found.seconds)
+    return np.where(done, 0.0, gap)
+
+
+def _gap_curves(analysis: Analysis, moments: FloatArray) -> FloatArray:
+    """Return median and quartiles of primal gaps, of shape (3, solvers, times)."""
+    results = analysis.results
+    gap = _gaps_at(analysis, moments)
+    curves = np.full((3, len(results.solvers), moments.size), np.nan)
+    for s in range(len(results.solvers)):
+        mine = gap[results.solver == s].T
+        curves[0, s] = median(mine)
+        curves[1, s], curves[2, s] = (quantile(mine, q) for q in BAND)
+    return curves
+
+
+def _fixed_time_table(analysis: Analysis) -> Table:
+    results = analysis.results
+    gap = _gaps_at(analysis, analysis.times)
+    columns: Columns = [
+        (Column("solver", right=False), [text_cell(label) for label in analysis.labels])
+    ]
+    for number, moment in enumerate(analysis.times):
+        medians = results.typical(gap[:, number])
+        means = [float(v[~np.isnan(v)].mean()) for v in (medians[:, s] for s in analysis.order)]
+        columns.append(
+            (Column(f"{moment:g} s"), best_marked([percent_cell(mean) for mean in means]))
+        )
+    return table_of(
+        "quality-at-times",
+        "Primal gap in percent at fixed times: the mean over problems of medians over seeds "
+        "and repeats.",
+        columns,
+        "From the same histories as the times to targets. A run that has ended keeps what it "
+        "had; without a labelling the gap is 100."
+        + (" Each solver over the problems that it was run on." if analysis.incomplete else ""),
+    )
+
+
+def _hardest(analysis: Analysis) -> list[int]:
+    """Return the problems that are drawn first: those with the largest gap left."""
+    problems = analysis.results.problems
+    spread = analysis.results.typical(analysis.results.primal_gap)
+    disagreement = np.where(np.isnan(spread), 0.0, spread).mean(axis=1)
+
+    def key(n: int) -> tuple[float, float, int, int]:
+        gap = problems[n].gap_percent
+        return (
+            -math.inf if gap is None else -gap,
+            -disagreement[n],
+            -problems[n].n_variables,
+            n,
+        )
+
+    having = [n for n in range(len(problems)) if math.isfinite(analysis.results.reference[n])]
+    return sorted(having, key=key)
+
+
+def _convergence(analysis: Analysis, problem: int) -> Picture:
+    results = analysis.results
+    runs, labels = [], []
+    for s in analysis.order:
+        mine = np.flatnonzero((results.problem == problem) & (results.solver == s))
+        if not len(mine):
+            continue
+        # The run in the middle by energy stands for the others.
+        middle = mine[np.lexsort((results.seconds[mine], results.energy[mine]))]
+        runs.append(results.traces.steps(int(middle[(len(middle) - 1) // 2])))
+        labels.append(results.solvers[s])
+    summary = results.problems[problem]
+    return Picture(
+        f"convergence-{summary.name}",
+        f"{summary.name}: best energy, and bound (thin), over time"
+        + ("; of each solver the run with the median energy." if results.shape[2] > 1 else "."),
+        f"Energy and bound against time for {len(labels)} solvers on {summary.name}.",
+        partial(figures.convergence, runs, labels, summary.name),
+    )

@@ -1,0 +1,36 @@
+"""Records of runs that nobody made, for tests of what is said about them."""
+
+from __future__ import annotations
+
+from inference_lab.contract import TracePoint
+from inference_lab.records import Record
+
+HERE = {"id": "here", "python": "3.11"}
+
+
+def record(problem="p", solver="a", energy=1.0, **changes):
+    """Return a record of a run that converged."""
+    given = {
+        "problem_hash": f"hash of {problem}",
+        "n_variables": 4,
+        "n_edges": 3,
+        "n_factors": 0,
+        "n_labels": 2,
+        "solver_name": solver.partition("(")[0],
+        "settings": {"order": "random", "sweeps": None},
+        "seed": 0,
+        "time_limit": 10.0,
+        "status": "converged",
+        "seconds": 1.0,
+        "environment": HERE,
+        **changes,
+    }
+    return Record(problem=problem, solver=solver, energy=energy, **given)
+
+
+def traced(points, **changes):
+    """Return a record with a trace of (seconds, energy, bound), which ends as the trace does."""
+    seconds, energy, bound = points[-1] if points else (0.0, float("inf"), -float("inf"))
+    trace = tuple(TracePoint(t, e, e, b) for t, e, b in points)
+    given = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}
+    return record(trace=trace, **given)
