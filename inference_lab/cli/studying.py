@@ -69,8 +69,10 @@ def reproduce(
     """
     from inference_lab.datasets import DataFormatError, DataNotFoundError
     from inference_lab.harness.executors import ClusterError
+    from inference_lab.reporting.writing import check_folder
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
+    bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError)
     try:
         place, ours = find_study(study)
         definition = load_study(place)
@@ -83,16 +85,19 @@ def reproduce(
             "data_dir": None if data_dir is None else str(data_dir),
             "trusted": trust or ours,
         }
+        check_folder(out)
         make = _solvers if isinstance(definition, SolverStudy) else _clustering
         with quiet_stdout():
             page, failed, alarms = make(definition, out, quiet, settings)  # type: ignore[arg-type]
-    except (StudyError, DataNotFoundError, DataFormatError, ClusterError) as problem:
+    except (*bad, FileExistsError) as problem:
         if click.get_current_context().meta.get("debug"):
             raise
         raise BadInput(one_line(problem)) from problem
-    except KeyboardInterrupt:
-        say("interrupted; the same command goes on from there")
-        click.get_current_context().exit(130)
+    except (KeyboardInterrupt, OSError) as problem:
+        stopped = isinstance(problem, KeyboardInterrupt)
+        say("interrupted" if stopped else f"error: {one_line(problem)}")
+        say("what was recorded is kept; the same command goes on from there")
+        click.get_current_context().exit(130 if stopped else 1)
     click.echo(page)
     for alarm in alarms:
         say(f"contradiction: {alarm}")

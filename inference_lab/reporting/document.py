@@ -28,6 +28,7 @@ __all__ = [
     "Table",
     "Text",
     "file_stems",
+    "paragraphs",
     "printable",
 ]
 
@@ -188,7 +189,8 @@ class Document:
     ----------
     title : str
     lead : tuple of (str, str)
-        What is said first, each with its name: ``("Question", "Which solver ...?")``.
+        What is said first, each with its name: ``("Question", "Which solver ...?")``. Empty lines
+        part paragraphs.
     alarms : tuple of str
         Contradictions in the results; every page begins with them.
     warnings : tuple of str
@@ -232,6 +234,17 @@ def _shown(character: str) -> str:
     nothing = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF  # is no character at all
     hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in _JOINERS
     return repr(character)[1:-1] if nothing or hidden else character
+
+
+def paragraphs(text: str) -> list[str]:
+    r"""Return the paragraphs of a text, which empty lines part.
+
+    Examples
+    --------
+    >>> paragraphs("One\nline.\n\nAnother.\n")
+    ['One\nline.', 'Another.']
+    """
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def printable(text: str) -> str:

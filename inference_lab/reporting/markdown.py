@@ -16,6 +16,7 @@ from inference_lab.reporting.document import (
     Picture,
     Section,
     Table,
+    paragraphs,
     printable,
 )
 
@@ -192,7 +193,9 @@ def render_markdown(
         parts.append(_box("CAUTION", document.alarms))
     if document.warnings:
         parts.append(_box("WARNING", document.warnings))
-    parts += [f"**{_inline(name)}.** {_inline(said)}" for name, said in document.lead]
+    for name, said in document.lead:
+        first, *others = paragraphs(said) or [""]
+        parts += [f"**{_inline(name)}.** {_inline(first)}", *map(escape_markdown, others)]
     writer = _Writer(tables, pictures, suffixes)
     for section in document.sections:
         parts += writer.section(section, 2)

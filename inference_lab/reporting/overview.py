@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -188,51 +189,70 @@ def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section 
     """Return maps of the best solver over pairs of entries of the problems' info, if any."""
     if not maps:
         return None
-    blocks = [block for first, second in maps for block in _map(analysis, first, second)]
+    blocks = [block for first, second in maps for block in _maps(analysis, first, second)]
     return Section("Which solver where", tuple(blocks))
 
 
-def _map(analysis: Analysis, first: str, second: str) -> list[Block]:
-    """Say which solver is best for which values of two entries of the problems' info."""
-    infos = [r.problem_info for r in analysis.results.problem_records]
-    having = [n for n, info in enumerate(infos) if first in info and second in info]
-    if not having:
+class _Grid(NamedTuple):
+    """Which problems have which values of two entries of their info."""
+
+    first: str
+    second: str
+    along: list[str]
+    across: list[str]
+    places: dict[tuple[str, str], list[int]]
+
+    def cells(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield row, column and problems of each cell that has any."""
+        for i, a in enumerate(self.along):
+            for j, b in enumerate(self.across):
+                if (a, b) in self.places:
+                    yield i, j, self.places[a, b]
+
+
+def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
+    """Say which solver is best, and which proves most, where two entries have which values."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for n, record in enumerate(analysis.results.problem_records):
+        info = record.problem_info
+        if first in info and second in info:
+            places.setdefault((_value(info[first]), _value(info[second])), []).append(n)
+    if not places:
         text = f"No problem says both {first} and {second}, so there is no map over them."
         return [Text((text,))]
-    primal, seconds = (
-        analysis.results.typical(v)
-        for v in (analysis.results.primal_gap, analysis.results.charged_seconds)
+    grid = _Grid(
+        first,
+        second,
+        sorted({a for a, _ in places}, key=natural),
+        sorted({b for _, b in places}, key=natural),
+        places,
     )
-    places: dict[tuple[str, str], list[int]] = {}
-    for n in having:
-        places.setdefault((_value(infos[n][first]), _value(infos[n][second])), []).append(n)
-    along = sorted({a for a, _ in places}, key=natural)
-    across = sorted({b for _, b in places}, key=natural)
-    names = [["" for _ in across] for _ in along]
-    shares = np.full((len(along), len(across)), np.nan)
+    return [*_best_map(analysis, grid), *_proof_map(analysis, grid)]
+
+
+def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
+    """Say which solver has the lowest energies where."""
+    results = analysis.results
+    primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
+    winners: dict[tuple[int, int], tuple[int, float]] = {}
     rows = []
-    for i, a in enumerate(along):
-        for j, b in enumerate(across):
-            here = places.get((a, b), [])
-            if not here:
-                continue
-            winner, tied, share = _best_solver(analysis, primal[here], seconds[here])
-            names[i][j] = analysis.results.comparison.short_name(analysis.results.solvers[winner])
-            shares[i, j] = share
-            rows.append(
-                (
-                    *(text_cell(a), text_cell(b), count_cell(len(here))),
-                    text_cell(analysis.results.solvers[winner]),
-                    percent_cell(float(np.nanmean(primal[here, winner]))),
-                    share_cell(100.0 * share),
-                    text_cell(", ".join(analysis.results.solvers[s] for s in tied) or NONE, 120),
-                )
+    for i, j, here in grid.cells():
+        winner, tied, share = _best_solver(analysis, primal[here], seconds[here])
+        winners[i, j] = winner, share
+        rows.append(
+            (
+                *(text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))),
+                text_cell(results.solvers[winner]),
+                percent_cell(float(np.nanmean(primal[here, winner]))),
+                share_cell(100.0 * share),
+                text_cell(", ".join(results.solvers[s] for s in tied) or NONE, 120),
             )
+        )
     table = Table(
-        f"best-solver-{first}-{second}",
-        f"The best solver for each {first} and {second}.",
+        f"best-solver-{grid.first}-{grid.second}",
+        f"The best solver for each {grid.first} and {grid.second}.",
         (
-            *(Column(first), Column(second), Column("problems")),
+            *(Column(grid.first), Column(grid.second), Column("problems")),
             Column("best solver", right=False),
             Column("primal gap %"),
             Column("lead %", help="share of the problems on which no other is as low, or as fast"),
@@ -242,21 +262,97 @@ def _map(analysis: Analysis, first: str, second: str) -> list[Block]:
         "The best solver has the lowest mean primal gap; among those within 0.01 % of it, the "
         "fastest by the shifted geometric mean of seconds.",
     )
-    picture = Picture(
-        f"best-solver-map-{first}-{second}",
-        f"The best solver by {first} and {second}; darker: it leads on more of the problems.",
-        f"Map of the best solver for {len(along)} values of {first} and {len(across)} of {second}.",
+    caption = (
+        f"The best solver by {grid.first} and {grid.second}; darker: it leads on more of the "
+        "problems."
+    )
+    return [_map_picture(analysis, grid, "best-solver-map", caption, winners), table]
+
+
+def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
+    """Say which solver proves most answers where; nothing if none proves any."""
+    results = analysis.results
+    proof = results.typical(results.proof_seconds)
+    proved = np.isfinite(proof)
+    if not proved.any():
+        return []
+    # Without a proof, a solver is charged the time that it had.
+    charged = np.where(proved, proof, results.typical(results.charged_seconds))
+    winners: dict[tuple[int, int], tuple[int, float]] = {}
+    rows = []
+    for i, j, here in grid.cells():
+        counts = proved[here].sum(axis=0)
+        most = int(counts.max())
+        anyone = int(proved[here].any(axis=1).sum())
+        cells = [text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))]
+        if most == 0:
+            nobody = (text_cell(NONE), count_cell(0), text_cell(NONE), text_cell(NONE))
+            rows.append((*cells, count_cell(anyone), *nobody))
+            continue
+        equal = np.flatnonzero(counts == most)
+        speed = [shifted_geometric_mean(charged[here, s], analysis.shift) for s in equal]
+        by_speed = [int(equal[n]) for n in np.argsort(speed, kind="stable")]
+        winners[i, j] = by_speed[0], most / len(here)
+        rows.append(
+            (
+                *cells,
+                count_cell(anyone),
+                text_cell(results.solvers[by_speed[0]]),
+                count_cell(most),
+                seconds_cell(min(speed)),
+                text_cell(", ".join(results.solvers[s] for s in by_speed[1:]) or NONE, 120),
+            )
+        )
+    table = Table(
+        f"best-prover-{grid.first}-{grid.second}",
+        f"The solver that proves most answers for each {grid.first} and {grid.second}.",
+        (
+            *(Column(grid.first), Column(grid.second), Column("problems")),
+            Column("proved", help="problems on which some solver proves its answer"),
+            Column("proves most", right=False),
+            Column("of them"),
+            Column("seconds"),
+            Column("as many, but slower", right=False),
+        ),
+        tuple(rows),
+        "By its own bound. Among those that prove as many, the fastest by the shifted geometric "
+        "mean of the seconds until the proof; without a proof, the time it had counts.",
+    )
+    caption = (
+        f"The solver that proves most answers by {grid.first} and {grid.second}; darker: it proves "
+        "more of them."
+    )
+    return [_map_picture(analysis, grid, "best-prover-map", caption, winners), table]
+
+
+def _map_picture(
+    analysis: Analysis,
+    grid: _Grid,
+    name: str,
+    caption: str,
+    winners: Mapping[tuple[int, int], tuple[int, float]],
+) -> Picture:
+    """Return the picture of a map, with the number of the solver and a share for each cell."""
+    names = [["" for _ in grid.across] for _ in grid.along]
+    shares = np.full((len(grid.along), len(grid.across)), np.nan)
+    for (i, j), (solver, share) in winners.items():
+        names[i][j] = analysis.results.comparison.short_name(analysis.results.solvers[solver])
+        shares[i, j] = share
+    sizes = f"{len(grid.along)} values of {grid.first} and {len(grid.across)} of {grid.second}"
+    return Picture(
+        f"{name}-{grid.first}-{grid.second}",
+        caption,
+        f"Map of a solver for each of {sizes}.",
         partial(
             figures.best_map,
             names,
             shares,
-            along,
-            across,
-            row_name=first,
-            column_name=second,
+            grid.along,
+            grid.across,
+            row_name=grid.first,
+            column_name=grid.second,
         ),
     )
-    return [picture, table]
 
 
 def _best_solver(

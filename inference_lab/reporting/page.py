@@ -23,6 +23,7 @@ from inference_lab.reporting.document import (
     Section,
     Table,
     file_stems,
+    paragraphs,
     printable,
 )
 
@@ -33,6 +34,9 @@ __all__ = ["inline_svg", "render_page"]
 
 #: Alarms and warnings beyond this number are folded away.
 _BOX_ENTRIES = 5
+
+#: Sections inside one are in the contents if there are no more than so many.
+_CONTENTS_ENTRIES = 12
 
 #: Elements of SVG that draw. A picture may carry others (scripts, styles for the whole page,
 #: links, metadata with dates), which a page must not take over.
@@ -272,6 +276,7 @@ def _template() -> Template:
         "page.html",
         globals={
             "shown": _BOX_ENTRIES,
+            "entries_shown": _CONTENTS_ENTRIES,
             "style": Markup(style),
             "script": Markup(script),
             "script_hash": f"sha256-{digest}",
@@ -313,5 +318,7 @@ def render_page(
     """
     layout = _Layout(document, tables, pictures, svgs, downloads)
     return _template().render(
-        document=document, sections=[layout.section(section) for section in document.sections]
+        document=document,
+        lead=[(name, paragraphs(said)) for name, said in document.lead],
+        sections=[layout.section(section) for section in document.sections],
     )

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.page import render_page
 from inference_lab.reporting.style import RC
 
-__all__ = ["csv_table", "write_document"]
+__all__ = ["check_folder", "csv_table", "write_document"]
 
 #: Lists the files of the last rendering, so that the next one removes no others.
 _MANIFEST = ".report-files.json"
@@ -126,6 +127,25 @@ def _list(folder: Path, names: set[str]) -> None:
     _write(folder / _MANIFEST, text.encode())
 
 
+def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
+    """Refuse a folder in which a report would overwrite what no report wrote.
+
+    Raises
+    ------
+    FileExistsError
+        If one of the files is there and the list of an earlier report does not have it.
+    """
+    folder = Path(folder)
+    before = _listed(folder)
+    for name in names:
+        # Tables and figures have names of their own; these may be anybody's.
+        if name not in before and os.path.lexists(folder / name):
+            raise FileExistsError(
+                f"{folder / name} was not written by a report (it is not listed in {_MANIFEST} "
+                "beside it): choose another folder, or remove it"
+            )
+
+
 def write_document(
     document: Document,
     folder: Path | str,
@@ -182,13 +202,7 @@ def write_document(
     """
     folder = Path(folder)
     before = _listed(folder)
-    for name in ["README.md"] * markdown + ["index.html"] * html:
-        # Tables and figures have names of their own; these two may be anybody's.
-        if name not in before and os.path.lexists(folder / name):
-            raise FileExistsError(
-                f"{folder / name} was not written by a report (it is not listed in {_MANIFEST} "
-                "beside it): choose another folder, or remove it"
-            )
+    check_folder(folder, ["README.md"] * markdown + ["index.html"] * html)
     tables, pictures = document.tables(), document.pictures()
     table_stems = file_stems([table.name for table in tables], "table")
     picture_stems = file_stems([picture.name for picture in pictures], "figure")

@@ -328,14 +328,19 @@ def _chosen(document: Document, study: SolverStudy) -> Document:
             return study.figures is None or block.name in study.figures
         return True
 
-    def section(given: Section) -> Section:
-        return replace(
-            given,
-            blocks=tuple(block for block in given.blocks if kept(block)),
-            sections=tuple(section(inner) for inner in given.sections),
+    def left(sections: tuple[Section, ...]) -> tuple[Section, ...]:
+        """Return the sections in which something is left to show."""
+        chosen = (
+            replace(
+                section,
+                blocks=tuple(block for block in section.blocks if kept(block)),
+                sections=left(section.sections),
+            )
+            for section in sections
         )
+        return tuple(section for section in chosen if section.blocks or section.sections)
 
-    document = replace(document, sections=tuple(section(s) for s in document.sections))
+    document = replace(document, sections=left(document.sections))
     for key, wanted, there in (
         ("tables", study.tables, tables),
         ("figures", study.figures, figures),
