@@ -29,8 +29,10 @@ if sys.platform != "win32":
 
 __all__ = ["JsonLine", "LineStore", "RecordError", "RecordWarning", "jsonable"]
 
-#: Arrays in free-form mappings are kept in full up to this many entries, else by shape only.
+#: Arrays and lists in free-form mappings are kept in full up to this many entries, else by shape
+#: only; texts up to so many characters.
 _ARRAY_LIMIT = 1000
+_TEXT_LIMIT = 100_000
 #: Free-form mappings are followed to this depth, so that one that contains itself ends.
 _DEPTH_LIMIT = 8
 
@@ -49,8 +51,8 @@ def jsonable(value: Any, _depth: int = 0) -> Any:
     """Turn a value into one that strict JSON can hold and gives back unchanged.
 
     Numbers that are not finite become ``"inf"``, ``"-inf"`` or ``"nan"``; keys become strings;
-    tuples, sets and arrays become lists (arrays beyond 1000 entries their shape and dtype); what
-    JSON has no form for becomes its `repr`, shortened to 200 characters.
+    tuples, sets and arrays become lists (beyond 1000 entries their length, or shape and dtype);
+    what JSON has no form for becomes its `repr`, shortened to 200 characters.
 
     Examples
     --------
@@ -60,7 +62,7 @@ def jsonable(value: Any, _depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
-        return str(value)
+        return str(value) if len(value) <= _TEXT_LIMIT else f"{value[:_TEXT_LIMIT]}..."
     if isinstance(value, np.generic):
         value = value.item()
         if isinstance(value, bool | int | str):
@@ -74,6 +76,8 @@ def jsonable(value: Any, _depth: int = 0) -> Any:
             return jsonable(value.tolist(), _depth)
         if isinstance(value, Mapping):
             return {str(k): jsonable(v, _depth + 1) for k, v in value.items()}
+        if isinstance(value, list | tuple | set | frozenset) and len(value) > _ARRAY_LIMIT:
+            return {"length": len(value)}
         if isinstance(value, list | tuple):
             return [jsonable(v, _depth + 1) for v in value]
         if isinstance(value, set | frozenset):
@@ -113,12 +117,12 @@ class JsonLine:
             raise RecordError(f"not a line of JSON: {problem}") from None
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("not a record: a JSON object with the field 'schema' is expected")
-        if data["schema"] in cls.OLDER:
+        if type(data["schema"]) is int and data["schema"] in cls.OLDER:
             absent = {f.name for f in fields(cls) if not _required(f)}  # type: ignore[arg-type]
             data["schema"] = cls.SCHEMA
         else:
             absent = set()
-        if data["schema"] != cls.SCHEMA:
+        if type(data["schema"]) is not int or data["schema"] != cls.SCHEMA:
             raise RecordError(
                 f"schema {data['schema']!r} cannot be read; this version reads schema {cls.SCHEMA}"
             )
@@ -129,13 +133,23 @@ class JsonLine:
             raise RecordError(f"unknown field {unknown[0]!r}")
         if missing:
             raise RecordError(f"field {missing[0]!r} is missing")
-        return cls(
+        record = cls(
             **{
                 name: _decode(data[name], hint, name)
                 for name, hint in hints.items()
                 if name in data
             }
         )
+        record.check()
+        return record
+
+    def check(self) -> None:
+        """Refuse what the types of the fields allow and their meaning does not.
+
+        Raises
+        ------
+        RecordError
+        """
 
     @classmethod
     @cache

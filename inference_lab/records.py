@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from inference_lab.contract import TracePoint
+from inference_lab.contract import Status, TracePoint
 from inference_lab.json_lines import JsonLine, LineStore, RecordError, RecordWarning, jsonable
 
 __all__ = [
@@ -44,10 +44,12 @@ __all__ = [
 ]
 
 #: Version of the record's fields.
-SCHEMA = 3
+SCHEMA = 4
 
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
+
+_STATUSES = frozenset(status.value for status in Status)
 
 #: A record keeps at most this many points of its run's history.
 TRACE_LIMIT = 200
@@ -77,6 +79,14 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
         steps = np.linspace(0, len(kept) - 1, limit).round().astype(int)
         kept = [kept[int(s)] for s in steps]
     return tuple(kept)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @cache
@@ -138,6 +148,7 @@ class RunKey(NamedTuple):
     problem_hash: str
     solver: str
     solver_version: int
+    solver_source: str
     seed: int | None
     repeat: int
     time_limit: float | None
@@ -170,6 +181,9 @@ class Record(JsonLine):
     settings : mapping
         All its settings, default or not.
     solver_version : int
+    solver_source : str
+        Digest of the file that the solver's class is in, of one from outside the library: when it
+        is edited, its runs are made again. New in schema 4.
     seed, time_limit, temperature
         What the run was given.
     repeat : int
@@ -207,7 +221,7 @@ class Record(JsonLine):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2)
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -225,6 +239,7 @@ class Record(JsonLine):
     solver_name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     solver_version: int = 1
+    solver_source: str = ""
     seed: int | None = None
     time_limit: float | None = None
     temperature: float = 0.0
@@ -266,6 +281,33 @@ class Record(JsonLine):
         for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
             object.__setattr__(self, name, jsonable(dict(getattr(self, name))))
 
+    def check(self) -> None:
+        """Refuse what no run could have been recorded with.
+
+        Raises
+        ------
+        RecordError
+            The message names the field.
+        """
+        if self.status not in _STATUSES:
+            known = ", ".join(sorted(_STATUSES))
+            raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
+        for name in ("seconds", "compile_seconds", "setup_seconds"):
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise RecordError(f"field {name!r} is {value}; seconds are from 0 on, and finite")
+        if math.isnan(self.energy) or self.energy == -math.inf:
+            raise RecordError(f"field 'energy' is {self.energy}; no labelling has that")
+        if math.isnan(self.lower_bound):
+            raise RecordError("field 'lower_bound' is nan; that bounds nothing")
+        if self.time_limit is not None and not 0.0 < self.time_limit < math.inf:
+            raise RecordError(f"field 'time_limit' is {self.time_limit}; it is seconds above 0")
+        if not 0 <= self.iterations < 1 << 63:
+            raise RecordError(f"field 'iterations' is {self.iterations}; that is no count")
+        for name in ("problem", "solver", "message"):
+            if not _is_text(getattr(self, name)):
+                raise RecordError(f"field {name!r} holds half a character (a lone surrogate)")
+
     @property
     def key(self) -> RunKey:
         """What the run was asked; see `RunKey`."""
@@ -274,6 +316,7 @@ class Record(JsonLine):
             self.problem_hash,
             self.solver,
             self.solver_version,
+            self.solver_source,
             self.seed,
             self.repeat,
             self.time_limit,

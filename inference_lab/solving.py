@@ -112,6 +112,10 @@ def solve(
         why = contradiction(graph)
         outcome = Outcome(infeasible=True) if why is not None else method.run(graph, run)
         seconds = run.seconds
+    if not isinstance(outcome, Outcome):
+        raise TypeError(
+            f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
+        )
     labels = run.best_labels
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
     # state can put a wrong number into a table.

@@ -298,7 +298,7 @@ def test_names_with_markup_are_shown_as_they_are(work):
     result = call("compare", name, "--solver", "icm")
     assert result.exit_code == 0 and name in result.stdout
     markdown = (work / "runs/compare/table.md").read_text()
-    assert "<script>" not in markdown and "&lt;script&gt;\\|\\*\\*x" in markdown
+    assert "<script>" not in markdown and "&lt;script&gt;&#124;\\*\\*x" in markdown
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -347,6 +347,44 @@ def test_the_default_comparison_is_made_of_what_there_is():
         assert f"data={family.data}, constraints={family.constraints}" in spec
     for name in DEFAULT_SOLVERS:
         assert solver_registry.make(name).spec == name
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_request_to_end_is_heeded_and_nothing_is_left_running(work, number, jobs):
+    (work / "helped.py").write_text(
+        "import subprocess, time\n"
+        "from dataclasses import dataclass\n"
+        "from inference_lab.contract import Solver\n"
+        "@dataclass(frozen=True)\n"
+        "class Helped(Solver):\n"
+        "    def run(self, graph, run):\n"
+        "        with open('pids', 'a') as stream:\n"
+        "            print(subprocess.Popen(['sleep', '321']).pid, file=stream)\n"
+        "        time.sleep(60)\n"
+    )
+    arguments = ["compare", "model.uai", "--solver", "helped.py", "--solver", "icm"]
+    process = subprocess.Popen(
+        [COMMAND, *arguments, "--jobs", str(jobs), "--time-limit", "30", "--quiet"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    # It starts one in the warm-up, which is ended after ten seconds, and one in the run.
+    started = 2 if (number, jobs) == (signal.SIGTERM, 2) else 1
+    while time.monotonic() < deadline:
+        if (work / "pids").exists() and len((work / "pids").read_text().split()) == started:
+            break
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130 and "goes on from there" in stderr
+    for pid in (work / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            for _ in range(100):
+                os.kill(int(pid), 0)
+                time.sleep(0.05)
 
 
 def test_the_default_comparison_uses_the_data_folder_where_there_is_one(work, monkeypatch):

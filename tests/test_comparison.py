@@ -221,7 +221,7 @@ def test_sources_of_every_kind_are_taken_alone_or_together(tmp_path):
         ("raise", "RuntimeError: no idea what to do"),
         ("leave", "SystemExit: 3"),
         ("labels", "ValueError: labels[0] = 99"),
-        ("nothing", "AttributeError"),
+        ("nothing", "TypeError: run() of Broken returned NoneType"),
     ],
 )
 def test_a_run_that_fails_is_a_record_and_the_rest_goes_on(how, message):

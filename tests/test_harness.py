@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.folder import find_store, merge, planned, states
+from inference_lab.harness.folder import Planned, find_store, merge, planned, states
 from inference_lab.harness.planning import InputError, Plan, Settings, Shard, build_cases
 from inference_lab.records import RecordStore
 
@@ -187,6 +189,42 @@ def test_failures_are_made_again_only_when_asked(tmp_path, monkeypatch, rerun, a
     assert il.compare(**asked).records == second.records
 
 
+def test_an_edited_solver_is_run_again(tmp_path):
+    module, script = tmp_path / "mine.py", tmp_path / "script.py"
+    text = (
+        "from dataclasses import dataclass\n"
+        "from inference_lab.contract import Outcome, Solver\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Solver):\n"
+        "    def run(self, graph, run):\n"
+        "        run.offer([LABEL] * graph.n_variables)\n"
+        "        return Outcome(converged=True)\n"
+    )
+    script.write_text(
+        "import inference_lab as il\n"
+        "c = il.compare('potts-grid(height=3, width=3)', ['mine.py', 'icm'], store='runs.jsonl')\n"
+        "print(*(r.energy for r in c.records))\n"
+    )
+    energies = []
+    for label in (0, 0, 1):
+        module.write_text(text.replace("LABEL", str(label)))
+        done = subprocess.run(
+            [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        energies.append(done.stdout.split())
+    records = RecordStore(tmp_path / "runs.jsonl").read()
+    assert len(records) == 3  # two of mine, one of icm
+    assert energies[0] == energies[1] and energies[1][0] != energies[2][0]
+    assert {len(r.solver_source) for r in records} == {0, 16}
+
+
+def test_an_empty_share_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["compare", "potts-grid(height=3, width=3)", "--solver", "icm", "--shard", "3/3"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+
+
 def test_rerun_is_checked():
     with pytest.raises(InputError, match="failed, timeout, all"):
         il.compare(PROBLEMS[0], "icm", rerun="some")
@@ -262,11 +300,20 @@ def test_a_folder_without_records_is_bad_input(tmp_path):
 def test_a_damaged_plan_is_told(tmp_path):
     il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
     path = tmp_path / "runs.plan.jsonl"
-    document = json.loads(path.read_text())
-    document["plan"]["solvers"] = 3
-    path.write_text(json.dumps(document) + "\n")
-    result = CliRunner().invoke(main, ["status", str(tmp_path)])
-    assert result.exit_code == 2 and "plan" in result.output
+    for name, value in (
+        ("solvers", 3),
+        ("solvers", [["icm"]]),
+        ("problems", [[["a"], {}, 1]]),
+        ("repeats", 10**9),
+        ("repeats", "x"),
+        ("seeds", [None]),
+        ("time_limit", "soon"),
+    ):
+        document = json.loads(Planned.of(plan()).to_json())
+        document["plan"][name] = value
+        path.write_text(json.dumps(document) + "\n")
+        result = CliRunner().invoke(main, ["status", str(tmp_path)])
+        assert result.exit_code == 2 and "plan" in result.output, (name, value)
 
 
 def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch):

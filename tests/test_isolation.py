@@ -3,9 +3,11 @@
 import ctypes
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 
@@ -197,7 +199,7 @@ EXPECTED = {
 
 
 def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(running, "_WARM_UP_LIMIT", 2.0)
+    monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 2.0)
     monkeypatch.setattr(running, "_WALL_CONSTANT", 3.0)
     before = os.getcwd()
     store = tmp_path / "runs.jsonl"
@@ -230,6 +232,121 @@ def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, ca
     summary = {s.solver: s.failed for s in comparison.solvers}
     assert sum(summary.values()) == 6
     assert "timeout" in comparison.to_markdown()
+
+
+class Speechless(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@dataclass(frozen=True)
+class Meddler(Solver):
+    """Changes its process in a way that outlives the run."""
+
+    how: str
+
+    def run(self, graph, run):
+        run.offer(np.array([0, 1, 1]))
+        getattr(self, f"_{self.how}")()
+        return Outcome(converged=True)
+
+    def _seterr(self):
+        np.seterr(all="raise")
+
+    def _clock(self):
+        time.perf_counter = time.monotonic = lambda: 0.0
+
+    def _sigchld(self):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def _umask(self):
+        os.umask(0o777)
+
+    def _alarm(self):
+        signal.alarm(1)
+
+    def _recursion(self):
+        sys.setrecursionlimit(90)
+
+    def _thread(self):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+
+    def _environment(self):
+        os.environ.clear()
+
+    def _file_size(self):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    def _closed(self):
+        sys.stdout.close()
+
+    def _speechless(self):
+        raise Speechless
+
+    def _none(self):
+        sys.stdout = sys.stderr = None
+
+    def _helper(self):
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        ctypes.string_at(0)
+
+    def _daemon(self):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(15)
+            os._exit(0)
+        os._exit(3)
+
+
+MEDDLERS = {
+    **dict.fromkeys(
+        ["seterr", "clock", "sigchld", "umask", "alarm", "recursion", "thread", "environment"],
+        "converged",
+    ),
+    **dict.fromkeys(["file_size", "closed", "none"], "converged"),
+    "speechless": "error",
+    "helper": "crash",
+    "daemon": "crash",
+}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_solver_does_to_its_process_stays_there(tmp_path, jobs):
+    """Its own run ends at once and as it is, those of others are as if it had not been there."""
+    state = (np.geterr(), os.umask(0), sys.getrecursionlimit(), len(os.environ))
+    os.umask(state[1])
+    threads = threading.active_count()
+    begin = time.monotonic()
+    solvers = [*(Meddler(how) for how in MEDDLERS), "icm", "trw-s"]
+    store = tmp_path / "runs.jsonl"
+    comparison = il.compare(
+        il.Problem("p", GRAPH), solvers, seeds=2, jobs=jobs, store=store, memory_limit=4 << 30
+    )
+    for record in comparison.records:
+        how = record.settings.get("how")
+        if how is None:
+            assert record.status in ("converged", "optimal") and record.seconds > 0, record
+        else:
+            assert record.status == MEDDLERS[how], (how, record.message)
+            assert record.energy == GRAPH.energy([0, 1, 1])
+    assert len(comparison) == 2 * (len(MEDDLERS) + 2)
+    # Nobody waited for what was left running: there is no time limit that would have ended it.
+    assert time.monotonic() - begin < 50
+    assert threading.active_count() == threads
+    assert (np.geterr(), os.umask(state[1]), sys.getrecursionlimit(), len(os.environ)) == state
+    assert store.stat().st_mode & 0o400
+
+
+def test_a_warm_up_may_not_take_more_memory_than_a_run(tmp_path):
+    began = time.monotonic()
+    (record,) = il.compare(
+        il.Problem("p", GRAPH), Faulty("memory"), memory_limit=1 << 30, time_limit=1.0
+    ).records
+    assert record.status == "memory" and time.monotonic() - began < 20
 
 
 def test_an_interrupt_ends_the_run_in_flight(tmp_path):

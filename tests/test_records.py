@@ -63,7 +63,7 @@ free_form = st.recursive(
 
 @settings(derandomize=True, deadline=None)
 @given(
-    energy=numbers,
+    energy=numbers.filter(lambda energy: energy > -math.inf),
     bound=numbers,
     claim=st.none() | numbers,
     seed=st.none() | st.integers(0, 2**63),
@@ -145,6 +145,38 @@ def test_the_environment_names_versions_and_the_machine():
     assert found["numpy"] == np.__version__
     assert re.fullmatch("[0-9a-f]{8}", found["id"]) and found["memory"] > 1 << 28
     assert make().environment == found
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("status", "<b>done</b>"),
+        ("seconds", -5.0),
+        ("seconds", "nan"),
+        ("seconds", "inf"),
+        ("setup_seconds", "inf"),
+        ("energy", "nan"),
+        ("energy", "-inf"),
+        ("lower_bound", "nan"),
+        ("time_limit", -1.0),
+        ("time_limit", "inf"),
+        ("iterations", 10**40),
+        ("problem", "\ud800"),
+        ("schema", True),
+    ],
+)
+def test_what_no_run_can_have_given_is_refused(tmp_path, field, value):
+    path = tmp_path / "runs.jsonl"
+    line = {**json.loads(make().to_json()), field: value}
+    path.write_text(make().to_json() + "\n" + json.dumps(line) + "\n")
+    with pytest.raises(RecordError, match=rf"runs\.jsonl:2: .*{field}"):
+        RecordStore(path).read()
+
+
+def test_what_is_free_of_form_has_its_limits():
+    record = make(diagnostics={"text": "x" * 10**6, "list": list(range(10**5)), "few": [1, 2]})
+    assert len(record.to_json()) < 200_000
+    assert record.diagnostics["list"] == {"length": 10**5} and record.diagnostics["few"] == [1, 2]
 
 
 def test_records_come_back_in_order(tmp_path):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -29,7 +32,8 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _ended_like_ctrl_c(), _said_warnings():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             say("interrupted")
             ctx.exit(130)
@@ -41,6 +45,46 @@ class Group(click.Group):
             say(f"error: {type(problem).__name__}: {one_line(problem)}")
             say("(add --debug to see where)")
             ctx.exit(1)
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """Let a request to end (of a batch queue, of a terminal that closes) do what Ctrl-C does."""
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # Only the main thread may, and only where nobody has asked for something else.
+        if number is not None and threading.current_thread() is threading.main_thread():
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _said_warnings() -> Iterator[None]:
+    """Show warnings of ours as lines of their own, without the code that they come from."""
+    shown = warnings.showwarning
+
+    def show(message: Any, category: Any, *more: Any, **named: Any) -> None:
+        # By its name, since loading it takes longer than many a command.
+        if category.__name__ == "RecordWarning":
+            say(f"note: {message}")
+        else:
+            shown(message, category, *more, **named)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
 
 
 def one_line(problem: BaseException) -> str:
@@ -147,7 +191,11 @@ def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float 
     return seconds
 
 
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS = {
+    "": 1,
+    **{"bkmgt"[n] + "b" * (n > 0): 1000**n for n in range(5)},
+    **{"kmgt"[n] + "ib": 1024 ** (n + 1) for n in range(4)},
+}
 
 
 def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | str | None:
@@ -155,8 +203,8 @@ def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | st
     text = value.lower().replace(" ", "")
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
-    number = text.rstrip("bkmgt")
-    expected = "a size such as 4GB, auto, or none"
+    number = text.rstrip("bikmgt")
+    expected = "a size such as 4GB or 4GiB, auto, or none"
     if text[len(number) :] not in _UNITS:
         raise click.BadParameter(f"{value!r} is not {expected}")
     size = int(_number(number, expected) * _UNITS[text[len(number) :]])

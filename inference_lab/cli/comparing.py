@@ -164,8 +164,10 @@ def compare(
     failed = sum(record.failed for record in comparison.records)
     if failed:
         say(f"{failed} of {len(comparison)} runs failed; --rerun failed makes them again")
-    refused = all(record.status == "unsupported" for record in comparison.records)
-    if refused and comparison.records:
+    refused = bool(comparison.records) and all(
+        record.status == "unsupported" for record in comparison.records
+    )
+    if refused:
         say("no solver supports any of the problems")
     if failed or refused or comparison.alarms:
         click.get_current_context().exit(1)

@@ -108,7 +108,7 @@ def status(folder: Path, as_json: bool) -> None:
         from rich.console import Console
 
         console = Console(highlight=False)
-        console.print(found.lines())
+        console.print(found.lines(console.width), soft_wrap=True)
 
 
 @click.command()

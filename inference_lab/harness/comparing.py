@@ -40,6 +40,9 @@ from inference_lab.registry import as_solver
 
 __all__ = ["RERUN", "Progress", "compare"]
 
+#: Longest time limit: three years.
+_LONGEST = 1e8
+
 #: Which of the runs that have records may be run again.
 RERUN = ("failed", "timeout", "all")
 
@@ -164,8 +167,10 @@ def compare(
     for name, value in (("jobs", jobs), ("repeats", repeats), ("threads", threads)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-    if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
-        raise InputError(f"time_limit must be positive seconds, got {time_limit}")
+    if time_limit is not None and not 0 < time_limit <= _LONGEST:
+        raise InputError(
+            f"time_limit must be None or seconds above 0, at most {_LONGEST:g}, got {time_limit}"
+        )
     if memory_limit not in (None, "auto") and not (
         isinstance(memory_limit, int) and memory_limit > 0
     ):

@@ -14,17 +14,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from inference_lab.harness.planning import InputError, Plan
+from inference_lab.harness.planning import InputError, Plan, solver_source
 from inference_lab.json_lines import JsonLine, LineStore, jsonable
 from inference_lab.records import Record, RecordError, RecordStore, RunKey
+from inference_lab.reporting.document import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = ["Planned", "States", "find_store", "merge", "note_plan", "planned", "states"]
 
+#: A plan with more runs than these is none.
+_LARGEST_PLAN = 10_000_000
+
 #: Name of the file of records in a folder.
 RECORDS = "runs.jsonl"
+
+#: With more problems than these, those that are done are left out of the matrix.
+_MANY = 50
 
 #: States in the order in which they are shown, with their letters in the matrix.
 LETTERS: Mapping[str, str] = {
@@ -45,7 +52,7 @@ class Planned(JsonLine):
     id : str
         Digest of the plan.
     plan : mapping
-        ``problems`` (pairs of name and content hash), ``solvers`` (pairs of spec and version),
+        ``problems`` (name and content hash), ``solvers`` (spec, version, digest of the source),
         ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``.
     """
 
@@ -61,7 +68,9 @@ class Planned(JsonLine):
         noted = jsonable(
             {
                 "problems": [[c.problem.name, c.problem.graph.content_hash] for c in plan.cases],
-                "solvers": [[solver.spec, solver.version] for solver in plan.solvers],
+                "solvers": [
+                    [solver.spec, solver.version, solver_source(solver)] for solver in plan.solvers
+                ],
                 "seeds": plan.seeds,
                 "repeats": plan.repeats,
                 "time_limit": plan.settings.time_limit,
@@ -81,24 +90,27 @@ class Planned(JsonLine):
             If the plan is not one.
         """
         try:
-            plan = self.plan
-            for problem, digest in plan["problems"]:
-                for solver, version in plan["solvers"]:
-                    for seed in plan["seeds"]:
-                        for repeat in range(plan["repeats"]):
-                            yield RunKey(
-                                problem,
-                                digest,
-                                solver,
-                                version,
-                                seed,
-                                repeat,
-                                plan["time_limit"],
-                                plan["temperature"],
-                                plan["threads"],
-                            )
-        except (KeyError, TypeError, ValueError) as problem:
-            raise RecordError(f"a plan lacks something: {problem!r}") from None
+            problems = [(str(name), str(digest)) for name, digest in self.plan["problems"]]
+            solvers = [(str(spec), int(v), str(source)) for spec, v, source in self.plan["solvers"]]
+            seeds = [int(seed) for seed in self.plan["seeds"]]
+            repeats = int(self.plan["repeats"])
+            limit = self.plan["time_limit"]
+            asked = (
+                None if limit is None else float(limit),
+                float(self.plan["temperature"]),
+                int(self.plan["threads"]),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as reason:
+            raise RecordError(f"a plan lacks something: {reason!r}") from None
+        total = len(problems) * len(solvers) * len(seeds) * repeats
+        if total > _LARGEST_PLAN:
+            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
+        for problem, digest in problems:
+            for solver, version, source in solvers:
+                for seed in seeds:
+                    for repeat in range(repeats):
+                        what = (problem, digest, solver, version, source, seed, repeat)
+                        yield RunKey(*what, *asked)
 
 
 def _plans(store: RecordStore) -> LineStore[Planned]:
@@ -179,8 +191,15 @@ class States:
             ],
         }
 
-    def lines(self) -> RenderableType:
-        """Return the matrix of states, a letter for each run, under a table of the solvers."""
+    def lines(self, width: int = 100) -> RenderableType:
+        """Return a table of the solvers, and under it the matrix of states, a letter for each run.
+
+        Parameters
+        ----------
+        width : int
+            Characters there is room for. Problems of which all runs are done are left out where
+            there are many.
+        """
         from rich import box
         from rich.console import Group
         from rich.table import Table
@@ -191,21 +210,48 @@ class States:
         summary.add_column("solver", overflow="fold")
         for name in LETTERS:
             summary.add_column(name, justify="right")
-        matrix = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        matrix.add_column("problem", overflow="fold", ratio=1)
         for number, solver in enumerate(self.solvers, start=1):
             mine = [cell for (_, s), cell in self.cells.items() if s == solver]
             counts = [sum(cell.get(name, 0) for cell in mine) for name in LETTERS]
             shown = [str(count) if count else "" for count in counts]
-            summary.add_row(str(number), Text(solver), *shown)
-            matrix.add_column(str(number))
-        for problem in self.problems:
-            row = [self.cells.get((problem, solver), {}) for solver in self.solvers]
-            matrix.add_row(Text(problem), *(_letters(cell) for cell in row))
+            summary.add_row(str(number), Text(printable(solver)), *shown)
+        rows = {
+            problem: [_letters(self.cells.get((problem, solver), {})) for solver in self.solvers]
+            for problem in self.problems
+        }
+        said = []
+        if len(rows) > _MANY:
+            complete = [p for p, cells in rows.items() if set("".join(cells)) <= {"o", "-"}]
+            for problem in complete:
+                del rows[problem]
+            said.append(f"{len(complete)} problems of which all runs are done are not shown")
+        widths = [
+            max((len(cells[at]) for cells in rows.values()), default=1)
+            for at in range(len(self.solvers))
+        ]
+        # Side by side, unless a cell says more than a letter.
+        gap = " " if max(widths, default=1) > 1 else ""
+        taken = sum(widths) + len(gap) * len(widths)
+        room = max(12, min(max(map(len, rows), default=0), width - taken - 2))
+        lines = [
+            f"{_shortened(printable(problem), room):<{room}}  "
+            + gap.join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True))
+            for problem, cells in rows.items()
+        ]
         legend = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items())
-        total = sum(self.counts.values())
-        said = ", ".join(f"{count} {name}" for name, count in self.counts.items() if count)
-        return Group(summary, matrix, Text(f"\n{legend}; a letter a run"), Text(f"{total}: {said}"))
+        said.append(f"{legend}; a letter a run, a column a solver")
+        total = self.counts
+        states = ", ".join(f"{count} {name}" for name, count in total.items() if count)
+        said.append(f"{sum(total.values())}: {states}")
+        return Group(summary, Text("\n".join([*lines, "", *said]), no_wrap=True))
+
+
+def _shortened(text: str, width: int) -> str:
+    """Return a text of at most so many characters: its beginning and its end."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
 
 
 def _letters(cell: Mapping[str, int]) -> str:

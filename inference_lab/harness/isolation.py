@@ -38,6 +38,8 @@ __all__ = ["Board", "End", "Ended", "can_isolate", "isolated", "undisturbed"]
 
 #: Seconds between a request to end and the end by force.
 _GRACE = 0.5
+#: Seconds that one look at the child takes at most; the system has a limit of its own.
+_LOOK = 3600.0
 #: Bytes of output that are kept, the last ones.
 _TAIL = 2000
 #: Room for an answer is read in pieces of this size.
@@ -262,12 +264,12 @@ def _be_child(
         sys.stdin = open(0, closefd=False)  # for as long as the process lives
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False)
-        if memory_limit is not None:
-            total = _address_space() + memory_limit
-            resource.setrlimit(resource.RLIMIT_AS, (total, total))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         reserve = bytearray(_RESERVE)
         try:
+            if memory_limit is not None:
+                total = _address_space() + memory_limit
+                resource.setrlimit(resource.RLIMIT_AS, (total, total))
             answer = pickle.dumps((End.RETURNED, function(*arguments), "", ""))
         except MemoryError as problem:
             del reserve
@@ -277,8 +279,10 @@ def _be_child(
         if os.getpid() != process:
             # A copy that the function made of its process; the original answers.
             return
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for spoken in (sys.stdout, sys.stderr):
+            # The function may have closed it, or put anything in its place.
+            with suppress(Exception):
+                spoken.flush()
         view = memoryview(answer)
         os.write(writing, struct.pack("<q", len(answer)))
         while view:
@@ -290,7 +294,10 @@ def _be_child(
 
 
 def _said(problem: BaseException) -> str:
-    text = " ".join(str(problem).split())
+    try:
+        text = " ".join(str(problem).split())
+    except Exception:  # somebody's exception need not say anything
+        text = ""
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
@@ -306,32 +313,50 @@ def _address_space() -> int:
 def _listen(reading: int, child: int, wall_limit: float | None) -> tuple[bytes | None, bool]:
     """Wait for the whole answer, the end of the child, or the limit."""
     deadline = None if wall_limit is None else time.monotonic() + wall_limit
-    asked = False
+    asked = ended = False
+    # Others may hold the pipe open after the child has ended: those that it started.
+    watch = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    sources = [reading] if watch is None else [reading, watch]
     pieces: list[bytes] = []
     length = 0
     wanted: int | None = None
-    while wanted is None or length < wanted:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            if asked:
-                return None, True
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGTERM)
-            asked, deadline = True, time.monotonic() + _GRACE
-            continue
-        ready, _, _ = select([reading], [], [], left)
-        if not ready:
-            continue
-        piece = os.read(reading, _PIECE)
-        if not piece:
-            return None, asked
-        pieces.append(piece)
-        length += len(piece)
-        if wanted is None and length >= 8:
-            head = b"".join(pieces)
-            wanted = 8 + struct.unpack_from("<q", head)[0]
-            pieces = [head]
+    try:
+        while wanted is None or length < wanted:
+            left = math.inf if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                if asked:
+                    return None, True
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child, signal.SIGTERM)
+                asked, deadline = True, time.monotonic() + _GRACE
+                continue
+            ready, _, _ = select(sources, [], [], 0 if ended else min(left, _LOOK))
+            if reading not in ready:
+                if ended:
+                    return None, asked
+                # What it wrote before its end may come with this look, or with one more.
+                ended = watch in ready
+                continue
+            piece = os.read(reading, _PIECE)
+            if not piece:
+                return None, asked
+            pieces, length, wanted = _taken(pieces, piece, length, wanted)
+    finally:
+        if watch is not None:
+            os.close(watch)
     return b"".join(pieces)[8:wanted], asked
+
+
+def _taken(
+    pieces: list[bytes], piece: bytes, length: int, wanted: int | None
+) -> tuple[list[bytes], int, int | None]:
+    """Add a piece of an answer, whose first eight bytes say how long it is."""
+    pieces.append(piece)
+    length += len(piece)
+    if wanted is None and length >= 8:
+        pieces = [b"".join(pieces)]
+        wanted = 8 + struct.unpack_from("<q", pieces[0])[0]
+    return pieces, length, wanted
 
 
 def _tail(output: IO[bytes]) -> str:

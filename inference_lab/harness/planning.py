@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +37,7 @@ __all__ = [
     "one_line",
     "refuse_repeats",
     "seed_list",
+    "solver_source",
 ]
 
 #: Cached properties of a graph that several solvers use.
@@ -183,6 +187,26 @@ def refuse_repeats(kind: str, names: Sequence[str]) -> None:
             raise InputError(f"{kind} {name!r} is given more than once")
 
 
+def solver_source(solver: Solver) -> str:
+    """Return a digest of the file of a solver from outside the library, empty for one of ours.
+
+    Ours carry a version, which is raised when results change; others are edited.
+    """
+    module = type(solver).__module__
+    if module.startswith("inference_lab."):
+        return ""
+    return _file_digest(getattr(sys.modules.get(module), "__file__", None) or "")
+
+
+@cache
+def _file_digest(path: str) -> str:
+    # Once a process: what is run is what was imported.
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    except OSError:  # made in a notebook, or at the prompt
+        return ""
+
+
 @dataclass(frozen=True)
 class Shard:
     """One of several equal shares of the runs, for queues of batch jobs.
@@ -211,7 +235,8 @@ class Shard:
             If it is not of this form.
         """
         index, _, count = text.partition("/")
-        if index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
+        digits = text.isascii() and index.isdecimal() and count.isdecimal()
+        if digits and 1 <= int(index) <= int(count):
             return cls(int(index), int(count))
         raise InputError(f"a shard is given as i/n with 1 <= i <= n, such as 2/8, got {text!r}")
 
@@ -292,6 +317,7 @@ class Plan:
             problem.graph.content_hash,
             solver.spec,
             solver.version,
+            solver_source(solver),
             task.seed,
             task.repeat,
             self.settings.time_limit,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from inference_lab.harness.comparing import Progress
+from inference_lab.reporting.document import printable
 
 __all__ = ["bar", "display", "log_line"]
 
@@ -28,7 +29,7 @@ def log_line(event: Progress) -> str:
         found = math.isfinite(record.energy)
         energy = f"energy {record.energy:.7g}" if found else "no labelling of finite energy"
         said = f"{energy}, {record.status}, {record.seconds:.3g} s"
-    return (
+    return printable(
         f"[{event.done:>{width}}/{event.total}] {event.problem}  {event.solver}  "
         f"seed {event.seed}: {said}"
     )
@@ -47,7 +48,7 @@ def display() -> Iterator[Callable[[Progress], None]]:
                     event.total,
                     event.failed,
                     "" if gap is None else f"best gap {gap:.2f}%",
-                    f"{event.solver}  {event.problem}",
+                    printable(f"{event.solver}  {event.problem}"),
                 )
 
             yield report
@@ -101,13 +102,14 @@ def _live() -> Iterator[Callable[[int, int, int, str, str], None]]:
     from rich.progress import Progress as Bar
     from rich.table import Column
 
+    console = Console(stderr=True)
     shown = Bar(
         SpinnerColumn(),
         MofNCompleteColumn(),
-        BarColumn(bar_width=16),
-        TimeElapsedColumn(),
-        TextColumn("left"),
+        # What is running comes first where there is little room.
+        *([BarColumn(bar_width=16), TimeElapsedColumn()] if console.width >= 100 else []),
         TimeRemainingColumn(),
+        TextColumn("left"),
         TextColumn("{task.fields[failed]}", style="red"),
         TextColumn("{task.fields[gap]}"),
         TextColumn(
@@ -115,13 +117,13 @@ def _live() -> Iterator[Callable[[int, int, int, str, str], None]]:
             markup=False,
             table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
         ),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
         refresh_per_second=4,  # drawing takes time from the runs
         expand=True,
     )
     with shown:
-        task = shown.add_task("", total=None, failed="", gap="")
+        task = shown.add_task("building the problems", total=None, failed="", gap="")
 
         def update(done: int, total: int, failed: int, gap: str, what: str) -> None:
             shown.update(

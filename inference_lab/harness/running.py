@@ -23,7 +23,7 @@ from inference_lab.harness.isolation import (
     isolated,
     undisturbed,
 )
-from inference_lab.harness.planning import Case, Settings, one_line
+from inference_lab.harness.planning import Case, Settings, one_line, solver_source
 from inference_lab.harness.workers import Crash, traceback_tail
 from inference_lab.problem import Problem
 from inference_lab.records import Record
@@ -40,8 +40,10 @@ _WARM_UP_EDGES = 6
 _WALL_SLACK = 1.5
 _WALL_CONSTANT = 30.0
 
-#: Seconds that a warm-up may take, compilation included.
+#: Seconds that a warm-up may take, compilation included: of our own solvers, which end, and of
+#: others, which may not.
 _WARM_UP_LIMIT = 60.0
+_FOREIGN_WARM_UP_LIMIT = 10.0
 
 #: Scores that have fields of their own.
 _STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
@@ -74,23 +76,37 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
     )
 
 
-#: What each solver has been warmed up on in this process: solver, families, temperature.
-_warm: set[tuple[Any, ...]] = set()
+#: What solvers have been warmed up on in this process, and whether they lived through it there.
+_warm: dict[tuple[Any, ...], bool] = {}
 
 
-def _warm_up_apart(solver: Solver, graph: FactorGraph, temperature: float) -> None:
-    """Warm a solver up, first in a process of its own: only one that survives may do it here.
+def _warm_up_apart(
+    solver: Solver, graph: FactorGraph, temperature: float, memory: int | None
+) -> bool:
+    """Warm a solver up in a process of its own; return whether it ended well there.
 
-    Compiled code goes to the disk there, and is loaded from it here, once for all runs.
+    Compiled code goes to the disk there. Our own solvers are then warmed up here as well, once for
+    all runs, which fork off with everything loaded. Somebody's solver may change this process in
+    ways that reach the runs of others (signals, limits, threads, settings of numpy), so it is
+    warmed up in the process of each run instead.
     """
-    if _warmth(solver, graph, temperature) in _warm:
-        return
-    ended = isolated(_warm_up, solver, graph, temperature, wall_limit=_WARM_UP_LIMIT)
-    if ended.end == End.RETURNED:
-        with undisturbed():
-            _warm_up(solver, graph, temperature)
-    else:
-        _warm.add(_warmth(solver, graph, temperature))
+    key = _warmth(solver, graph, temperature)
+    if key not in _warm:
+        ended = isolated(
+            _warm_up,
+            *(solver, graph, temperature),
+            wall_limit=_WARM_UP_LIMIT if _is_ours(solver) else _FOREIGN_WARM_UP_LIMIT,
+            memory_limit=memory,
+        )
+        _warm[key] = ended.end == End.RETURNED
+        if _warm[key] and _is_ours(solver):
+            with undisturbed():
+                _warm_up(solver, graph, temperature)
+    return _warm[key]
+
+
+def _is_ours(solver: Solver) -> bool:
+    return type(solver).__module__.startswith("inference_lab.solvers.")
 
 
 def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
@@ -111,10 +127,6 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     """
     from inference_lab.solving import solve
 
-    key = _warmth(solver, graph, temperature)
-    if key in _warm:
-        return
-    _warm.add(key)
     try:
         if solver.supports(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
@@ -144,6 +156,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         solver_name=solver.name(),
         settings=solver.settings(),
         solver_version=solver.version,
+        solver_source=solver_source(solver),
         seed=seed,
         time_limit=settings.time_limit,
         temperature=settings.temperature,
@@ -169,7 +182,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         gap=float(solution.gap),
         labels_hash=_digest(solution.labels),
         **_score_fields(scores),
-        seconds=float(solution.seconds),
+        seconds=max(0.0, float(solution.seconds)),
         compile_seconds=float(solution.compile_seconds),
         iterations=int(solution.iterations),
         log_partition=None if solution.log_partition is None else float(solution.log_partition),
@@ -209,15 +222,18 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     record = blank(case, solver, seed, repeat, settings)
     graph, temperature = case.problem.graph, settings.temperature
     if not (settings.isolated and can_isolate()):
-        _warm_up(solver, graph, temperature)
+        key = _warmth(solver, graph, temperature)
+        if key not in _warm:
+            _warm[key] = True
+            _warm_up(solver, graph, temperature)
         begin = time.perf_counter()
         try:
-            record, _ = _attempt(record, case.problem, solver, None)
+            record, _ = _attempt(record, case.problem, solver, None, warm=False)
         except (Exception, SystemExit) as problem:
             message = f"{type(problem).__name__}: {one_line(problem)}"
             record = crashed(record, Crash(message, traceback_tail(problem)))
         return replace(record, wall_seconds=time.perf_counter() - begin)
-    _warm_up_apart(solver, graph, temperature)
+    warm = _warm_up_apart(solver, graph, temperature, settings.memory) and not _is_ours(solver)
     record = replace(record, memory_limit=settings.memory)
     limit = settings.time_limit
     board = Board(graph.n_variables)
@@ -228,6 +244,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
             case.problem,
             solver,
             board,
+            warm,
             wall_limit=None if limit is None else _WALL_SLACK * limit + _WALL_CONSTANT,
             memory_limit=settings.memory,
         )
@@ -250,10 +267,16 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
 
 
 def _attempt(
-    record: Record, problem: Problem, solver: Solver, board: Board | None
+    record: Record, problem: Problem, solver: Solver, board: Board | None, warm: bool
 ) -> tuple[Record, Any]:
-    """Run a solver; return the record and the labels. What it offers is left on the board."""
+    """Run a solver, warmed up if asked; return the record and the labels.
+
+    What it offers is left on the board.
+    """
     from inference_lab.solving import solve
+
+    if warm:
+        _warm_up(solver, problem.graph, record.temperature)
 
     def tell_bound(point: TracePoint) -> None:
         if board is not None and point.lower_bound > board.bound:

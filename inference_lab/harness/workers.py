@@ -86,14 +86,29 @@ def _mask_interrupts(blocked: bool) -> None:
         signal.pthread_sigmask(how, {signal.SIGINT})
 
 
+class _EndedError(BaseException):
+    """The process was asked to end."""
+
+
+def _end(number: int, frame: object) -> None:
+    raise _EndedError
+
+
 def _serve(connection: Connection) -> None:
     """Answer calls until the other side hangs up."""
     # Ctrl-C reaches the whole process group; the harness decides what it means. A handler and
     # not SIG_IGN, which programs started from here would inherit.
     signal.signal(signal.SIGINT, lambda number, frame: None)
+    # A request to end reaches what the call has started before it ends this process.
+    signal.signal(signal.SIGTERM, _end)
     _mask_interrupts(False)
     end_with_parent()
     connection.send_bytes(pickle.dumps(None))
+    with suppress(_EndedError):
+        _answer(connection)
+
+
+def _answer(connection: Connection) -> None:
     while True:
         try:
             message = connection.recv_bytes()
@@ -186,6 +201,9 @@ class Worker:
         """End the process: by hanging up if it is idle, by force if it is not."""
         self.connection.close()
         if not self.busy:
+            self.process.join(_PATIENCE)
+        if self.process.is_alive():
+            self.process.terminate()
             self.process.join(_PATIENCE)
         if self.process.is_alive():
             self.process.kill()
