@@ -100,7 +100,7 @@ def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
                 il.compare(**asked, store=path)
             finally:
                 os._exit(0)
-        time.sleep(rng.uniform(0.01, 0.15))
+        time.sleep(rng.uniform(0.02, 0.25))
         mine = children(pid)
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
@@ -112,7 +112,7 @@ def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
     assert kills == 50
     assert orphans == []
     # It did get on between the kills, and was not done before the last one.
-    assert 10 < counts[-1] < 720 and len(set(counts)) > 10
+    assert 10 < counts[-1] < 720 and len(set(counts)) > 5
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *a, **k: None)  # of a line that was cut off
         resumed = il.compare(**asked, store=path)

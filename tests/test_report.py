@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 import time
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sample_records import record, traced
 
 from inference_lab.comparison import Comparison, environment_id, latest
-from inference_lab.reporting.document import Items, Picture, Table, Text
+from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.results import Results, problem_class
 
@@ -54,6 +55,8 @@ def texts(document):
                     yield from block.paragraphs
                 elif isinstance(block, Items):
                     yield from block.entries
+                elif isinstance(block, Code):
+                    yield block.text
             yield from walk(part.sections)
 
     return [*said, *walk(document.sections)]
@@ -512,22 +515,134 @@ def test_limitations_are_computed():
 
 
 def test_how_to_run_it_again():
-    def entries(runs, **options):
-        blocks = section(report_document(runs, title="", **options), "To run it again").blocks
-        return blocks[0].entries
+    def blocks(runs, **options):
+        return section(report_document(runs, title="", **options), "To run it again").blocks
+
+    def entries(runs):
+        return blocks(runs)[0].entries
 
     said = entries(study())
     assert said[1] == "Seeds: 0 to 2; repeats of each: 1."
-    assert said[2] == (
-        "Command: inference-lab compare 'chain(n=0)' 'chain(n=8)' 'grid(n=4)' 'grid(n=12)' "
+    assert blocks(study())[2] == Code(
+        "inference-lab compare 'chain(n=0)' 'chain(n=8)' 'grid(n=4)' 'grid(n=12)' "
         "--solver exact --solver fast --solver 'slow(steps=3)' --seeds 3 --time-limit 10"
     )
-    assert entries(study(), command="inference-lab reproduce x")[2] == (
-        "Command: inference-lab reproduce x"
-    )
+    given = blocks(study(), command="inference-lab reproduce x")
+    assert given[-1] == Code("inference-lab reproduce x")
     # Other seeds have no option of the command.
-    assert len(entries([record(seed=3), record(seed=5), record(seed=6)])) == 2
+    assert len(blocks([record(seed=3), record(seed=5), record(seed=6)])) == 1
     assert "Seeds: 3, 5 to 6" in entries([record(seed=3), record(seed=5), record(seed=6)])[1]
+
+
+def test_the_command_asks_for_what_the_records_say():
+    """The words of the command, as a shell reads them, name the spec and all that was given."""
+
+    def blocks(*runs):
+        return section(report_document(runs, title=""), "To run it again").blocks
+
+    made = {"problem_info": {"spec": "my file.py:problems[3]"}, "temperature": 0.5, "threads": 2}
+    runs = [record("a name", "icm(init='x y')", repeat=n, **made) for n in range(2)]
+    (code,) = (b for b in blocks(*runs) if isinstance(b, Code))
+    assert shlex.split(code.text) == [
+        *("inference-lab", "compare", "my file.py:problems[3]", "--solver", "icm(init='x y')"),
+        *("--seeds", "1", "--time-limit", "10", "--repeats", "2"),
+        *("--temperature", "0.5", "--threads", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("info", "reads"),
+    [
+        ({"data": "wine"}, False),
+        ({"data": "ionosphere"}, True),
+        ({"image": "china"}, False),
+        ({"image": "shapes"}, False),
+        ({"image": "dog.png"}, True),
+        ({"pair": "tsukuba"}, True),
+        ({"pair": "synthetic"}, False),
+        ({"path": "a.uai"}, True),
+        ({"path": None, "instance": None}, False),
+        ({"instance": "1cbn"}, True),
+        ({}, False),
+    ],
+)
+def test_the_folder_of_data_is_named_where_a_problem_reads_files(info, reads):
+    document = report_document([record(problem_info=info)], title="")
+    said = [b for b in section(document, "To run it again").blocks if isinstance(b, Text)]
+    assert any("--data-dir DIR" in p and "INFERENCE_LAB_DATA" in p
+               for b in said for p in b.paragraphs) is reads  # fmt: skip
+
+
+# ---------------------------------------------------------------------- in short
+
+
+def short(runs, **options):
+    return dict(report_document(runs, title="", **options).lead).get("In short", "")
+
+
+def plain(solver, energies, seconds=1.0, **changes):
+    """Return a run of a solver on each of some problems."""
+    return [record(f"p{n}", solver, e, seconds=seconds, **changes) for n, e in enumerate(energies)]
+
+
+def test_in_short_says_who_is_closest_fastest_and_proves_most():
+    assert short(study()) == (
+        "exact comes closest to the best energies known (mean primal gap 0 %), before fast "
+        "(1.00 %). Of the 2 within 1 % of them on average, fast is the fastest (0.100 s on "
+        "average). exact proves most answers by its own bound, in 100 % of its runs; every best "
+        "answer is proved."
+    )
+    assert short(study(), answer="No.") == ""
+    assert short([]) == ""
+
+
+def test_in_short_names_ties_and_what_is_near():
+    runs = [*plain("a", [100.0, 100.0], 1.0), *plain("b", [100.0, 100.0], 1.05)]
+    said = short([*runs, *plain("c", [100.0, 100.01], 0.1), *plain("d", [150.0, 100.0])])
+    assert said.startswith(
+        "a and b come equally close to the best energies known (mean primal gap 0 %), with c "
+        "within 0.01 % of that. Of the 3 within 1 % of them on average, c is the fastest (0.100 s"
+    )
+    assert said.endswith("No run proves its answer by its own bound.")
+    said = short(runs)
+    assert said.startswith("Both solvers come equally close to the best energies known")
+    assert "a and b are the fastest, within 10 % of each other (1.00 s on average)" in said
+    # Gaps of 0, 33.3 and 50 % make 27.8 %, those of 33.3, 0 and 0 % 11.1 %.
+    apart = short([*plain("a", [100.0, 150.0, 200.0]), *plain("b", [150.0, 100.0, 100.0])])
+    assert apart.startswith("b comes closest") and "11.11 %), before a (27.78 %)" in apart
+    assert "None is within 1 % of them on average." in apart
+    proofs = [
+        *plain("a", [1.0, 1.0], status="optimal", lower_bound=1.0),
+        *plain("b", [1.0, 2.0], lower_bound=0.0),
+        *plain("c", [1.0, 1.0], lower_bound=1.0),
+    ]
+    assert "a and c prove most answers by their own bounds, in 100 % of their runs; every" in (
+        short(proofs)
+    )
+    half = short([*plain("a", [1.0, 1.0]), record("p0", "b", 1.0, lower_bound=1.0),
+                  record("p1", "b", 1.0)])  # fmt: skip
+    assert "b proves most answers by its own bound, in 50 % of its runs; on 1 of 2 problems " in (
+        half
+    )
+
+
+def test_in_short_of_one_solver_one_problem_and_failures():
+    one = short(plain("a", [5.0, 7.0]))
+    assert one.startswith("a has nothing to be compared with: ") and "0 %" in one
+    single = short([record("p", "a", 100.0), record("p", "b", 110.0)])
+    assert "a comes closest" in single and "before b (9.09 %)" in single
+    assert "No other is within 1 % of them on average; it takes 1.00 s" in single
+    crash = [record("p", "c", INF, status="crash", seed=s) for s in range(2)]
+    failed = short([record("p", "a", 100.0), record("p", "b", 110.0), *crash])
+    assert failed.endswith("2 of 4 runs failed: c (2).")
+    nothing = short([record("p", s, INF, status="error") for s in "ab"])
+    assert nothing.startswith("No run found a labelling.") and "2 of 2 runs failed" in nothing
+    # Means over different problems are not compared.
+    other = short([record("p", "a"), record("q", "b")])
+    assert other.startswith("No problem was run by all solvers, so they are not compared here.")
+    partly = short([*plain("a", [100.0, 100.0]), *plain("b", [200.0]), record("p1", "c", 100.0),
+                    record("p0", "c", 100.0)])  # fmt: skip
+    assert "over the 1 of 2 problems that all these solvers were run on (not p1)." in partly
 
 
 def test_a_map_of_the_best_solver():

@@ -12,6 +12,7 @@ import scipy.stats
 from sample_records import traced
 
 from inference_lab.comparison import Comparison
+from inference_lab.reporting.document import Code
 from inference_lab.reporting.report import report_document
 
 INF = math.inf
@@ -417,17 +418,20 @@ def test_ranks_and_their_tests(runs):
         ]
         tails = [sum(s <= above for s in sums), sum(s >= above for s in sums)]
         p_values[i, j] = min(1.0, 2 * min(tails) / len(sums))
+    first = means.index(min(means))
+    p_values = {pair: p for pair, p in p_values.items() if first in pair}
     ordered = sorted(p_values, key=p_values.__getitem__)
     corrected, highest = {}, 0.0
     for place, pair in enumerate(ordered):
         highest = max(highest, min(1.0, (len(ordered) - place) * p_values[pair]))
         corrected[pair] = highest
-    first = means.index(min(means))
-    shown = column(found, "p")
+    shown, apart = column(found, "p"), column(found, "apart from the first")
     for other in range(k):
         if other != first:
             pair = (min(first, other), max(first, other))
             assert shown[solvers[other]].value == pytest.approx(corrected[pair])
+            differ = test.p_value < 0.05 and corrected[pair] < 0.05
+            assert apart[solvers[other]].text == ("yes" if differ else "no")
 
 
 def test_the_summary_by_hand():
@@ -549,8 +553,8 @@ def test_shares_are_round_only_where_they_are_exact():
 
 def test_the_command_without_a_limit_says_so():
     runs = [run("p", "a", 0, [(1.0, 1.0, 1.0)], time_limit=None)]
-    entries = report(runs).sections[-1].blocks[0].entries
-    assert entries[-1] == "Command: inference-lab compare p --solver a --seeds 1 --time-limit none"
+    command = report(runs).sections[-1].blocks[2]
+    assert command == Code("inference-lab compare p --solver a --seeds 1 --time-limit none")
 
 
 def test_a_known_optimum_is_a_proved_energy():

@@ -17,7 +17,6 @@ from inference_lab.reporting.numbers import short_labels
 from inference_lab.reporting.statistics import (
     holm,
     median,
-    paired_wilcoxon,
     pairwise_wins,
     performance_profile,
     primal_gap_percent,
@@ -26,6 +25,7 @@ from inference_lab.reporting.statistics import (
     shifted_geometric_mean,
     snapped,
     solved_within,
+    wilcoxon_against,
 )
 
 INF = math.inf
@@ -292,9 +292,14 @@ def test_wilcoxon_by_enumeration_and_its_correction():
         observed = ranks[difference > 0].sum()
         tail = min((sums <= observed).mean(), (sums >= observed).mean())
         raw[i, j] = min(1.0, 2 * tail)
-    p_values = paired_wilcoxon(values)
-    assert [p_values[pair] for pair in raw] == pytest.approx(holm(list(raw.values())))
-    assert (p_values == p_values.T).all() and (np.diag(p_values) == 1).all()
+    # Corrected for the two comparisons that are made, not for all three.
+    for first in range(3):
+        others = [s for s in range(3) if s != first]
+        expected = holm([raw[min(first, s), max(first, s)] for s in others])
+        p_values = wilcoxon_against(values, first)
+        assert p_values[others] == pytest.approx(expected) and p_values[first] == 1.0
+    with pytest.raises(ValueError, match="first must be a column from 0 to 2, got 3"):
+        wilcoxon_against(values, 3)
 
 
 @PROPERTY
@@ -309,7 +314,7 @@ def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
     observed = float(np.dot(ranks, (np.sign(differences) + 1) / 2))
     tails = (np.mean([s <= observed for s in sums]), np.mean([s >= observed for s in sums]))
     expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
-    assert paired_wilcoxon(values)[0, 1] == pytest.approx(expected)
+    assert wilcoxon_against(values, 0)[1] == pytest.approx(expected)
 
 
 def test_wilcoxon_of_the_published_example():
@@ -317,7 +322,7 @@ def test_wilcoxon_of_the_published_example():
     c45, pruned = np.array(AUC)[:, 0], np.array(AUC)[:, 1]
     found = scipy.stats.wilcoxon(np.round(pruned - c45, 3), zero_method="zsplit")
     assert found.statistic == 12.0
-    p_value = paired_wilcoxon(np.round(np.column_stack([pruned - c45, 0 * c45]), 3))[0, 1]
+    p_value = wilcoxon_against(np.round(np.column_stack([pruned - c45, 0 * c45]), 3), 0)[1]
     ranks = scipy.stats.rankdata(np.abs(np.round(pruned - c45, 3)))
     assert ranks[ranks == 1.5].size == 2
     signs = np.array(list(itertools.product((0, 1), repeat=12)))
@@ -327,18 +332,18 @@ def test_wilcoxon_of_the_published_example():
 
 
 def test_wilcoxon_of_equal_columns_and_of_holes():
-    assert (paired_wilcoxon(np.ones((5, 2))) == 1).all()
+    assert (wilcoxon_against(np.ones((5, 2)), 0) == 1).all()
     # Of five differences that are not zero, all have one sign in 2 of 32 cases.
     mostly = np.array([[0.0, 0.0]] * 3 + [[0.0, 1.0 + i] for i in range(5)])
-    assert paired_wilcoxon(mostly)[0, 1] == pytest.approx(2 / 32)
+    assert wilcoxon_against(mostly, 0)[1] == pytest.approx(2 / 32)
     # Beyond fifty instances the normal approximation.
     many = np.random.default_rng(3).integers(0, 5, (60, 2)).astype(float)
     expected = scipy.stats.wilcoxon(
         many[:, 0] - many[:, 1], zero_method="zsplit", method="asymptotic"
     )
-    assert paired_wilcoxon(many)[0, 1] == pytest.approx(expected.pvalue)
+    assert wilcoxon_against(many, 0)[1] == pytest.approx(expected.pvalue)
     with pytest.raises(ValueError, match=r"values\[1, 0\] = inf is not finite"):
-        paired_wilcoxon([[1.0, 2.0], [INF, 2.0]])
+        wilcoxon_against([[1.0, 2.0], [INF, 2.0]], 0)
 
 
 def test_snapping_makes_ties_and_leaves_the_rest():
