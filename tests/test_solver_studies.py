@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from inference_lab.studies import (
 from inference_lab.studies.finding import available_studies
 
 REPOSITORY = Path(__file__).parents[1]
+REPORTS = REPOSITORY / "reports"
 DATA = Path(os.environ.get("INFERENCE_LAB_DATA", REPOSITORY.parent / "shared" / "data"))
 
 SMALL = """
@@ -133,9 +135,24 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path):
     less = load_study(write(tmp_path / "less", text))
     document = render_comparison(less, comparison, tmp_path / "less")
     assert [b.name for b in document.blocks() if hasattr(b, "name")] == tables[:1]
-    wrong = load_study(write(tmp_path / "wrong", 'figures = ["none"]\n' + SMALL.lstrip()))
-    with pytest.raises(StudyError, match="figures names 'none'; the report has"):
-        render_comparison(wrong, comparison, tmp_path / "wrong")
+    # Which there are depends on the records; what no report has is refused at once.
+    for key in ("tables", "figures"):
+        with pytest.raises(StudyError, match=f"{key} names 'none'; reports have"):
+            load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
+
+
+def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path):
+    """Every block of a real report can be asked for, and is then there."""
+    study = load_study(REPORTS / "estep-grid")
+    comparison = run_comparison(study, REPORTS / "estep-grid", jobs=0)
+    everything = render_comparison(
+        replace(study, tables=None, figures=None), comparison, tmp_path / "all"
+    )
+    tables = [table.name for table in everything.tables()]
+    figures = [picture.name for picture in everything.pictures()]
+    asked = replace(study, tables=tables, figures=figures)
+    asked.check()
+    assert {"summary", "wins", "ranks", "problems", "failures"} <= set(tables)
 
 
 def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkeypatch):
@@ -219,8 +236,6 @@ def test_studies_run_in_small(tmp_path, name):
         pytest.skip(f"needs the data folder, {DATA} is none")
     study = load_study(REPOSITORY / "reports" / name).quickly()
     problems = study.all_problems()[:2]
-    from dataclasses import replace
-
     small = replace(study, problems=problems, grids=[], time_limit=0.5, maps=[])
     comparison = run_comparison(small, tmp_path, data_dir=str(DATA))
     assert isinstance(comparison, Comparison) and comparison.alarms == []

@@ -26,6 +26,19 @@ __all__ = ["Grid", "SolverStudy", "render_comparison", "run_comparison"]
 _QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
 
 
+#: Names of tables and figures that a report may have; those that end in a hyphen go on with the
+#: names of what they are about. Which there are depends on the records.
+_TABLES = (
+    *("summary", "classes", "best-solver-", "best-prover-", "targets", "quality-at-times"),
+    *("wins", "wins-on-time", "ranks", "problems", "problem-", "log-z-", "failures"),
+    *("solvers", "limits", "environment"),
+)
+_FIGURES = (
+    *("class-gaps", "best-solver-map-", "best-prover-map-", "performance-profile", "cactus"),
+    *("gap-over-time", "convergence-", "critical-difference"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """Problems that differ in some of their settings.
@@ -193,6 +206,14 @@ class SolverStudy:
                 raise StudyError(f"maps must be pairs of names, got {axes}")
         if not self.targets or not all(0 <= target < 100 for target in self.targets):
             raise StudyError(f"targets must be percentages below 100, got {self.targets}")
+        for key, named, known in (
+            ("tables", self.tables, _TABLES),
+            ("figures", self.figures, _FIGURES),
+        ):
+            for name in named or ():
+                if not any(name == k or (k[-1] == "-" and name.startswith(k)) for k in known):
+                    there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
+                    raise StudyError(f"{key} names {name!r}; reports have {there}")
         if self.times is not None and not all(time > 0 for time in self.times):
             raise StudyError(f"times must be positive seconds, got {self.times}")
 
@@ -284,13 +305,7 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
 
 
 def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
-    """Write the report of a study into a folder and return it.
-
-    Raises
-    ------
-    StudyError
-        If `tables` or `figures` name one that the report does not have.
-    """
+    """Write the report of a study into a folder and return it."""
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -313,23 +328,17 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
 
 
 def _chosen(document: Document, study: SolverStudy) -> Document:
-    """Leave out tables and figures that a study does not ask for."""
+    """Leave out tables and figures that a study does not ask for, and sections without any."""
     from inference_lab.reporting.document import Picture, Table
-
-    tables: set[str] = set()
-    figures: set[str] = set()
 
     def kept(block: Block) -> bool:
         if isinstance(block, Table):
-            tables.add(block.name)
             return study.tables is None or block.name in study.tables
         if isinstance(block, Picture):
-            figures.add(block.name)
             return study.figures is None or block.name in study.figures
         return True
 
     def left(sections: tuple[Section, ...]) -> tuple[Section, ...]:
-        """Return the sections in which something is left to show."""
         chosen = (
             replace(
                 section,
@@ -340,12 +349,4 @@ def _chosen(document: Document, study: SolverStudy) -> Document:
         )
         return tuple(section for section in chosen if section.blocks or section.sections)
 
-    document = replace(document, sections=left(document.sections))
-    for key, wanted, there in (
-        ("tables", study.tables, tables),
-        ("figures", study.figures, figures),
-    ):
-        for name in wanted or ():
-            if name not in there:
-                raise StudyError(f"{key} names {name!r}; the report has {', '.join(sorted(there))}")
-    return document
+    return replace(document, sections=left(document.sections))
