@@ -19,7 +19,6 @@ from inference_lab.contract import Solver
 from inference_lab.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemSource, as_problems
 from inference_lab.records import Record, RunKey
-from inference_lab.registry import names_code
 from inference_lab.spec import SpecError
 
 __all__ = [
@@ -86,9 +85,6 @@ class Case:
 
 def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[Problem]:
     """Do `as_problems`, with every failure turned into an `InputError` of one line."""
-    if isinstance(source, str) and _names_file(source):
-        # Also finds it in the data folder, and says what is there instead.
-        source = Path(source)
     try:
         problems = as_problems(source, data_dir)
         for problem in problems:
@@ -111,13 +107,6 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
             "brackets, as in module:object[0]"
         )
     return found[0]
-
-
-def _names_file(source: str) -> bool:
-    """Whether a string can only be meant as the path of a model file: specs have no such name."""
-    path = Path(source)
-    meant = (path.suffix != "" or len(path.parts) > 1) and "(" not in source
-    return meant and not names_code(source)
 
 
 def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:

@@ -29,9 +29,9 @@ def log_line(event: Progress) -> str:
         found = math.isfinite(record.energy)
         energy = f"energy {record.energy:.7g}" if found else "no labelling of finite energy"
         said = f"{energy}, {record.status}, {record.seconds:.3g} s"
-    return printable(
-        f"[{event.done:>{width}}/{event.total}] {event.problem}  {event.solver}  "
-        f"seed {event.seed}: {said}"
+    return (
+        f"[{event.done:>{width}}/{event.total}] {printable(event.problem)}  "
+        f"{printable(event.solver)}  seed {event.seed}: {printable(said)}"
     )
 
 
