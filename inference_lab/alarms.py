@@ -12,7 +12,7 @@ from typing import Any
 
 from inference_lab.contract import proves
 from inference_lab.records import Record
-from inference_lab.reporting.numbers import listed
+from inference_lab.reporting.numbers import bytes_texts, listed
 from inference_lab.summaries import ProblemSummary, grouped, slack
 
 __all__ = ["contradictions", "environment_id", "repetitions", "unfairness"]
@@ -198,17 +198,48 @@ def unfairness(records: Sequence[Record]) -> list[str]:
         warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
     for what, found in (
         ("time limits", {_limit(r.time_limit, "s") for r in records}),
-        ("memory limits", {_limit(r.memory_limit, "bytes") for r in records}),
+        ("memory limits", _memory_limits(records)),
         ("temperatures", {f"{r.temperature:g}" for r in records}),
         ("numbers of threads", {str(r.threads) for r in records}),
     ):
         if len(found) > 1:
             warnings.append(f"runs under different {what} are mixed: {listed(sorted(found))}")
-    warnings += _missing(records)
+    warnings += _changed(records) + _missing(records)
     failed = sum(r.failed for r in records)
     if failed > FAILURE_SHARE * len(records):
         warnings.append(f"{failed} of {len(records)} runs failed")
     return warnings
+
+
+def _changed(records: Sequence[Record]) -> list[str]:
+    """Return a sentence for each problem whose content or known optimum is not always the same."""
+    said = []
+    for name, group in grouped(records, lambda r: r.problem).items():
+        contents = list(dict.fromkeys(r.problem_hash for r in group if r.problem_hash))
+        if len(contents) > 1:
+            hashes = listed([digest[:8] for digest in contents])
+            said.append(
+                f"{name}: the problem changed between runs: it has {len(contents)} different "
+                f"contents ({hashes}), which are compared each by itself"
+            )
+    for (name, _), group in grouped(records, lambda r: (r.problem, r.problem_hash)).items():
+        optima = list(dict.fromkeys(r.optimum for r in group))
+        known = [v for v in optima if v is not None]
+        # Beyond rounding, or known to some of the runs only.
+        if len(known) < len(optima) or (known and max(known) - min(known) > slack(min(known))):
+            texts = ["none" if v is None else f"{v:.9g}" for v in optima]
+            if len(texts) > 1:
+                said.append(
+                    f"{name}: the known optimum differs between records: {listed(texts)}; "
+                    f"that of the first one, {texts[0]}, is used"
+                )
+    return said
+
+
+def _memory_limits(records: Sequence[Record]) -> set[str]:
+    found = {r.memory_limit for r in records}
+    texts = bytes_texts(v for v in found if v is not None)
+    return {*texts, *(["none"] if None in found else [])}
 
 
 def _missing(records: Sequence[Record]) -> list[str]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from inference_lab.alarms import contradictions, environment_id, repetitions, unfairness
 from inference_lab.records import Record, RecordStore, jsonable
+from inference_lab.reporting.numbers import counted
 from inference_lab.summaries import (
     CONTRADICTION_TOLERANCE,
     ProblemSummary,
@@ -114,8 +116,8 @@ class Comparison:
     def __repr__(self) -> str:
         """Return one line with the sizes."""
         return (
-            f"Comparison({len(self._by_problem)} problems x {len(self._solver_specs)} solvers, "
-            f"{len(self.records)} runs)"
+            f"Comparison({counted(len(self._by_problem), 'problem')} x "
+            f"{counted(len(self._solver_specs), 'solver')}, {counted(len(self.records), 'run')})"
         )
 
     @cached_property
@@ -215,21 +217,18 @@ class Comparison:
 
         summary = dict(zip(self._by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
+        kept = [f for f in fields(Record) if f.name not in left_out]
+        names = [f.name for f in kept]
         lines = []
         for record in self.records:
             problem = summary[record.problem, record.problem_hash]
-            line = {k: v for k, v in vars(record).items() if k not in left_out}
+            line = {name: getattr(record, name) for name in names}
             line["best_bound"] = problem.best_bound
             line["gap_percent"] = gap_percent(record.energy, problem.best_bound)
             line["proved"] = proof(record, problem)
             lines.append(line)
-        names = [name for name in Record.__dataclass_fields__ if name not in left_out]
         frame = pd.DataFrame(lines, columns=[*names, "best_bound", "gap_percent", "proved"])
-        numbers = [
-            name
-            for name, f in Record.__dataclass_fields__.items()
-            if name in frame and str(f.type) in ("float", "float | None")
-        ]
+        numbers = [f.name for f in kept if str(f.type) in ("float", "float | None")]
         kinds = dict.fromkeys([*numbers, "best_bound", "gap_percent"], "float64")
         return frame.astype(kinds)
 

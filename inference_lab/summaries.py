@@ -37,13 +37,15 @@ _S = TypeVar("_S")
 def gap_percent(energy: float, bound: float) -> float | None:
     """Return ``100 (energy - bound) / max(|energy|, 1e-12)``; None where either is infinite.
 
-    Zero where the two agree as closely as `inference_lab.contract.proves` asks.
+    None, too, where it would be beyond 1e300, so that means of gaps are finite; zero where
+    the two agree as closely as `inference_lab.contract.proves` asks.
     """
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
     if proves(energy, bound) and bound - energy <= slack(energy):
         return 0.0
-    return 100.0 * (energy - bound) / max(abs(energy), 1e-12)
+    gap = 100.0 * (energy - bound) / max(abs(energy), 1e-12)
+    return gap if abs(gap) <= 1e300 else None
 
 
 def slack(energy: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import importlib.util
 import os
 import re
@@ -24,6 +25,7 @@ from sample_document import AWKWARD, SCRIPT, sample_document
 
 from inference_lab.reporting.document import (
     Cell,
+    Code,
     Column,
     Document,
     Items,
@@ -32,6 +34,7 @@ from inference_lab.reporting.document import (
     Table,
     Text,
     printable,
+    printable_lines,
 )
 from inference_lab.reporting.page import inline_svg, render_page
 from inference_lab.reporting.writing import write_document
@@ -89,6 +92,20 @@ def _page_of(document: Document) -> str:
         [SVG] * len(pictures),
         [{"csv": "a"}] * len(tables),
     )
+
+
+@given(st.text(st.characters(), max_size=30))
+@example("</code></pre><script>alert(1)</script>")
+@example("  two\n\n\tlines & <b>")
+def test_code_keeps_its_lines(text: str) -> None:
+    """Code is one element, in which all of it stands as it is."""
+    page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), [], [], [], [])
+    found = _Elements(page)
+    names = [name for name, _ in found.elements]
+    assert names.count("pre") == names.count("code") == names.count("script") == 1
+    inside = re.search(r"<pre tabindex=\"0\"><code>(.*)</code></pre>", page, re.DOTALL)
+    assert inside is not None
+    assert html.unescape(inside[1]) == printable_lines(text)
 
 
 def _full_of(text: str) -> Document:

@@ -17,6 +17,7 @@ from inference_lab.comparison import Comparison, environment_id, latest
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.results import Results, problem_class
+from inference_lab.reporting.writing import csv_table
 
 INF = math.inf
 
@@ -208,6 +209,22 @@ def test_contradicting_partition_functions_are_alarms():
         ),
         ([record(), record(seed=1, time_limit=None)], "time limits are mixed: 10 s, none"),
         ([record(), record(seed=1, memory_limit=5)], "memory limits are mixed: 5 bytes, none"),
+        (
+            [record(), record(seed=1, memory_limit=4 * 2**30)],
+            "memory limits are mixed: 4 GiB, none",
+        ),
+        (
+            [record(memory_limit=2**34), record(seed=1, memory_limit=2**34 + 2**20)],
+            "memory limits are mixed: 16 GiB, 16.001 GiB",
+        ),
+        (
+            [record(optimum=1.0), record(seed=1, optimum=0.5)],
+            "p: the known optimum differs between records: 1, 0.5; that of the first one, 1, is",
+        ),
+        (
+            [record(), record(seed=1, optimum=0.5)],
+            "p: the known optimum differs between records: none, 0.5",
+        ),
         ([record(), record(seed=1, temperature=2.0)], "temperatures are mixed: 0, 2"),
         ([record(), record(seed=1, threads=4)], "numbers of threads are mixed: 1, 4"),
         (
@@ -228,6 +245,17 @@ def test_what_is_less_than_fair_is_a_warning(runs, said):
     (warning,) = Comparison(runs).warnings
     assert said in warning
     assert report_document(runs, title="").warnings == (warning,)
+
+
+def test_a_problem_that_changed_between_runs_is_a_warning():
+    runs = [record(problem_hash="aaaaaaaaaa"), record(solver="b", problem_hash="bbbbbbbbbb")]
+    changed, missing = Comparison(runs).warnings
+    assert changed.startswith("p: the problem changed between runs: it has 2 different contents")
+    assert "(aaaaaaaa, bbbbbbbb)" in changed and "runs are missing" in missing
+    # A record that does not say what it was made of is no change.
+    same = [record(), record(seed=1, optimum=1.0 + 1e-9), record(seed=2, optimum=1.0)]
+    same = [replace(r, optimum=r.optimum or 1.0) for r in same]
+    assert Comparison(same).warnings == []
 
 
 def test_a_balanced_comparison_has_no_warnings():
@@ -369,6 +397,57 @@ def test_targets_and_fixed_times_come_from_the_traces():
     mean = np.mean([100 * 50 / (b + 50) for b in (100, 200, 300, 400)])
     assert column(fixed, "0.6 s")["exact"].value == pytest.approx(mean)
     assert column(fixed, "5 s")["exact"].value == 0.0
+
+
+def titles_of_times(*runs):
+    fixed = table(report_document(runs, title=""), "quality-at-times")
+    return [c.title for c in fixed.columns[1:]]
+
+
+def test_times_do_not_go_beyond_the_limit():
+    def ended(seconds, **changes):
+        return traced([(0.01, 2.0, -INF), (seconds, 1.0, -INF)], **changes)
+
+    assert titles_of_times(ended(1.02, time_limit=1.0)) == ["1 s"]
+    assert titles_of_times(ended(0.02, time_limit=10.0)) == ["0.01 s", "0.1 s"]
+    quick = ended(0.02, seed=1, time_limit=1.0)
+    assert titles_of_times(ended(1.5, time_limit=1.0), quick)[-1] == "1 s"
+    # Without a limit, not beyond the longest time.
+    unlimited = [ended(s, seed=n, time_limit=None) for n, s in enumerate((0.02, 30.0))]
+    assert titles_of_times(*unlimited) == ["1 s", "10 s"]
+    assert titles_of_times(ended(1000.0, time_limit=1000.0), quick)[-1] == "1000 s"
+    # The curves go on to the end all the same.
+    document = report_document(unlimited, title="")
+    (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
+    assert picture.draw().axes[0].get_xlim()[1] == pytest.approx(30.0)
+
+
+def test_files_name_the_solvers_and_say_all_of_the_wins():
+    document = report_document(study(), title="")
+    lines = csv_table(table(document, "wins")).splitlines()
+    assert lines[:2] == ["no.,solver,exact,fast,slow(steps=3)", "1,exact,,8/4/0,12/0/0"]
+    lines = csv_table(table(document, "wins-on-time")).splitlines()
+    assert lines[0] == "no.,solver,exact,fast,slow(steps=3)" and lines[2].startswith("2,fast,4/0,,")
+    # 11 of 20, of which the mean times 100 is 55.00000000000001.
+    runs = [record("p", "a", 1.0 if n < 11 else 2.0, seed=n) for n in range(20)]
+    document = report_document(runs, title="")
+    for name in ("summary", "targets"):
+        assert ",55.0," in csv_table(table(document, name))
+    assert csv_table(table(document, "summary")).splitlines()[1].endswith(",0,0,20")
+
+
+def test_extreme_energies_make_no_report_fail():
+    runs = [
+        *(traced([(0.1, 1.7e308, -INF), (1.0, e, -1.7e308)], solver=s, problem=p)
+          for s, e in (("a", 1e308), ("b", -1e308), ("c", 1.0)) for p in "pq"),
+    ]  # fmt: skip
+    assert {row.gap_percent for row in Comparison(runs).rows} == {None}
+    document = report_document(runs, title="")
+    for picture in document.pictures():
+        FigureCanvasAgg(picture.draw()).draw()
+    captions = [p.caption for p in document.pictures() if p.name.startswith("convergence")]
+    assert len(captions) == 2
+    assert all(c.endswith("Values beyond 1e100 are left out.") for c in captions)
 
 
 def test_wins_are_counted_over_matched_runs():

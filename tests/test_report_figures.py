@@ -236,3 +236,18 @@ def test_what_nobody_solved_is_still_a_figure():
     empty = Steps(np.array([1.0]), np.array([INF]), np.array([-INF]))
     svg(figures.convergence([empty], ["a"]))
     svg(figures.gap_over_time([0.1, 1.0], [[0.0, 0.0]], ["a"]))
+
+
+@pytest.mark.parametrize("size", [1e308, -1e308, 1.7e308, 1e100, 1e99, 1e15, 1e-320, 0.0])
+def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
+    seconds = np.array([0.1, 1.0, 2.0])
+    extreme = Steps(seconds, np.array([INF, size, size]), np.array([-INF, -abs(size), -abs(size)]))
+    common = Steps(seconds, np.array([5.0, 3.0, 2.0]), np.array([0.0, 1.0, 2.0]))
+    assert figures.is_extreme(extreme) == (abs(size) > 1e100)
+    assert not figures.is_extreme(common)
+    for runs in ([extreme], [common, extreme], [extreme, extreme]):
+        figure = figures.convergence(runs, [str(n) for n in range(len(runs))])
+        FigureCanvasAgg(figure).draw()
+        shown = [line.get_ydata() for line in figure.axes[0].lines[::2]]
+        kept = [bool(np.isfinite(y).any()) for y in shown]
+        assert kept == [run is common or abs(size) <= 1e100 for run in runs]

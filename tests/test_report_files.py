@@ -23,6 +23,7 @@ from sample_document import AWKWARD, sample_document
 from inference_lab.reporting import writing
 from inference_lab.reporting.document import (
     Cell,
+    Code,
     Column,
     Document,
     Items,
@@ -32,6 +33,7 @@ from inference_lab.reporting.document import (
     Table,
     Text,
     printable,
+    printable_lines,
 )
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.writing import csv_table, write_document
@@ -89,6 +91,34 @@ class _Outline(HTMLParser):
 
 def _outline(markdown: str) -> _Outline:
     return _Outline(MarkdownIt("commonmark").enable("table").render(markdown))
+
+
+@given(st.one_of(ANY_TEXT, SPECIAL))
+@example("```\n# x\n```")
+@example("````\n</details>\n``` x `")
+@example("~~~\n  indented\n\n\ttab")
+@example("a\r\nb\rc")
+def test_no_code_leaves_its_block(text: str) -> None:
+    """Read back, code in a folded section is itself, line by line, and nothing stands beside it."""
+    shown = printable_lines(text)
+    section = Section("s", (Code(text), Text(("after",))))
+    tokens = MarkdownIt("commonmark").parse(
+        render_markdown(Document("t", sections=(section,)), [], [])
+    )
+    assert [t.content for t in tokens if t.type == "fence"] == ([shown + "\n"] if shown else [])
+    assert [t.content for t in tokens if t.type == "inline"] == ["t", "s", "after"]
+
+
+def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
+    """Of columns of texts the texts, of counts no decimals, of numbers all of them."""
+    columns = (
+        Column("no."),
+        Column("1", name="icm", as_text=True),
+        Column("%"),
+    )
+    row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))
+    table = Table("t", "", columns, (row,))
+    assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.333333333333336\n"
 
 
 @given(st.one_of(ANY_TEXT, SPECIAL))

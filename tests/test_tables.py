@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
+from dataclasses import fields
 
 import pytest
 from sample_records import record
 
 from inference_lab.comparison import Comparison
+from inference_lab.records import Record
 
 
 def mixed():
@@ -80,3 +84,25 @@ def test_an_estimate_keeps_its_kind_beside_runs_without_one():
     ]
     assert Comparison(runs).rows[0].log_partition_kind == "lower"
     assert "3.000000 >=" in Comparison(runs).to_text()
+
+
+def test_a_solver_of_which_all_runs_were_ended_has_no_time():
+    killed = [record(n, "slow", math.inf, status="timeout", seconds=11.0) for n in "pq"]
+    comparison = Comparison([*killed, *(record(n, "fast", seconds=2.0) for n in "pq")])
+    lines = comparison.to_text().splitlines()
+    at = next(n for n, line in enumerate(lines) if "total s" in line)
+    totals = {line.split()[0]: line.split()[4:6] for line in lines[at + 1 : at + 3]}
+    assert totals == {"slow": ["-", "-"], "fast": ["2.00", "4.00"]}
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert {(r["solver"], r["total_seconds"]) for r in rows} == {("slow", ""), ("fast", "2.0")}
+
+
+def test_the_frame_has_the_fields_of_a_record_and_no_others():
+    names = {f.name for f in fields(Record)}
+    frame = Comparison([record()]).frame
+    assert set(frame.columns) - names == {"best_bound", "gap_percent", "proved"}
+    assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
+
+
+def test_numbers_of_one_have_no_plural():
+    assert repr(Comparison([record()])) == "Comparison(1 problem x 1 solver, 1 run)"

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.contract import proves
 from inference_lab.reporting.numbers import counted, listed
 from inference_lab.reporting.results import Results, natural
 from inference_lab.reporting.statistics import median, shifted_geometric_mean
@@ -91,6 +92,14 @@ class Analysis:
     def several(self) -> bool:
         """Whether there is more than one problem."""
         return len(self.results.problems) > 1
+
+    @cached_property
+    def proved_problems(self) -> int:
+        """Number of problems of which the best energy is proved, by whomever."""
+        return sum(
+            proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
+            for p in self.results.problems
+        )
 
     # ------------------------------------------------------------------ means
 
@@ -221,9 +230,15 @@ class Analysis:
         seconds = self.results.seconds[self.results.seconds > 0]
         if not seconds.size:
             return []
-        # Powers of ten within the times that runs took, six at most.
-        low = max(-6, math.floor(math.log10(float(np.quantile(seconds, 0.05)))))
-        high = max(low, math.ceil(math.log10(float(seconds.max()))))
+        # Powers of ten within the times that runs took, six at most; none beyond the time limit,
+        # without one none beyond the longest time.
+        longest = float(seconds.max())
+        limits = [r.time_limit for r in self.results.records]
+        end = max((longest if limit is None else limit for limit in limits), default=longest)
+        # The logarithm of a power of ten may be a little less than whole.
+        last = math.floor(math.log10(end) + 1e-9)
+        high = max(-6, min(math.ceil(math.log10(longest)), last))
+        low = min(high, max(-6, math.floor(math.log10(float(np.quantile(seconds, 0.05))))))
         return [10.0**e for e in range(max(low, high - 5), high + 1)]
 
 

@@ -57,11 +57,12 @@ def seconds_cell(value: float | None) -> Cell:
 
 def count_cell(value: int, mark: bool = False) -> Cell:
     """Return a cell of a number of runs or the like; `mark` marks one above 0 as failures."""
-    return Cell(str(value), float(value), mark="failed" if mark and value else "")
+    return Cell(str(value), int(value), mark="failed" if mark and value else "")
 
 
 def share_cell(value: float) -> Cell:
-    """Return a cell of a whole percentage."""
+    """Return a cell of a whole percentage, computed from counts."""
+    value = round(value, 10)  # 55 is not to be 55.00000000000001
     return number_cell(value, rate_text(value))
 
 

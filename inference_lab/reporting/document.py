@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Block",
     "Cell",
+    "Code",
     "Column",
     "Document",
     "Items",
@@ -30,6 +31,7 @@ __all__ = [
     "file_stems",
     "paragraphs",
     "printable",
+    "printable_lines",
 ]
 
 Mark = Literal["", "best", "failed", "alarm"]
@@ -44,8 +46,8 @@ class Cell:
     text : str
         What is shown.
     value : float, optional
-        The number behind the text: cells are sorted by it, and CSV holds it. None and NaN are
-        missing, and sort behind all numbers in both directions.
+        The number behind the text: cells are sorted by it, and CSV holds it (but see `Column`).
+        None and NaN are missing, and sort behind all numbers in both directions.
     mark : {"", "best", "failed", "alarm"}
         What the cell says about itself, beside its text.
     title : str
@@ -67,11 +69,27 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column: its title, whether it is set flush right, and what it means."""
+    """The head of a column.
+
+    Parameters
+    ----------
+    title : str
+    right : bool
+        Whether the column is set flush right.
+    help : str
+        What the column means.
+    name : str
+        What it is called in CSV; empty: as its title.
+    as_text : bool
+        Whether CSV holds the texts of the cells, where their values are only what they are sorted
+        by.
+    """
 
     title: str
     right: bool = True
     help: str = ""
+    name: str = ""
+    as_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +177,14 @@ class Items:
     entries: tuple[str, ...]
 
 
-Block = Table | Picture | Text | Items
+@dataclass(frozen=True)
+class Code:
+    """What is typed or read by a machine, such as a command; white space in it counts."""
+
+    text: str
+
+
+Block = Table | Picture | Text | Items | Code
 
 
 @dataclass(frozen=True)
@@ -169,7 +194,7 @@ class Section:
     Parameters
     ----------
     title : str
-    blocks : tuple of Table, Picture, Text or Items
+    blocks : tuple of Table, Picture, Text, Items or Code
     folded : bool
         Whether a page shows the title alone until asked for the rest.
     sections : tuple of Section
@@ -273,6 +298,20 @@ def printable(text: str) -> str:
     if not text.isprintable():
         text = "".join(map(_shown, text))
     return " ".join(text.split())
+
+
+def printable_lines(text: str) -> str:
+    r"""Return a text in which every character but line breaks and tabs shows.
+
+    As `printable`, for text in which white space counts; empty lines at its ends are left out.
+
+    Examples
+    --------
+    >>> printable_lines("\n  two\r\n\tlines\x00\n")
+    '  two\n\tlines\\x00'
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
+    return "\n".join("".join(c if c == "\t" else _shown(c) for c in line) for line in lines)
 
 
 #: Longer names are cut: file systems allow 255 bytes, archives and tools often fewer.

@@ -34,6 +34,7 @@ __all__ = [
     "critical_difference",
     "gap_map",
     "gap_over_time",
+    "is_extreme",
     "performance_profile",
 ]
 
@@ -50,6 +51,9 @@ _HEIGHT = 3.0
 
 #: Characters of a title; longer ones would not fit above the axes.
 _TITLE_LENGTH = 60
+
+#: Energies and bounds of a larger size are not drawn: differences of them overflow.
+_LARGEST = 1e100
 
 #: A curve has about this many markers, however many points it has.
 _MARKS = 8
@@ -280,10 +284,23 @@ def gap_over_time(
     return figure
 
 
+def is_extreme(run: Steps) -> bool:
+    """Return whether a run has finite energies or bounds that are too large to be drawn."""
+    values = np.concatenate([run.energy, run.bound])
+    return bool((np.isfinite(values) & (np.abs(values) > _LARGEST)).any())
+
+
+def _drawable(values: FloatArray) -> FloatArray:
+    """Return the values with NaN where they are not finite, or extreme."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) <= _LARGEST, values, np.nan)
+
+
 def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -> Figure:
     """Draw the best energy and the bound of runs on one problem over time.
 
-    Energies are drawn with markers, bounds as thin lines in the same colour and dashes.
+    Energies are drawn with markers, bounds as thin lines in the same colour and dashes; what is
+    extreme (see `is_extreme`) is left out.
 
     Parameters
     ----------
@@ -304,22 +321,19 @@ def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -
     _check_labels(labels, len(runs))
     # The exponent of long numbers stands between the axes and the title.
     figure, axes = _panel(labels, above=0.45)
+    energies = [_drawable(run.energy) for run in runs]
+    bounds = [_drawable(run.bound) for run in runs]
     ends = [float(run.seconds[-1]) for run in runs if np.isfinite(run.seconds[-1])]
     end = 1.3 * max([*ends, 1e-5])
-    finals = [run.energy[-1] for run in runs if np.isfinite(run.energy[-1])]
-    bounds = [run.bound[-1] for run in runs if np.isfinite(run.bound[-1])]
     handles = []
-    for number, run in enumerate(runs):
+    for number, (run, energy, bound) in enumerate(zip(runs, energies, bounds, strict=True)):
         style = line_style(number)
         # What was reached in the end is held to the end of the picture.
         x = np.append(np.maximum(run.seconds, 1e-6), end)
-        energy = np.append(run.energy, run.energy[-1])
-        bound = np.append(run.bound, run.bound[-1])
-        shown = np.where(np.isfinite(energy), energy, np.nan)
-        handles.append(_stairs(axes, x, shown, number))
+        handles.append(_stairs(axes, x, np.append(energy, energy[-1]), number))
         axes.plot(
             x,
-            np.where(np.isfinite(bound), bound, np.nan),
+            np.append(bound, bound[-1]),
             drawstyle="steps-post",
             linewidth=0.7,
             linestyle=style["linestyle"],
@@ -328,14 +342,15 @@ def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -
     axes.set_xscale("log")
     starts = [float(run.seconds[np.isfinite(run.energy)].min(initial=end)) for run in runs]
     axes.set_xlim(max(1e-6, 0.7 * min([*starts, end])), end)
+    finals = [float(e[-1]) for e in energies if not np.isnan(e[-1])]
     if finals:
         # First labellings may be far above all that matters, first bounds far below.
-        firsts = [
-            run.energy[np.isfinite(run.energy)][0] for run in runs if np.isfinite(run.energy[-1])
-        ]
-        floor = min(finals + bounds)
+        firsts = [e[~np.isnan(e)][0] for e in energies if not np.isnan(e[-1])]
+        floor = min([*finals, *(float(b[-1]) for b in bounds if not np.isnan(b[-1]))])
         best, worst = min(finals), max(finals)
-        ceiling = worst + max(worst - floor, 0.25 * (float(np.median(firsts)) - best), 1e-9)
+        # No less than what tells numbers of this size apart.
+        least = 1e-9 * max(1.0, abs(best))
+        ceiling = worst + max(worst - floor, 0.25 * (float(np.median(firsts)) - best), least)
         lowest = max(floor, best - 2.0 * (ceiling - best))
         room = 0.06 * (ceiling - lowest)
         axes.set_ylim(lowest - room, ceiling + room)

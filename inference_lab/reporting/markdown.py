@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from inference_lab.reporting.document import (
     Block,
     Cell,
+    Code,
     Column,
     Document,
     Items,
@@ -18,6 +19,7 @@ from inference_lab.reporting.document import (
     Table,
     paragraphs,
     printable,
+    printable_lines,
 )
 
 __all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
@@ -124,6 +126,8 @@ class _Writer:
             yield escape_markdown(block.caption)
         elif isinstance(block, Items):
             yield _items(block.entries)
+        elif isinstance(block, Code):
+            yield _fenced(block.text)
         else:
             yield from map(escape_markdown, block.paragraphs)
 
@@ -138,6 +142,13 @@ class _Writer:
         said = [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
         yield escape_markdown(table.note)
         yield escape_markdown("; ".join(said))
+
+
+def _fenced(text: str) -> str:
+    """Return a block of code, in a fence longer than any row of backticks in it."""
+    shown = printable_lines(text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence}\n{shown}\n{fence}" if shown else ""
 
 
 def _items(entries: Sequence[str]) -> str:

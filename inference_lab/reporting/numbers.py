@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 __all__ = [
     "NONE",
+    "bytes_text",
+    "bytes_texts",
     "counted",
     "decimals_for",
     "energy_text",
@@ -100,6 +102,37 @@ def rate_text(value: float | None) -> str:
 def share_text(value: float | None) -> str:
     """Return a score between 0 and 1 with three decimals, or `NONE`."""
     return NONE if value is None else f"{value:.3f}"
+
+
+def bytes_text(value: float, digits: int = 3) -> str:
+    """Return a size of memory.
+
+    Examples
+    --------
+    >>> bytes_text(5), bytes_text(4 * 2**30), bytes_text(25276514304), bytes_text(1.5 * 2**20)
+    ('5 bytes', '4 GiB', '23.5 GiB', '1.5 MiB')
+    """
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if value >= 2**power:
+            size = value / 2**power
+            return f"{size:.{max(digits, len(str(int(size))))}g} {unit}"
+    return f"{value:.15g} bytes"
+
+
+def bytes_texts(values: Iterable[float]) -> list[str]:
+    """Return sizes of memory, ascending, with as many digits as tell them apart.
+
+    Examples
+    --------
+    >>> bytes_texts([2**30, 2**30 + 2**20, 2**31])
+    ['1 GiB', '1.001 GiB', '2 GiB']
+    """
+    sizes = sorted(set(values))
+    for digits in range(3, 10):
+        texts = [bytes_text(v, digits) for v in sizes]
+        if len(set(texts)) == len(sizes):
+            return texts
+    return [f"{v:.15g} bytes" for v in sizes]
 
 
 def counted(n: int, noun: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.contract import proves
 from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
@@ -27,14 +25,12 @@ from inference_lab.reporting.cells import (
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.numbers import NONE, counted
 from inference_lab.reporting.results import natural
+from inference_lab.reporting.short import NEAR
 from inference_lab.reporting.statistics import shifted_geometric_mean
 
 __all__ = ["classes_section", "map_section", "results_section"]
 
 FloatArray = npt.NDArray[np.float64]
-
-#: Percent of the primal gap within which solvers are as good as the best one on a map.
-_NEAR = 0.01
 
 
 def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
@@ -65,7 +61,7 @@ def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
                 (
                     Column("gap known", help="problems on which the gap is known"),
                     [
-                        Cell(f"{summary.gaps[s]}/{summary.problems[s]}", float(summary.gaps[s]))
+                        Cell(f"{summary.gaps[s]}/{summary.problems[s]}", int(summary.gaps[s]))
                         for s in chosen
                     ],
                 )
@@ -119,15 +115,12 @@ def results_section(analysis: Analysis) -> Section:
     """Return the section on the solvers over all problems."""
     results = analysis.results
     n_problems, n_solvers, draws = results.shape
-    proved = sum(
-        proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
-        for p in results.problems
-    )
     text = (
         f"{counted(n_solvers, 'solver')} on {counted(n_problems, 'problem')}, "
         f"{counted(len(results.records), 'run')}"
         + (f", up to {draws} a problem and solver" if draws > 1 else "")
-        + f". On {proved} of {counted(n_problems, 'problem')} the best answer is proved."
+        + f". On {analysis.proved_problems} of {counted(n_problems, 'problem')} the best answer is "
+        "proved."
     )
     left_out = [results.solvers[s] for s in analysis.everyone if s not in analysis.order]
     if left_out:
@@ -179,7 +172,8 @@ def classes_section(analysis: Analysis) -> Section | None:
     picture = Picture(
         "class-gaps",
         "Mean primal gap in percent on each class; bold: the lowest of the class.",
-        f"Map of primal gaps of {len(analysis.labels)} solvers on {len(analysis.classes)} classes.",
+        f"Map of primal gaps of {counted(len(analysis.labels), 'solver')} on "
+        f"{len(analysis.classes)} classes.",
         partial(figures.gap_map, shown[analysis.order], analysis.labels, analysis.classes),
     )
     return Section("Classes of problems", (picture, table))
@@ -338,7 +332,8 @@ def _map_picture(
     for (i, j), (solver, share) in winners.items():
         names[i][j] = analysis.results.comparison.short_name(analysis.results.solvers[solver])
         shares[i, j] = share
-    sizes = f"{len(grid.along)} values of {grid.first} and {len(grid.across)} of {grid.second}"
+    along = counted(len(grid.along), "value")
+    sizes = f"{along} of {grid.first} and {len(grid.across)} of {grid.second}"
     return Picture(
         f"{name}-{grid.first}-{grid.second}",
         caption,
@@ -362,11 +357,11 @@ def _best_solver(
     # A solver that was not run on a problem is not the best on it.
     gaps = np.where(np.isnan(primal), 100.0, primal)
     means = gaps.mean(axis=0)
-    near = np.flatnonzero(means <= means.min() + _NEAR)
+    near = np.flatnonzero(means <= means.min() + NEAR)
     speed = [shifted_geometric_mean(seconds[:, s], analysis.shift) for s in near]
     by_speed = [int(near[n]) for n in np.argsort(speed, kind="stable")]
     winner = by_speed[0]
-    low = gaps <= gaps.min(axis=1, keepdims=True) + _NEAR
+    low = gaps <= gaps.min(axis=1, keepdims=True) + NEAR
     clock = np.where(low, np.nan_to_num(seconds, nan=np.inf), np.inf)
     leads = low[:, winner] & (clock[:, winner] <= clock.min(axis=1))
     return winner, by_speed[1:], float(leads.mean())

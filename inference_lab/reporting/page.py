@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from inference_lab.reporting.document import (
     Block,
     Cell,
+    Code,
     Document,
     Items,
     Picture,
@@ -25,6 +26,7 @@ from inference_lab.reporting.document import (
     file_stems,
     paragraphs,
     printable,
+    printable_lines,
 )
 
 if TYPE_CHECKING:
@@ -224,6 +226,9 @@ class _Layout:
             return {"kind": "picture", "id": name, "caption": block.caption, "svg": inline}
         if isinstance(block, Items):
             return {"kind": "items", "entries": block.entries}
+        if isinstance(block, Code):
+            # What is marked as safe keeps its white space.
+            return {"kind": "code", "text": escape(printable_lines(block.text))}
         return {"kind": "text", "paragraphs": block.paragraphs}
 
     def _table(self, table: Table) -> dict[str, Any]:

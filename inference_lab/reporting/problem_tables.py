@@ -49,7 +49,7 @@ def problems_section(analysis: Analysis) -> Section:
                 text_cell(summary.name),
                 text_cell(name),
                 *(
-                    Cell(f"{n:,}", float(n))
+                    Cell(f"{n:,}", n)
                     for n in (
                         *(summary.n_variables, summary.n_edges),
                         *(summary.n_factors, summary.n_labels),
@@ -151,7 +151,7 @@ def _problem_table(
     if several:
         columns += [
             (
-                Column("quartiles", help="of the seconds"),
+                Column("quartiles", help="of the seconds", as_text=True),
                 [
                     number_cell(
                         float(b),

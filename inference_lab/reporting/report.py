@@ -27,6 +27,7 @@ from inference_lab.reporting.runs import (
     limitations_section,
     settings_section,
 )
+from inference_lab.reporting.short import in_short
 from inference_lab.reporting.timing import history_section, targets_section
 
 __all__ = ["report_document"]
@@ -61,7 +62,8 @@ def report_document(
         Of records with the same key the last one counts; see `Comparison.of_store`.
     title : str
     question, answer : str
-        In plain words, said first; left out where empty.
+        In plain words, said first; left out where empty. Without an answer, a few sentences are
+        made of the numbers.
     notes : sequence of str
         What else is to be known.
     classes : mapping or callable, optional
@@ -115,9 +117,11 @@ def report_document(
     everything = _ordered(results)
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
+    said = ""
     if labellings:
         part = everything if len(labellings) == len(everything) else Comparison(labellings)
         analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift)
+        said = in_short(analysis)
         sections += [
             results_section(analysis),
             classes_section(analysis),
@@ -140,6 +144,8 @@ def report_document(
     lead = [("Question", question)] if question else []
     if answer:
         lead.append(("Answer", answer))
+    elif said:
+        lead.append(("In short", said))
     return Document(
         title=title,
         lead=tuple(lead),

@@ -11,9 +11,10 @@ from inference_lab.comparison import Comparison, environment_id
 from inference_lab.contract import proves
 from inference_lab.records import TRACE_LIMIT, Record
 from inference_lab.reporting.cells import count_cell, text_cell
-from inference_lab.reporting.document import Cell, Column, Items, Section, Table
-from inference_lab.reporting.numbers import NONE, counted
+from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
+from inference_lab.reporting.numbers import NONE, bytes_text, bytes_texts, counted
 from inference_lab.reporting.statistics import median
+from inference_lab.trust import DATA_VARIABLE
 
 __all__ = [
     "again_section",
@@ -79,7 +80,7 @@ def settings_section(comparison: Comparison) -> Section:
         (
             text_cell(solver),
             text_cell(records[0].solver_name),
-            Cell(str(version), float(version)),
+            count_cell(version),
             text_cell(
                 ", ".join(f"{k}={_setting(v)}" for k, v in records[0].settings.items()) or NONE
             ),
@@ -103,6 +104,13 @@ def _setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _fact(name: str, value: object) -> str:
+    """Return a fact of an environment, the memory in units that are read."""
+    if name == "memory" and isinstance(value, int):
+        return bytes_text(value)
+    return _setting(value)
+
+
 def environment_section(comparison: Comparison) -> Section:
     """Return the section on where the runs were made, and what they were given."""
     environments: dict[str, Record] = {}
@@ -114,14 +122,14 @@ def environment_section(comparison: Comparison) -> Section:
     rows = [
         (
             text_cell(name),
-            *(text_cell(_setting(fact[name]) if name in fact else NONE) for fact in facts),
+            *(text_cell(_fact(name, fact[name]) if name in fact else NONE) for fact in facts),
         )
         for name in names
     ]
     limits = {
         "threads a run": sorted({str(r.threads) for r in comparison.records}),
         "time limit (s)": _distinct(r.time_limit for r in comparison.records),
-        "memory limit (bytes)": _distinct(r.memory_limit for r in comparison.records),
+        "memory limit": _memory_limits(comparison.records),
     }
     given = Table(
         "limits",
@@ -148,6 +156,11 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
         ["none"] if None in found else []
     )
+
+
+def _memory_limits(records: Sequence[Record]) -> list[str]:
+    found = {r.memory_limit for r in records}
+    return bytes_texts(v for v in found if v is not None) + (["none"] if None in found else [])
 
 
 def limitations_section(comparison: Comparison, shift: float) -> Section:
@@ -230,10 +243,37 @@ def again_section(comparison: Comparison, command: str) -> Section:
     seeds = sorted({r.seed for r in records if r.seed is not None})
     if seeds:
         entries.append(f"Seeds: {_ranges(seeds)}; repeats of each: {_repeats(records)}.")
+    blocks: list[Block] = [Items(tuple(entries))]
     command = command or _command(records, seeds)
     if command:
-        entries.append(f"Command: {command}")
-    return Section("To run it again", (Items(tuple(entries)),))
+        blocks += [Text(("The command that makes the runs again:",)), Code(command)]
+    if any(map(_reads_files, records)):
+        advice = (
+            "Some of the problems are read from files: say where the folder of data is with "
+            f"--data-dir DIR, or in the environment variable {DATA_VARIABLE}."
+        )
+        blocks.append(Text((advice,)))
+    return Section("To run it again", tuple(blocks))
+
+
+def _reads_files(record: Record) -> bool:
+    """Return whether the problem of a record is made of files, by its settings."""
+    from inference_lab import datasets, images
+
+    info = record.problem_info
+    embedded = {
+        "data": [n for n, said in datasets.available().items() if said.endswith("[embedded]")],
+        "image": [*images.EMBEDDED, "shapes"],
+        "pair": ["synthetic"],
+        "path": [],
+        "instance": [],
+    }
+    return any(isinstance(info.get(k), str) and info[k] not in v for k, v in embedded.items())
+
+
+def _source(record: Record) -> str:
+    """Return the spec that makes the problem of a record: its own, or its name."""
+    return str(record.problem_info.get("spec") or record.problem)
 
 
 def _repeats(records: Sequence[Record]) -> int:
@@ -259,16 +299,15 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _command(records: Sequence[Record], seeds: Sequence[int]) -> str:
     """Return the command that asks for the same runs, if it is short enough to be of use."""
-    problems = list(dict.fromkeys(r.problem for r in records))
+    problems = list(dict.fromkeys(map(_source, records)))
     limits = {r.time_limit for r in records}
+    temperatures = {r.temperature for r in records}
+    threads = {r.threads for r in records}
     plain = (
         0 < len(problems) <= _COMMAND_PROBLEMS
-        and len(limits) == 1
+        and len(limits) == len(temperatures) == len(threads) == 1
         and list(seeds) == list(range(len(seeds)))
         and len(seeds) > 0
-        and _repeats(records) == 1
-        and {r.temperature for r in records} == {0.0}
-        and {r.threads for r in records} == {1}
     )
     if not plain:
         return ""
@@ -276,6 +315,12 @@ def _command(records: Sequence[Record], seeds: Sequence[int]) -> str:
     for solver in dict.fromkeys(r.solver for r in records):
         words += ["--solver", solver]
     words += ["--seeds", str(len(seeds))]
-    (limit,) = limits
+    (limit,), (temperature,), (count,) = limits, temperatures, threads
     words += ["--time-limit", "none" if limit is None else f"{limit:.15g}"]
+    if (repeats := _repeats(records)) > 1:
+        words += ["--repeats", str(repeats)]
+    if temperature:
+        words += ["--temperature", f"{temperature:.15g}"]
+    if count > 1:
+        words += ["--threads", str(count)]
     return shlex.join(words)

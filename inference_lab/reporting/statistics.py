@@ -20,7 +20,6 @@ __all__ = [
     "Wins",
     "holm",
     "median",
-    "paired_wilcoxon",
     "pairwise_wins",
     "performance_profile",
     "primal_gap_percent",
@@ -29,6 +28,7 @@ __all__ = [
     "shifted_geometric_mean",
     "snapped",
     "solved_within",
+    "wilcoxon_against",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -128,11 +128,13 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
     energy, best = np.broadcast_arrays(
         np.asarray(energies, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        gap = 100.0 * np.abs(energy - best) / np.maximum(np.abs(energy), np.abs(best))
-        close = np.abs(energy - best) <= OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(best))
+    # A difference overflows only where the signs differ, and the gap is 100.
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        difference = np.abs(energy - best)
+        gap = 100.0 * (difference / np.maximum(np.abs(energy), np.abs(best)))
+        close = difference <= OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(best))
         opposite = energy * np.sign(best) < 0
-        known = np.isfinite(energy + best)
+        known = np.isfinite(energy) & np.isfinite(best)
     gap = np.where(opposite | ~known, 100.0, np.minimum(gap, 100.0))
     gap = np.where(close & known, 0.0, gap)
     return np.where(np.isnan(energy) | np.isnan(best), np.nan, gap)
@@ -280,7 +282,7 @@ def pairwise_wins(
     wins, ties, faster = (np.zeros((k, k), dtype=np.int64) for _ in range(3))
     for i in range(k):
         mine = energy[:, [i]]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             size = np.maximum(1.0, np.minimum(np.abs(mine), np.abs(energy)))
             close = np.isfinite(mine - energy) & (np.abs(mine - energy) <= tolerance * size)
             tie = (mine == energy) | close
@@ -523,53 +525,56 @@ def _signed_rank(difference: FloatArray) -> float:
     return float(min(1.0, 2 * tail))
 
 
-def paired_wilcoxon(values: npt.ArrayLike) -> FloatArray:
-    """Return p-values of Wilcoxon's signed-rank test between all pairs, after Holm's correction.
+def _wilcoxon(difference: FloatArray) -> float:
+    """Return the two-sided p-value of the signed-rank test, without a correction."""
+    from scipy.stats import wilcoxon
 
-    Two-sided; for up to 50 instances from the exact distribution, that of all changes of sign,
-    with whatever ties there are. For more it is approximated by the normal one.
+    if not difference.any():
+        return 1.0
+    if len(difference) <= _EXACT:
+        return _signed_rank(difference)
+    return float(wilcoxon(difference, zero_method="zsplit", method="asymptotic").pvalue)
+
+
+def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
+    """Return p-values of Wilcoxon's signed-rank test of one solver against each other one.
+
+    Two-sided, after Holm's correction for these comparisons; for up to 50 instances from the exact
+    distribution, that of all changes of sign, with whatever ties there are. For more it is
+    approximated by the normal one.
 
     Parameters
     ----------
     values : (n, k) array_like
         Finite. Differences of zero are ranked with the others and split between the signs
         (compare Demsar 2006, section 3.1.3).
+    first : int
+        The column that the others are compared with.
 
     Returns
     -------
-    (k, k) array of float64
-        Symmetric, 1 on the diagonal and where all differences are zero.
+    (k,) array of float64
+        1 at `first`, and where all differences are zero.
 
     Raises
     ------
     ValueError
-        If a value is not finite.
+        If a value is not finite, or there is no such column.
 
     Examples
     --------
-    >>> p = paired_wilcoxon([[float(i), 2.0 * i + 1.0] for i in range(8)])
-    >>> round(float(p[0, 1]), 6)
-    0.007812
+    >>> p = wilcoxon_against([[float(i), 2.0 * i + 1.0] for i in range(8)], 1)
+    >>> [round(float(x), 6) for x in p]
+    [0.007812, 1.0]
     """
-    from scipy.stats import wilcoxon
-
     matrix = _matrix(values, "values")
     if not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"values[{row}, {column}] = {matrix[row, column]} is not finite")
     k = matrix.shape[1]
-    first, second = np.triu_indices(k, 1)
-    p_values = []
-    for i, j in zip(first, second, strict=True):
-        difference = matrix[:, i] - matrix[:, j]
-        if not difference.any():
-            p_values.append(1.0)
-            continue
-        if len(difference) <= _EXACT:
-            p_values.append(_signed_rank(difference))
-        else:
-            found = wilcoxon(difference, zero_method="zsplit", method="asymptotic")
-            p_values.append(float(found.pvalue))
-    result = np.ones((k, k))
-    result[first, second] = result[second, first] = holm(p_values)
+    if not 0 <= first < k:
+        raise ValueError(f"first must be a column from 0 to {k - 1}, got {first}")
+    others = [s for s in range(k) if s != first]
+    result = np.ones(k)
+    result[others] = holm([_wilcoxon(matrix[:, s] - matrix[:, first]) for s in others])
     return result

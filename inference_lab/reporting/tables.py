@@ -178,7 +178,9 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
         column("% best", lambda s: rate_text(s.percent_best)),
         column("% proved", lambda s: rate_text(s.percent_proved)),
         column("median s", lambda s: seconds_text(s.median_seconds)),
-        column("total s", lambda s: seconds_text(s.total_seconds)),
+        column(
+            "total s", lambda s: NONE if s.median_seconds is None else seconds_text(s.total_seconds)
+        ),
         column("failed", lambda s: str(s.failed)),
         column("unsup.", lambda s: str(s.unsupported)),
         column("runs", lambda s: str(s.runs)),
@@ -371,6 +373,8 @@ def csv_text(comparison: Comparison) -> str:
     writer.writerow(names)
     for row in comparison.rows:
         values = {name: jsonable(getattr(row, name)) for name in names}
+        if row.seconds is None:
+            values["total_seconds"] = None  # no run ended by itself
         values["messages"] = "; ".join(row.messages)
         writer.writerow(["" if values[name] is None else values[name] for name in names])
     return stream.getvalue()

@@ -64,7 +64,7 @@ def _profile(analysis: Analysis, solved: FloatArray) -> Block:
         "performance-profile",
         f"Performance profile (Dolan and More) over {analysis.basis}: the share of problems that "
         "each solver solved within so many times the time of the fastest. " + _solved(analysis),
-        f"Performance profiles of {len(analysis.labels)} solvers on "
+        f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
         f"{counted(len(analysis.complete), 'problem')}.",
         partial(figures.performance_profile, profile, analysis.labels),
     )
@@ -78,7 +78,7 @@ def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
         "each by itself."
         + (" Where a solver was not run, it solved nothing. " if analysis.incomplete else " ")
         + _solved(analysis),
-        f"Times of solved problems, ascending, for {len(analysis.labels)} solvers.",
+        f"Times of solved problems, ascending, for {counted(len(analysis.labels), 'solver')}.",
         partial(figures.cactus, solved_within(solved[:, analysis.order]), analysis.labels),
     )
 
@@ -123,6 +123,8 @@ def history_section(analysis: Analysis, drawn_problems: int) -> Section:
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
     end = max(analysis.times[-1], 1e-5)
+    if not analysis.given_times:
+        end = max(end, float(results.seconds.max()))
     start = min(analysis.times[0], end / 10)
     moments = np.geomspace(start, end, _MOMENTS)
     curves = _gap_curves(analysis, moments)
@@ -137,7 +139,7 @@ def history_section(analysis: Analysis, drawn_problems: int) -> Section:
         + (", with the band between the quartiles" if bands else "")
         + "; 100 before the first labelling."
         + (" Each solver over its own runs." if analysis.incomplete else ""),
-        f"Primal gap against time for {len(analysis.labels)} solvers.",
+        f"Primal gap against time for {counted(len(analysis.labels), 'solver')}.",
         partial(
             figures.gap_over_time,
             moments,
@@ -231,7 +233,8 @@ def _convergence(analysis: Analysis, problem: int) -> Picture:
     return Picture(
         f"convergence-{summary.name}",
         f"{summary.name}: best energy, and bound (thin), over time"
-        + ("; of each solver the run with the median energy." if results.shape[2] > 1 else "."),
-        f"Energy and bound against time for {len(labels)} solvers on {summary.name}.",
+        + ("; of each solver the run with the median energy." if results.shape[2] > 1 else ".")
+        + (" Values beyond 1e100 are left out." if any(map(figures.is_extreme, runs)) else ""),
+        f"Energy and bound against time for {counted(len(labels), 'solver')} on {summary.name}.",
         partial(figures.convergence, runs, labels, summary.name),
     )

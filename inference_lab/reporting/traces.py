@@ -73,7 +73,8 @@ def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
         raise ValueError(f"percent must be in [0, 100), got {percent}")
     best = np.asarray(reference, dtype=np.float64)
     share = 1.0 - percent / 100.0
-    return np.where(best < 0, best * share, best / share)
+    with np.errstate(over="ignore"):
+        return np.where(best < 0, best * share, best / share)
 
 
 class Traces:
@@ -155,7 +156,8 @@ class Traces:
             Seconds; ``inf`` where it never had.
         """
         target = np.asarray(energies, dtype=np.float64)
-        limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
+        with np.errstate(over="ignore"):
+            limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
         limit = np.where(np.isfinite(target), limit, -np.inf)
         return self._first(np.isfinite(self._energy) & (self._energy <= limit[self._run]))
 
@@ -166,7 +168,7 @@ class Traces:
         -------
         (n,) array of float64
         """
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             slack = OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(self._energy))
             met = np.abs(self._energy - self._bound) <= slack
         return self._first(met & np.isfinite(self._energy))

@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from inference_lab.reporting.document import Cell, Document, Picture, Table, file_stems, printable
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Document,
+    Picture,
+    Table,
+    file_stems,
+    printable,
+)
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.page import render_page
@@ -37,8 +45,8 @@ _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 
-def _csv_field(cell: Cell) -> str:
-    if cell.value is not None and not math.isnan(cell.value):
+def _csv_field(cell: Cell, column: Column) -> str:
+    if not column.as_text and cell.value is not None and not math.isnan(cell.value):
         return str(cell.value) if isinstance(cell.value, int) else repr(float(cell.value))
     return _csv_text(cell.text)
 
@@ -62,10 +70,10 @@ def csv_table(table: Table) -> str:
     Returns
     -------
     str
-        A line of titles, then a line for each row: the value of a cell in full precision where it
-        has one, else its text; nothing where it says ``-``. Text that a spreadsheet would
-        run as a formula (it begins with ``=``, ``+``, ``-`` or ``@``, and is no number) gets an
-        apostrophe before it.
+        A line of names, then a line for each row: the value of a cell in full precision where it
+        has one and the column is not one of texts, else its text; nothing where it says ``-``.
+        Text that a spreadsheet would run as a formula (it begins with ``=``, ``+``, ``-`` or
+        ``@``, and is no number) gets an apostrophe before it.
 
     Examples
     --------
@@ -78,8 +86,11 @@ def csv_table(table: Table) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_csv_text(column.title) for column in table.columns])
-    writer.writerows([_csv_field(cell) for cell in row] for row in table.rows)
+    writer.writerow([_csv_text(column.name or column.title) for column in table.columns])
+    writer.writerows(
+        [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    )
     return out.getvalue()
 
 

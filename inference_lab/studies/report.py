@@ -18,6 +18,7 @@ from inference_lab.factor_graph import FloatArray
 from inference_lab.reporting.document import (
     Block,
     Cell,
+    Code,
     Column,
     Document,
     Items,
@@ -306,8 +307,12 @@ def _closing(
     for name in dict.fromkeys(record.environment for record in records):
         facts = known.get(name, {"environment": name})
         said.append(f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.")
-    said.append(f"To run it again: inference-lab reproduce {study.name}")
-    return [*sections, Section("Sources and machine", (Text(tuple(said)),))]
+    command = Code(f"inference-lab reproduce {study.name}")
+    return [
+        *sections,
+        Section("Sources and machine", (Text(tuple(said)),)),
+        Section("To run it again", (command,)),
+    ]
 
 
 def _csv_lines(results: Results, study: Study) -> list[list[str]]:
