@@ -206,7 +206,8 @@ class _Cluster(Executor):
 
     The workers need the same versions of everything, and the data where they are here. Each of
     their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
-    are processors. Calls of a worker that dies are made again on another.
+    are processors. Calls of a worker that dies are made again on another; those that have begun
+    when the comparison is interrupted go on to their limit there, and nobody waits for them.
     """
 
     def __init__(self, address: str, threads: int = 1) -> None:

@@ -594,7 +594,7 @@ def best_map(
             f"columns, got shares of shape {clear.shape}"
         )
     texts = [
-        [plain(name if len(name) <= 20 else name[:19] + "…") for name in line] for line in names
+        [plain(name if len(name) <= 24 else name[:23] + "…") for name in line] for line in names
     ]
     figure, axes = _cells(0.85 * np.nan_to_num(clear), texts, rows, columns)
     axes.set_ylabel(plain(row_name), fontsize=8)
