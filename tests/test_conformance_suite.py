@@ -728,7 +728,7 @@ def test_a_failure_brings_the_case_back():
         (LabelsOutOfRange(), "completes", r"raised ValueError: labels\[0\] = .* has labels 0 to"),
         (FloatLabels(), "completes", "labels must be integers, got dtype float64"),
         (Exits(), "completes", "the run raised SystemExit: enough"),
-        (ReturnsNothing(), "completes", "'NoneType' object has no attribute 'infeasible'"),
+        (ReturnsNothing(), "completes", "returned NoneType; an Outcome is expected"),
         (
             CrashesOn(family="grid"),
             "completes",

@@ -173,7 +173,7 @@ def test_failures_are_made_again_only_when_asked(tmp_path, monkeypatch, rerun, a
     from inference_lab.harness import running
 
     monkeypatch.setattr(running, "_WALL_CONSTANT", 1.0)
-    monkeypatch.setattr(running, "_WARM_UP_LIMIT", 1.0)
+    monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 1.0)
     flag, store = tmp_path / "flag", tmp_path / "runs.jsonl"
     flag.touch()
     solvers = [Moody(str(flag)), Moody(str(flag), "sleep"), Guess()]

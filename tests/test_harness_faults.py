@@ -131,7 +131,7 @@ import inference_lab as il
 from test_harness_faults import PROBLEMS, SOLVERS
 
 if __name__ == "__main__":
-    il.compare(PROBLEMS, SOLVERS, seeds=40, store=sys.argv[1], jobs=2, time_limit=5.0)
+    il.compare(PROBLEMS, SOLVERS, seeds=20, store=sys.argv[1], jobs=2, time_limit=5.0)
 """
 
 
@@ -152,11 +152,11 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path):
         assert process.wait() == -signal.SIGKILL
         assert len(workers) >= 2
         assert all(ended(pid) for pid in [*workers, *runs])
-    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 40, "time_limit": 5.0}
+    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 20, "time_limit": 5.0}
     before = len(RecordStore(path).read())
-    assert 30 < before < 480
+    assert 30 < before < 240
     assert what(il.compare(**asked, store=path)) == what(il.compare(**asked))
-    assert len(RecordStore(path).read()) == 480
+    assert len(RecordStore(path).read()) == 240
 
 
 def test_a_worker_that_is_killed_costs_its_run_only(tmp_path):
