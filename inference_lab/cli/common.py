@@ -167,6 +167,18 @@ def print_table(comparison: Comparison) -> None:
         click.echo(comparison.to_text(), nl=False)
 
 
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """Show how far the runs are, unless `quiet`; yield what is told of them."""
+    if quiet:
+        yield lambda event: None
+    else:
+        from inference_lab.harness.progress import display
+
+        with display() as tell:
+            yield tell
+
+
 # ---------------------------------------------------------------------- options
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from inference_lab.cli.common import (
     one_line,
     print_json,
     print_table,
+    progress,
     quiet_option,
     quiet_stdout,
     rerun_option,
@@ -194,18 +193,6 @@ def _count_lines(path: Path) -> int:
         return 0
     with path.open("rb") as stream:
         return sum(1 for line in stream if line.endswith(b"\n"))
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Show how far the runs are, unless `quiet`; yield what is told of them."""
-    if quiet:
-        yield lambda event: None
-    else:
-        from inference_lab.harness.progress import display
-
-        with display() as tell:
-            yield tell
 
 
 def _default_problems(data_dir: Path | None) -> list[str]:

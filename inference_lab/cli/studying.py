@@ -16,13 +16,13 @@ from inference_lab.cli.common import (
     debug,
     jobs_option,
     one_line,
+    progress,
     quiet_option,
     quiet_stdout,
     rerun_option,
     say,
     shard_option,
 )
-from inference_lab.cli.comparing import progress
 
 if TYPE_CHECKING:
     from inference_lab.studies import SolverStudy, Study

@@ -322,9 +322,10 @@ class Plan:
         grows slower or busier does so for all of them.
         """
         draw = random.Random(0)
+        place = {seed: at for at, seed in enumerate(self.seeds)}
         blocks: dict[tuple[int, int, int], list[int]] = {}
         for number, task in enumerate(self.tasks):
-            block = (self.seeds.index(task.seed), task.repeat, task.case)
+            block = (place[task.seed], task.repeat, task.case)
             blocks.setdefault(block, []).append(number)
         shuffled = {block: draw.random() for block in sorted(blocks)}
         order = []

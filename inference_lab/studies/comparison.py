@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import string
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -188,8 +189,8 @@ class SolverStudy:
         for key, listed in (("problems", specs), ("solvers", self.solvers)):
             if not listed:
                 raise StudyError(f"{key} must not be empty")
-            for spec in listed:
-                if listed.count(spec) > 1:
+            for spec, count in Counter(listed).items():
+                if count > 1:
                     raise StudyError(f"{key} has {spec!r} more than once")
         seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
         if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
@@ -260,7 +261,7 @@ def run_comparison(
     try:
         with untrusted(trusted=trusted):
             if jobs == 0:
-                return Comparison(_held(study, store))
+                return Comparison.of_store(_held(study, store))
             return compare(
                 study.all_problems(),
                 study.solvers,
@@ -282,7 +283,7 @@ def run_comparison(
 
 
 def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
-    """Return the records that a store holds of a study, the last one of each run."""
+    """Return the records that a store holds of a study, superseded ones included."""
     if not store.path.exists():
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
     # Names are in the normal form of specs, without settings that are the default.
@@ -290,18 +291,15 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
     solvers = {as_solver(spec).spec for spec in study.solvers}
     seeds = range(study.seeds) if isinstance(study.seeds, int) else study.seeds
     asked = (study.time_limit, study.temperature, study.threads)
-    found = {}
-    for record in store:
-        given = (record.time_limit, record.temperature, record.threads)
-        if (
-            record.problem in problems
-            and record.solver in solvers
-            and record.seed in seeds
-            and record.repeat < study.repeats
-            and given == asked
-        ):
-            found[record.key] = record
-    return list(found.values())
+    return [
+        record
+        for record in store
+        if record.problem in problems
+        and record.solver in solvers
+        and record.seed in seeds
+        and record.repeat < study.repeats
+        and (record.time_limit, record.temperature, record.threads) == asked
+    ]
 
 
 def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
