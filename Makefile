@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test bench format clean
+.PHONY: help setup demo test fuzz bench format clean
 
 help:  ## show these lines
 	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(one-thread) $(BIN)/python -m pytest
+
+fuzz: $(VENV)/.dev  ## look for inputs that break a promise, a minute of CPU time for each target; SECONDS=3600 SEED=1 for more
+	$(one-thread) $(BIN)/python tests/fuzz/campaign.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
 
 bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
