@@ -223,23 +223,18 @@ def _mixed(rng: _Rng) -> FactorGraph:
 
 
 def _merged(rng: _Rng) -> FactorGraph:
-    """Edges given several times and self-loops, which construction merges and folds."""
+    """Edges given several times, which construction adds up."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     again = rng.permutation(edges)[: max(1, len(edges) // 2), ::-1]
-    loops = np.repeat(rng.integers(0, n, size=(2, 1)), 2, axis=1)
-    tables = rng.normal(size=(len(again) + 2, k, k))
-    i = int(rng.integers(0, n))
-    j = (i + 1) % n
     return FactorGraph.from_terms(
         rng.normal(size=(n, k)),
         [
             DiagonalTerms(edges, 0.0, rng.normal(size=len(edges))),
             DiagonalTerms(again, rng.normal(size=len(again)), 0.0),
-            DiagonalTerms(loops, rng.normal(size=(2, k)), 0.0),
-            OwnTables(np.concatenate([again, loops]), tables),
+            OwnTables(again, rng.normal(size=(len(again), k, k))),
         ],
-        [((i, j, i), rng.normal(size=(k, k, k)))],
+        [(edges[0].tolist(), rng.normal(size=(k, k)))],
     )
 
 

@@ -1,14 +1,15 @@
 """Terms of an energy as users give them, checked and packed into flat arrays.
 
 Pairwise terms keep their structure on the way: diagonal ones (Potts of either sign among them)
-are recognised also where they come as tables, self-loops are folded into the unaries, and terms
-on the same pair of variables are added up.
+are recognised also where they come as tables, and terms on the same pair of variables are added up.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,6 +33,10 @@ TRUNCATED_LINEAR = 1
 #: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
 TRUNCATED_QUADRATIC = 2
 
+
+#: No finite cost is larger, by absolute value. Sums over all terms of a graph that fits into memory
+#: stay below 1e115 then, and their squares below 1e230: nothing that is computed overflows.
+COST_LIMIT = 1e100
 
 #: Dense tables of merged terms are made in blocks of about this many entries.
 _TABLE_BLOCK = 4_000_000
@@ -97,29 +102,92 @@ def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _check_costs(array: FloatArray, name: str) -> FloatArray:
-    """Refuse NaN and -inf, naming the first offending place."""
-    bad = np.isnan(array) | np.isneginf(array)
-    if bad.any():
-        place = tuple(int(p) for p in np.argwhere(bad)[0])
+def _in_range(array: FloatArray) -> bool:
+    """Whether all costs are numbers up to `COST_LIMIT`; none is ``+inf``."""
+    # Without temporaries; NaN comes out as NaN, which compares as false.
+    return array.size == 0 or bool(array.min() >= -COST_LIMIT and array.max() <= COST_LIMIT)
+
+
+def check_costs(array: FloatArray, name: str) -> FloatArray:
+    """Refuse NaN, ``-inf`` and what exceeds `COST_LIMIT`, naming the first offending place."""
+    if _in_range(array):
+        return array
+    allowed = (np.abs(array) <= COST_LIMIT) | np.isposinf(array)
+    if not allowed.all():
+        place = tuple(int(p) for p in np.argwhere(~allowed)[0])
         where = f"{name}[{', '.join(map(str, place))}]" if place else name
         raise ValueError(
-            f"{where} is {array[place]}; costs must be finite, or +inf for a forbidden label"
+            f"{where} is {array[place]}; "
+            + (
+                f"costs must not exceed {COST_LIMIT:g} by absolute value: scale the costs"
+                if np.isfinite(array[place])
+                else "costs must be finite, or +inf for a forbidden label"
+            )
         )
     return array
 
 
+def unwrap(values: Any, name: str) -> Any:
+    """Return what holds an array (a pandas DataFrame, say) as that; refuse masked arrays."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array; fill it, with +inf for what is forbidden")
+    if hasattr(values, "__array__") and not isinstance(values, np.ndarray):
+        return np.asarray(values)
+    return values
+
+
 def as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
     """Return a float64 copy of the costs; refuse what is not a number, NaN and ``-inf``."""
+    values = unwrap(values, name)
     try:
-        array = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as problem:
+        array = np.asarray(values)
+    except (OverflowError, TypeError, ValueError) as problem:
         raise ValueError(f"{name} must be an array of numbers: {problem}") from None
-    return _check_costs(array, name)
+    if array.dtype.kind == "O":
+        _check_objects(array, name)
+    elif array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    elif array.dtype.itemsize > 8:
+        # Longer floats are looked at before they overflow.
+        check_costs(array, name)
+    fresh = isinstance(values, list | tuple | float)
+    return check_costs(array.astype(np.float64, order="C", copy=not fresh), name)
+
+
+def _check_objects(array: npt.NDArray[Any], name: str) -> None:
+    """Refuse what numpy would read as NaN (None), parse (text) or take apart (complex numbers)."""
+    for place, value in np.ndenumerate(array):
+        where = f"{name}[{', '.join(map(str, place))}]" if place else name
+        if not isinstance(value, Number) or isinstance(value, complex | np.complexfloating):
+            raise ValueError(f"{where} is {value!r}; costs must be real numbers")
+        # Integers and fractions of any length come this way.
+        if abs(value) > COST_LIMIT and value != np.inf:  # type: ignore
+            raise ValueError(f"{where} exceeds {COST_LIMIT:g} by absolute value: scale the costs")
+
+
+def as_scope(raw: Sequence[int], n: int, name: str) -> tuple[int, ...]:
+    """Return the variables of a scope; refuse what is no integer, missing, or named twice."""
+    try:
+        listed = list(raw)
+        if any(isinstance(v, bool) for v in listed):
+            raise TypeError
+        scope = tuple(operator.index(v) for v in listed)
+    except TypeError:
+        raise ValueError(
+            f"{name} has scope {raw!r}; a scope is a sequence of integers from 0 to {n - 1}"
+        ) from None
+    if any(not 0 <= v < n for v in scope):
+        raise ValueError(
+            f"{name} has scope {scope}, which names a missing variable; "
+            f"the graph has variables 0 to {n - 1}"
+        )
+    if len(set(scope)) < len(scope):
+        raise ValueError(f"{name} has scope {scope}, which names a variable twice")
+    return scope
 
 
 def _as_edges(edges: npt.ArrayLike, n: int, name: str = "edges") -> Int32Array:
-    array = np.asarray(edges)
+    array = np.asarray(unwrap(edges, name))
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int32)
     if array.ndim != 2 or array.shape[1] != 2:
@@ -131,6 +199,13 @@ def _as_edges(edges: npt.ArrayLike, n: int, name: str = "edges") -> Int32Array:
         raise ValueError(
             f"{name}[{row}] = {tuple(int(v) for v in array[row])} names a missing variable; "
             f"the graph has variables 0 to {n - 1}"
+        )
+    loops = array[:, 0] == array[:, 1]
+    if loops.any():
+        row = int(np.argmax(loops))
+        raise ValueError(
+            f"{name}[{row}] = {tuple(int(v) for v in array[row])} joins a variable to itself; "
+            "add the diagonal of its costs to the unary"
         )
     return array.astype(np.int32)
 
@@ -145,6 +220,7 @@ class Unaries(NamedTuple):
 
 def parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike]) -> Unaries:
     """Read unaries given as a matrix or as one row a variable."""
+    unary = unwrap(unary, "unary")
     if isinstance(unary, np.ndarray) and unary.dtype != object:
         matrix = as_costs(unary, "unary")
         if matrix.ndim == 1 and matrix.size == 0:
@@ -287,6 +363,14 @@ def _pack_shared(term: SharedTable, cardinalities: IntArray) -> EdgeBlock:
     if np.isinf(weights).any():
         e = int(np.flatnonzero(np.isinf(weights))[0])
         raise ValueError(f"weights[{e}] is inf; put +inf into the table instead")
+    largest = float(np.abs(table[np.isfinite(table)]).max(initial=0.0))
+    over = np.abs(weights) * largest > COST_LIMIT
+    if over.any():
+        e = int(np.argmax(over))
+        raise ValueError(
+            f"weights[{e}] = {weights[e]} times {largest}, the largest cost of the table, must not "
+            f"exceed {COST_LIMIT:g}: scale the costs"
+        )
     if np.isinf(table).any() and (weights <= 0).any():
         e = int(np.flatnonzero(weights <= 0)[0])
         raise ValueError(
@@ -307,7 +391,7 @@ def pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
     """Pack dense tables, each by the simplest kind that represents it."""
     edges = _as_edges(term.edges, cardinalities.size)
     m = edges.shape[0]
-    tables = term.tables
+    tables = unwrap(term.tables, "tables")
     if isinstance(tables, np.ndarray) and tables.dtype != object:
         stack = as_costs(tables, "tables")
         if m == 0 and stack.size == 0:
@@ -316,7 +400,7 @@ def pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
             raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
         _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
         return _pack_tables(edges, [(np.arange(m), stack)], m)
-    listed = list(tables)  # type: ignore[arg-type]
+    listed = list(tables)
     if len(listed) != m:
         raise ValueError(f"{len(listed)} tables for {m} edges")
     tables_of: dict[tuple[int, ...], list[FloatArray]] = {}
@@ -393,25 +477,6 @@ def _dense_stack(
     return np.where(table | (a == b), values * np.where(table, weights, 1.0), weights)
 
 
-def fold_self_loops(block: EdgeBlock, unaries: Unaries) -> tuple[EdgeBlock, Unaries]:
-    """Add terms that join a variable to itself to its unary."""
-    loops = np.flatnonzero(block.edges[:, 0] == block.edges[:, 1])
-    if loops.size == 0:
-        return block, unaries
-    values = unaries.values.copy()
-    for e in loops:
-        i = int(block.edges[e, 0])
-        values[unaries.ptr[i] : unaries.ptr[i + 1]] += np.diagonal(
-            dense(block, int(e), unaries.cardinalities)
-        )
-    keep = np.ones(len(block.edges), dtype=bool)
-    keep[loops] = False
-    block = EdgeBlock(
-        block.edges[keep], block.kinds[keep], block.weights[keep], block.offsets[keep], block.values
-    )
-    return block, unaries._replace(values=values)
-
-
 def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     """Add up terms on the same pair of variables; most graphs have none and return at once."""
     m = len(block.edges)
@@ -478,15 +543,11 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     )
 
 
-def reduce_scope(scope: tuple[int, ...], table: FloatArray) -> tuple[tuple[int, ...], FloatArray]:
-    """Take the diagonal over variables that a scope names more than once."""
-    while len(set(scope)) < len(scope):
-        seen: dict[int, int] = {}
-        for axis, variable in enumerate(scope):
-            if variable in seen:
-                first = seen[variable]
-                table = np.moveaxis(np.diagonal(table, axis1=first, axis2=axis), -1, first)
-                scope = scope[:axis] + scope[axis + 1 :]
-                break
-            seen[variable] = axis
-    return scope, table
+def check_merged(block: EdgeBlock, cardinalities: IntArray) -> None:
+    """Refuse terms that exceed `COST_LIMIT` when they are added up."""
+    limits = np.where(np.isposinf(block.values), 0.0, block.values)
+    weights = np.where(np.isposinf(block.weights), 0.0, block.weights)
+    if _in_range(limits) and _in_range(weights):
+        return
+    for e, (i, j) in enumerate(block.edges.tolist()):
+        check_costs(dense(block, e, cardinalities), f"the sum of all terms on ({i}, {j})")

@@ -99,6 +99,12 @@ def truncated_linear(k: int, slope: float, cap: float, shift: float = 0.0) -> np
     return shift + np.minimum(slope * np.abs(a[:, None] - a[None]), cap)
 
 
+def random_pairs(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
+    """Draw m pairs of different numbers below n, or none where there are none."""
+    first = rng.integers(0, n, size=m if n > 1 else 0)
+    return np.stack([first, (first + rng.integers(1, max(2, n), size=first.size)) % n], axis=1)
+
+
 @dataclass(frozen=True)
 class _Costs:
     """Draws costs of one style, a share of them infinite."""
@@ -130,8 +136,8 @@ def recipes(
 ) -> Recipe:
     """Draw the inputs of a small graph.
 
-    Unless `forest`, edges come parallel and reversed, with both ends at one variable, and scopes
-    name variables twice. `hard` says whether there are infinite costs; None draws it.
+    Unless `forest`, edges come parallel and reversed. `hard` says whether there are infinite
+    costs; None draws it.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     style = draw(st.sampled_from(["normal", "integers", "large"]))
@@ -157,8 +163,10 @@ def recipes(
         return v
 
     def scope(arity: int) -> tuple[int, ...] | None:
-        """Draw a scope; None where it would close a cycle of a forest."""
-        variables = tuple(draw(st.integers(0, n - 1)) for _ in range(arity))
+        """Draw a scope; None where it would close a cycle of a forest, or variables are too few."""
+        if arity > n:
+            return None
+        variables = tuple(draw(st.permutations(range(n)))[:arity])
         if forest:
             roots = {find(v) for v in variables}
             if len(roots) < arity:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import Recipe, recipes
+from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab import feasibility
@@ -613,7 +613,7 @@ def test_a_large_hard_graph_is_searched_without_a_python_loop():
     rng = np.random.default_rng(0)
     n, m, k = 100_000, 200_000, 3
     truth = rng.integers(0, k, size=n)
-    edges = rng.integers(0, n, size=(m, 2))
+    edges = random_pairs(rng, n, m)
     equal = truth[edges[:, 0]] == truth[edges[:, 1]]
     graph = FactorGraph.from_terms(
         np.zeros((n, k)),

@@ -10,6 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -236,7 +237,7 @@ def test_memory_is_judged_for_the_temperature():
 def test_hundred_thousand_variables_are_refused_quickly():
     rng = np.random.default_rng(0)
     n = 100_000
-    edges = rng.integers(0, n, size=(2 * n, 2))
+    edges = random_pairs(rng, n, 2 * n)
     graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
     assert "treewidth is too large" in JunctionTree().supports(graph, 0.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Recipe, recipes, truncated_linear
+from strategies import Recipe, random_pairs, recipes, truncated_linear
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -269,7 +269,7 @@ def test_converged_means_a_fixed_point(temperature, schedule, damping):
 def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
     """Also on graphs of some size and degree, where small changes add up."""
     rng = np.random.default_rng(0)
-    edges = rng.integers(0, 60, size=(300, 2))
+    edges = random_pairs(rng, 60, 300)
     graph = FactorGraph.potts(rng.normal(size=(60, 3)), edges, 0.3 * rng.normal(size=300))
     for temperature in (0.0, 1.0):
         state, converged = pass_messages(graph, LoopyBP(schedule=schedule), temperature)
@@ -480,7 +480,7 @@ def test_hard_constraints_with_cycles_are_solved():
 def test_truncated_linear_messages_are_those_of_the_table(schedule):
     """With the closed form switched off, every message is the same."""
     rng = np.random.default_rng(0)
-    edges = rng.integers(0, 10, size=(20, 2))
+    edges = random_pairs(rng, 10, 20)
     for k, cap in ((4, 2.0), (9, 3.3), (16, 40.0)):
         table = truncated_linear(k, 0.5, cap, 0.25)
         graph = FactorGraph.pairwise(
@@ -741,7 +741,7 @@ def test_budget(schedule):
     # Large enough that it cannot settle in the time.
     rng = np.random.default_rng(0)
     n, m = 20_000, 80_000
-    edges = rng.integers(0, n, size=(m, 2))
+    edges = random_pairs(rng, n, m)
     large = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 3 * rng.normal(size=m))
     assert large.components.size and large.breadth_first_order.size
     s = il.solve(large, LoopyBP(schedule=schedule, max_sweeps=10**9), time_limit=0.1)

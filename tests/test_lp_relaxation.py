@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.linear_model import build_linear_model, sum_of_minima
@@ -345,7 +346,7 @@ def test_derandomised_beats_argmax_where_argmax_is_worse_than_the_mean():
 def test_must_links_are_within_twice_the_bound(seed):
     rng = np.random.default_rng(seed)
     n, k = 30, 4
-    edges = rng.integers(0, n, size=(90, 2))
+    edges = random_pairs(rng, n, 90)
     edges = edges[edges[:, 0] != edges[:, 1]]
     graph = il.FactorGraph.potts(rng.random((n, k)), edges, rng.random(len(edges)) * 0.6)
     s = il.solve(graph, LPRelaxation(rounding="derandomised", polish=False))
@@ -552,7 +553,7 @@ def test_model_beyond_32_bits_is_refused_before_it_is_built():
 
 def large_hard_estep(n=1500, k=10, m=6000):
     rng = np.random.default_rng(0)
-    edges = rng.integers(0, n, size=(m, 2))
+    edges = random_pairs(rng, n, m)
     edges = edges[edges[:, 0] != edges[:, 1]]
     cannot = rng.random(len(edges)) < 0.5
     return il.FactorGraph.from_terms(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Recipe, recipes
+from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -477,7 +477,7 @@ def test_annealing_is_better_than_starting_cold():
     slow, cold = 0.0, 0.0
     for seed in range(15):
         rng = np.random.default_rng(seed)
-        edges = rng.integers(0, 40, size=(120, 2))
+        edges = random_pairs(rng, 40, 120)
         graph = FactorGraph.potts(0.3 * rng.normal(size=(40, 2)), edges, rng.normal(size=120))
         slow += il.solve(graph, "mean-field", seed=seed).energy
         cold += il.solve(graph, MeanField(start_temperature=1e-3, end_ratio=1.0), seed=seed).energy
@@ -544,7 +544,7 @@ def test_costs_are_zero():
 
 def glass(n: int = 60, seed: int = 0) -> FactorGraph:
     rng = np.random.default_rng(seed)
-    edges = rng.integers(0, n, size=(3 * n, 2))
+    edges = random_pairs(rng, n, 3 * n)
     return FactorGraph.potts(np.zeros((n, 3)), edges, rng.normal(size=3 * n))
 
 

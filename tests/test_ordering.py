@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab import ordering
@@ -278,7 +279,7 @@ def test_long_narrow_grids_are_ordered_along():
 def test_hopeless_graphs_are_given_up_on():
     rng = np.random.default_rng(3)
     n = 20_000
-    edges = rng.integers(0, n, size=(2 * n, 2))
+    edges = random_pairs(rng, n, 2 * n)
     edges = edges[edges[:, 0] != edges[:, 1]]
     graph = network(n, edges)
     found = elimination_order(graph, log2_limit=25.0, log2_enough=26.0)

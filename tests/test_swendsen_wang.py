@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -226,7 +227,7 @@ def test_the_pattern_satisfies_all_hard_links() -> None:
     for _ in range(30):
         n = 12
         planted = rng.integers(0, 2, n)
-        edges = rng.integers(0, n, size=(14, 2))
+        edges = random_pairs(rng, n, 14)
         edges = edges[edges[:, 0] != edges[:, 1]]
         equal = planted[edges[:, 0]] == planted[edges[:, 1]]
         same, differ = np.where(equal, 0.0, INF), np.where(equal, INF, 0.0)
