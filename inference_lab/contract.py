@@ -65,24 +65,35 @@ class TracePoint(NamedTuple):
     lower_bound: float
 
 
-def proves(energy: float, lower_bound: float) -> bool:
+def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     """Whether a lower bound shows that a labelling of this energy is optimal.
 
-    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)`` in either direction,
+    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
     which covers the rounding of sums and the tolerance of LP solvers. A bound further above the
-    energy is a contradiction and proves nothing.
+    energy is a contradiction and proves nothing. `small` is 1, or the magnitude of a graph whose
+    costs are all smaller.
     """
     return math.isfinite(energy) and abs(energy - lower_bound) <= OPTIMALITY_TOLERANCE * max(
-        1.0, abs(energy)
+        small, abs(energy)
     )
 
 
 class Run:
     """The state of one run: what the solver is given, and the incumbent it reports to.
 
+    Bounds are true to the resolution of the graph. Where that is coarser than what a proof may
+    leave open, it is taken off them; elsewhere a bound above the incumbent by no more than a proof
+    may leave open is lowered to it. So none exceeds the optimum by rounding.
+
     Attributes
     ----------
     graph : FactorGraph
+        What the solver minimises. Where all costs of the graph that was given are very small or
+        very large, a copy of it in other units; `temperature`, bounds, and the energies of the
+        incumbent are in the same ones, the history in those that were given.
+    unit : float
+        How much 1 in these units is in those that were given: 1, or another power of two. A
+        setting of a solver that is an energy is to be divided by it.
     temperature : float
         0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     rng : numpy.random.Generator
@@ -109,9 +120,12 @@ class Run:
         on_offer: Callable[[TracePoint], None] | None = None,
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
+        exponent: int = 0,
     ) -> None:
-        self.graph = graph
-        self.temperature = temperature
+        self._given = graph
+        self.graph = graph if exponent == 0 else graph.scaled(exponent)
+        self.unit = 2.0**-exponent
+        self.temperature = temperature / self.unit
         self.rng = np.random.default_rng() if rng is None else rng
         self.initial = initial
         self.time_limit = time_limit
@@ -120,6 +134,8 @@ class Run:
         self.best_energy = math.inf
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
+        self._small = min(1.0, graph.magnitude) / self.unit
+        self._resolution = graph.resolution / self.unit
         self._on_offer = on_offer
         self._on_improve = on_improve
         # Seconds that do not count as the solver's: looking at labellings, and compilation.
@@ -179,12 +195,13 @@ class Run:
         now = self.seconds
         with self.paused():
             checked = self.graph.check_labels(labels)
-            energy = float(self.graph.energy(checked))
+            energy = float(self._given.energy(checked)) / self.unit
             if self.best_labels is None or energy < self.best_energy:
                 self.best_labels = checked.copy()
                 self.best_energy = energy
+                self.lower_bound = self._clipped(self.lower_bound)
                 if self._on_improve is not None:
-                    self._on_improve(self.best_labels, energy, now)
+                    self._on_improve(self.best_labels, energy * self.unit, now)
             self._record(now, energy)
         return energy
 
@@ -198,19 +215,32 @@ class Run:
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
+        if not self.decided(value):
+            value -= self._resolution
+        value = self._clipped(float(value))
         if value > self.lower_bound:
             now = self.seconds
             with self.paused():
-                self.lower_bound = float(value)
+                self.lower_bound = value
                 self._record(now, self.best_energy)
+
+    def decided(self, energy: float) -> bool:
+        """Whether rounding leaves less open than a proof at this energy may."""
+        return self._resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
+
+    def _clipped(self, bound: float) -> float:
+        """Return the bound, or the best energy where it is above that by rounding alone."""
+        above = bound > self.best_energy and proves(self.best_energy, bound, self._small)
+        return self.best_energy if above else bound
 
     @property
     def proved(self) -> bool:
         """Whether the incumbent meets the bound, so that going on is of no use."""
-        return proves(self.best_energy, self.lower_bound)
+        return proves(self.best_energy, self.lower_bound, self._small)
 
     def _record(self, seconds: float, energy: float) -> None:
-        point = TracePoint(seconds, energy, self.best_energy, self.lower_bound)
+        energies = (e * self.unit for e in (energy, self.best_energy, self.lower_bound))
+        point = TracePoint(seconds, *energies)
         self.trace.append(point)
         if self._on_offer is not None:
             self._on_offer(point)
@@ -341,6 +371,8 @@ class Solution:
         Spec string of the solver.
     trace : list of TracePoint
     diagnostics : dict
+        With ``unit`` where the run was made in other units (see `Run`): what is an energy here is
+        in those.
     """
 
     labels: IntArray | None

@@ -62,7 +62,9 @@ def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int
 def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> str | None:
     """Contract hard must-links and look for a group that is left without a label."""
     diagonal = graph.edge_kinds != TABLE
-    equal = np.flatnonzero(diagonal & np.isinf(graph.edge_weights))
+    # Two variables of one label each are equal whatever it costs to differ.
+    single = (graph.cardinalities[graph.edges] == 1).all(axis=1)
+    equal = np.flatnonzero(diagonal & (single | np.isinf(graph.edge_weights)))
     if equal.size == 0:
         return None
     from scipy.sparse import coo_array

@@ -25,6 +25,7 @@ from inference_lab.factor_graph import (
     SharedTable,
 )
 from inference_lab.spec import unknown
+from inference_lab.terms import COST_LIMIT
 
 #: No random graph has more labellings than this.
 MAX_STATES = 2500
@@ -442,13 +443,70 @@ DEGENERATE: dict[str, Callable[[_Rng], FactorGraph]] = {
 FAMILIES: dict[str, Callable[[_Rng], FactorGraph]] = {**FINITE, **HARD, **DEGENERATE}
 
 
+# ---------------------------------------------------------------------- costs of any size
+
+
+def _drawn(rng: _Rng) -> FactorGraph:
+    """Draw a graph of one of the other families, with or without infinite costs."""
+    names = [name for name in {**FINITE, **HARD} if name != "estep"]
+    return FAMILIES[names[rng.integers(len(names))]](rng)
+
+
+def _each(graph: FactorGraph, change: Callable[[FloatArray], FloatArray]) -> FactorGraph:
+    """Change the costs of each term."""
+    factors = [(scope, change(table)) for scope, table in graph.factors()]
+    return FactorGraph.from_factors(graph.cardinalities, factors, graph.constant)
+
+
+def _tiny_costs(rng: _Rng) -> FactorGraph:
+    """Costs of a millionth down to the smallest floats."""
+    return _drawn(rng).scaled(-int(rng.choice([20, 50, 300, 600, 1000, 1070])))
+
+
+def _huge_costs(rng: _Rng) -> FactorGraph:
+    """Costs of 10^13 up to the largest allowed, those of the families beside infinite ones too."""
+    graph = _drawn(rng)
+    most = math.floor(math.log2(COST_LIMIT)) - math.frexp(graph.magnitude)[1]
+    return graph.scaled(int(rng.choice([45, 200, most])))
+
+
+def _mixed_scales(rng: _Rng) -> FactorGraph:
+    """Terms of 10^-12, 1 and 10^12 beside each other."""
+    return _each(_drawn(rng), lambda table: table * 2.0 ** rng.choice([-40, 0, 40]))
+
+
+def _large_penalties(rng: _Rng) -> FactorGraph:
+    """Some costs of 10^9, 10^20 or 10^90 beside common ones, as they stand in for infinity."""
+    large = 10.0 ** rng.choice([9, 20, 90])
+    return _each(
+        _drawn(rng),
+        lambda table: np.where(rng.random(table.shape) < 0.15, large, table),
+    )
+
+
+def _large_integers(rng: _Rng) -> FactorGraph:
+    """Integers up to 2^53, many of them equal."""
+    unit = 2.0 ** rng.choice([10, 30, 50])
+    return _each(_drawn(rng), lambda table: unit * np.clip(np.round(table), -8, 8))
+
+
+#: Families whose costs are of unusual sizes.
+SCALES: dict[str, Callable[[_Rng], FactorGraph]] = {
+    "tiny-costs": _tiny_costs,
+    "huge-costs": _huge_costs,
+    "mixed-scales": _mixed_scales,
+    "large-penalties": _large_penalties,
+    "large-integers": _large_integers,
+}
+
+
 def random_graph(family: str, seed: int) -> FactorGraph:
     """Draw a graph of a family; the same seed gives the same graph.
 
     Parameters
     ----------
     family : str
-        A key of `FAMILIES`.
+        A key of `FAMILIES` or `SCALES`.
     seed : int
         Not negative.
 
@@ -463,7 +521,8 @@ def random_graph(family: str, seed: int) -> FactorGraph:
     >>> random_graph("must-links", 3).content_hash == random_graph("must-links", 3).content_hash
     True
     """
-    if family not in FAMILIES:
-        raise unknown("family", family, FAMILIES)
+    families = {**FAMILIES, **SCALES}
+    if family not in families:
+        raise unknown("family", family, families)
     # The family's name takes part, so that families do not draw the same numbers.
-    return FAMILIES[family](np.random.default_rng([seed, *family.encode()]))
+    return families[family](np.random.default_rng([seed, *family.encode()]))

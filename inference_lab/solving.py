@@ -12,6 +12,10 @@ from inference_lab.contract import Outcome, Run, Solution, Solver, Status, Trace
 from inference_lab.factor_graph import FactorGraph, IntArray
 from inference_lab.feasibility import contradiction
 from inference_lab.registry import as_solver
+from inference_lab.terms import COST_LIMIT
+
+#: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
+_SMALL, _LARGE = -10, 40
 
 
 def solve(
@@ -40,7 +44,8 @@ def solve(
     max_iterations : int, optional
         Limit on sweeps, or what the method counts; settings of the solver may be tighter.
     temperature : float
-        0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``.
+        0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``; at least the
+        resolution of the graph, and at most 1e100.
     initial : (n,) array of int, optional
         A labelling to start from; the answer is never worse.
     on_offer : callable, optional
@@ -77,6 +82,11 @@ def solve(
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
+    if temperature and not graph.resolution <= temperature <= COST_LIMIT:
+        raise ValueError(
+            f"temperature must be 0, or for this graph from {graph.resolution:.3g} (below, the "
+            f"rounding of its costs decides the marginals) to {COST_LIMIT:g}, got {temperature}"
+        )
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
     if max_iterations is not None and max_iterations < 1:
@@ -108,9 +118,10 @@ def solve(
             on_offer=on_offer,
             on_improve=on_improve,
             stopwatch=lambda: meter.seconds,
+            exponent=_exponent(graph, temperature),
         )
         why = contradiction(graph)
-        outcome = Outcome(infeasible=True) if why is not None else method.run(graph, run)
+        outcome = Outcome(infeasible=True) if why is not None else method.run(run.graph, run)
         seconds = run.seconds
     if not isinstance(outcome, Outcome):
         raise TypeError(
@@ -120,22 +131,33 @@ def solve(
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
     # state can put a wrong number into a table.
     energy = math.inf if labels is None else float(graph.energy(labels))
-    bound = run.lower_bound
+    bound = run.lower_bound * run.unit
+    message = ""
     if outcome.infeasible:
         status, message = Status.INFEASIBLE, why or ""
         bound = math.inf
-    elif proves(energy, bound) and temperature == 0:
-        status, message = Status.OPTIMAL, ""
+    elif proves(energy, bound, min(1.0, graph.magnitude)) and temperature == 0:
+        status = Status.OPTIMAL
     else:
         status = Status.CONVERGED if outcome.converged else Status.LIMIT
-        message = "" if math.isfinite(energy) else "no labelling of finite energy was found"
+        if not math.isfinite(energy):
+            message = "no labelling of finite energy was found"
+        elif temperature == 0 and not run.decided(run.best_energy):
+            message = (
+                f"rounding of the largest costs may change energies by {graph.resolution:.1g}, so "
+                "that nothing can be proved to be optimal; forbid by inf, not by large costs"
+            )
+    claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
+    if run.unit != 1.0:
+        claimed = None if claimed is None else claimed * run.unit
+        diagnostics = {**diagnostics, "unit": run.unit}
     return Solution(
         labels=labels,
         energy=energy,
         lower_bound=bound,
         status=status,
         message=message,
-        claimed_energy=outcome.claimed_energy,
+        claimed_energy=claimed,
         marginals=outcome.marginals,
         log_partition=outcome.log_partition,
         log_partition_kind=outcome.log_partition_kind,
@@ -146,5 +168,21 @@ def solve(
         seed=seed,
         solver=method.spec,
         trace=run.trace,
-        diagnostics=outcome.diagnostics,
+        diagnostics=diagnostics,
     )
+
+
+def _exponent(graph: FactorGraph, temperature: float) -> int:
+    """Return the power of two that brings costs which are all very small or very large near 1.
+
+    So that limits of solvers below which a change counts as none, and backends that take numbers
+    from a certain range only, mean the same in any unit. Costs of common size are left as they are.
+    """
+    terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors)
+    # Beside a high temperature small costs do not count.
+    size = max(graph.magnitude / terms, temperature)
+    typical = math.frexp(size)[1]
+    if size == 0.0 or _SMALL <= typical <= _LARGE:
+        return 0
+    # Tables with small weights are multiplied, too, and must not overflow.
+    return _LARGE - typical if typical > _LARGE else min(690, -typical)

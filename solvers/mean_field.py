@@ -352,9 +352,9 @@ class MeanField(Solver):
         """Every graph, every temperature."""
         return None
 
-    def temperatures(self, scale: float) -> Iterator[float]:
-        """Yield the annealing schedule for costs of this scale."""
-        first = 4.0 * scale if self.start_temperature is None else self.start_temperature
+    def temperatures(self, scale: float, unit: float = 1.0) -> Iterator[float]:
+        """Yield the annealing schedule for costs of this scale, in units of the run."""
+        first = 4.0 * scale if self.start_temperature is None else self.start_temperature / unit
         current = first
         while current > first * self.end_ratio:
             yield current
@@ -406,6 +406,7 @@ class _State:
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
         self.settings = settings
         self.graph = graph
+        self.unit = run.unit
         self.arrays = graph.arrays
         self.parallel = settings.update == "parallel"
         default = 0.5 if self.parallel else 0.0
@@ -434,7 +435,7 @@ class _State:
         if temperature > 0.0:
             steps = (10.0, 100.0, 1e4) if graph.has_infinite else (1.0,)
             return [(temperature, 2.0 * finite + step * temperature) for step in steps]
-        temperatures = list(self.settings.temperatures(scale))
+        temperatures = list(self.settings.temperatures(scale, self.unit))
         if not graph.has_infinite:
             return [(t, np.inf) for t in temperatures]
         last = 2.0 * finite + 4.0 * scale

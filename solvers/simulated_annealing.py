@@ -290,7 +290,9 @@ class _State:
         move_costs(graph.arrays, self.x, self.cost, self.infinite, sizes)
         moving = sizes[sizes > 0.0]
         scale = float(moving.mean()) if moving.size else 1.0
-        self.first = scale if settings.start_temperature is None else settings.start_temperature
+        self.first = scale
+        if settings.start_temperature is not None:
+            self.first = settings.start_temperature / run.unit
         if run.initial is not None:
             self.x = run.initial.copy()
         run.offer(self.x)

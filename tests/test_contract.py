@@ -31,6 +31,7 @@ from inference_lab.contract import (
 )
 from inference_lab.factor_graph import DiagonalTerms, FactorGraph, OwnTables
 from inference_lab.feasibility import contradiction
+from inference_lab.random_graphs import random_graph
 
 INF = math.inf
 
@@ -112,7 +113,7 @@ def test_an_infeasible_labelling_is_better_than_none():
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 3) | st.floats(-5, 5), max_size=20))
+@given(st.lists(st.integers(0, 3) | st.integers(-40, 40).map(lambda i: i / 8), max_size=20))
 def test_the_trace_is_monotone(steps):
     """Time does not go back, the best energy does not rise, the bound does not fall."""
     graph = FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
@@ -136,6 +137,72 @@ def test_the_trace_is_monotone(steps):
         assert trace[-1].lower_bound == max(bounds, default=-INF)
     rises = sum(b > max(bounds[:i], default=-INF) for i, b in enumerate(bounds))
     assert len(trace) == len(offers) + rises
+
+
+def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
+    """Whichever of the two comes first; one that is clearly above stays, and shows."""
+    graph = FactorGraph.potts([[3.0, 4.0]], [], [])
+
+    def what(graph, run):
+        run.bound(3.0 + 1e-9)
+        run.offer([1])
+        assert run.lower_bound == 3.0 + 1e-9
+        run.offer([0])
+        assert run.lower_bound == 3.0
+        run.bound(3.0 + 2e-9)
+        assert run.lower_bound == 3.0 and run.proved
+
+    found = scripted(graph, what)
+    assert (found.lower_bound, found.status, found.gap) == (3.0, Status.OPTIMAL, 0.0)
+    assert [point.lower_bound for point in found.trace][-1] == 3.0
+    wrong = scripted(graph, lambda g, run: (run.offer([0]), run.bound(3.1)) and None)
+    assert wrong.lower_bound == 3.1 and wrong.status == Status.LIMIT
+
+
+def test_where_large_costs_cancel_nothing_is_optimal():
+    """A cost of 1e20 beside an energy of 1: bounds are lowered by what rounding may change."""
+    graph = FactorGraph.potts([[0.0, 1e20], [1.0, 2.0]], [], [])
+    assert graph.magnitude == 1e20 + 2.0 and graph.resolution > 1e4
+    found = il.solve(graph, "brute-force")
+    assert found.energy == 1.0 and found.status == Status.CONVERGED
+    assert found.lower_bound == pytest.approx(1.0 - graph.resolution)
+    assert "rounding of the largest costs" in found.message
+    forbidden = FactorGraph.potts([[0.0, INF], [1.0, 2.0]], [], [])
+    assert il.solve(forbidden, "brute-force").status == Status.OPTIMAL
+
+
+@pytest.mark.parametrize("exponent", [-600, -40, -10, 40, 300])
+def test_units_make_no_difference(exponent):
+    """The solver sees common numbers; what comes back, history included, is in the given unit."""
+    plain = random_graph("own-tables", 3)
+    graph, unit = plain.scaled(exponent), 2.0**exponent
+    seen = []
+
+    def what(graph, run):
+        seen.append(graph.magnitude / (graph.n_variables + graph.n_edges))
+        assert run.graph is graph
+        assert run.offer(plain.cardinalities - 1) * run.unit == graph.energy(labels) * run.unit
+        run.bound(-plain.magnitude * unit / run.unit)
+
+    labels = plain.cardinalities - 1
+    improved = []
+    scripted(graph, what, on_improve=lambda x, energy, s: improved.append(energy))
+    found = scripted(graph, what)
+    assert 1e-4 < seen[0] < 1e13
+    assert found.energy == improved[0] == found.trace[-1].best_energy == plain.energy(labels) * unit
+    assert found.lower_bound == found.trace[-1].lower_bound == -plain.magnitude * unit
+    # The bound is far below, in any unit.
+    assert found.status == Status.LIMIT
+    cold = il.solve(graph, "brute-force", temperature=unit)
+    assert np.allclose(cold.marginals, il.solve(plain, "brute-force", temperature=1.0).marginals)
+
+
+@pytest.mark.parametrize("temperature", [1e-16, 1e101])
+def test_temperatures_beyond_rounding_are_refused(temperature):
+    with pytest.raises(
+        ValueError, match=r"temperature must be 0, or for this graph from 4.4\de-16"
+    ):
+        il.solve(FactorGraph.potts([[0.5, -0.25]], [], []), "tree-dp", temperature=temperature)
 
 
 def test_bounds(graph):

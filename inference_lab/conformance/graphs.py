@@ -26,9 +26,10 @@ __all__ = [
     "pristine",
     "reference",
     "size_of",
+    "tolerance_of",
 ]
 
-#: Numbers that should agree may differ by this much, relative to the graph's largest energy.
+#: Numbers that should agree may differ by this much, relative to them.
 TOLERANCE = 1e-8
 
 #: Families of which one graph each goes through the checks that need several runs.
@@ -60,7 +61,7 @@ class Exhaustive:
 
     @functools.cached_property
     def scale(self) -> float:
-        """The largest finite energy by absolute value, at least 1: what rounding is relative to."""
+        """The largest finite energy by absolute value, at least 1."""
         finite = np.abs(self.energies[np.isfinite(self.energies)])
         return max(1.0, float(finite.max(initial=0.0)))
 
@@ -77,6 +78,11 @@ class Exhaustive:
         weights /= weights.sum()
         axes = range(weights.ndim)
         return [weights.sum(axis=tuple(a for a in axes if a != i)) for i in axes]
+
+
+def tolerance_of(graph: FactorGraph, energy: float) -> float:
+    """Return by how much numbers that should be this energy of the graph may differ from it."""
+    return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + 4 * graph.resolution
 
 
 def exhaustive(graph: FactorGraph) -> Exhaustive:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from inference_lab.conformance.graphs import (
-    TOLERANCE,
     Exhaustive,
     pristine,
     reference,
     size_of,
+    tolerance_of,
 )
 from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Solver, Status, TracePoint
 from inference_lab.factor_graph import FactorGraph
-from inference_lab.random_graphs import FAMILIES, random_graph
+from inference_lab.random_graphs import FAMILIES, SCALES, random_graph
 from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
@@ -71,10 +71,9 @@ class Case:
         """The graph, as the solver never saw it."""
         return pristine(self.family, self.seed)
 
-    @property
-    def tolerance(self) -> float:
-        """By how much numbers that should agree may differ."""
-        return TOLERANCE * self.reference.scale
+    def tolerance(self, energy: float) -> float:
+        """By how much numbers that should be this energy may differ from it."""
+        return tolerance_of(self.graph, energy)
 
 
 class Planned(NamedTuple):
@@ -91,7 +90,7 @@ class Planned(NamedTuple):
 
 
 #: The groups of shared runs, by the names of the attributes that hold them.
-GROUPS = ("map_cases", "soft_cases", "limited_cases", "hurried_cases")
+GROUPS = ("map_cases", "soft_cases", "limited_cases", "hurried_cases", "scaled_cases")
 
 
 class Runs:
@@ -160,6 +159,8 @@ class Runs:
             listed = self._planned(self.seeds, (0.0,))
         elif group == "soft_cases":
             listed = self._planned(self.seeds, TEMPERATURES)
+        elif group == "scaled_cases":
+            listed = [planned for family in SCALES for planned in self._planned_scaled(family)]
         else:
             name, limits = restricted[group]
             listed = [
@@ -184,6 +185,22 @@ class Runs:
                 if self._covers(random_graph(family, seed), temperature):
                     listed.append(Planned(family, seed, given))
         return listed
+
+    def _planned_scaled(self, family: str) -> Iterator[Planned]:
+        """List a run at ``T = 0``, one where all labels count, and a cold one, on supported graphs.
+
+        Seeds go on until there is a graph that the solver covers, within reason.
+        """
+        for k, share in enumerate((0.0, 1.0, 2.0**-30)):
+            for seed in range(k * len(self.seeds), (k + 1) * len(self.seeds)):
+                graph = random_graph(family, seed)
+                terms = graph.n_variables + graph.n_edges + graph.n_factors
+                temperature = share * graph.magnitude / terms
+                # Without costs, or with some that nearly vanish, there is no such temperature.
+                if (share == 0 or temperature > 1e-300) and self._covers(graph, temperature):
+                    how = {"temperature": temperature} if share else {}
+                    yield Planned(family, seed, {"seed": seed, **how})
+                    break
 
     def run(self, planned: Planned) -> Case:
         """Make a planned run."""
@@ -216,6 +233,11 @@ class Runs:
     def hurried_cases(self) -> list[Case]:
         """Runs with hardly any time."""
         return self._group("hurried_cases")
+
+    @functools.cached_property
+    def scaled_cases(self) -> list[Case]:
+        """Runs on graphs with costs of unusual sizes."""
+        return self._group("scaled_cases")
 
     @property
     def cases(self) -> list[Case]:

@@ -1,0 +1,165 @@
+"""Costs of any size: no solver raises, and nothing false is said of energies, bounds or marginals.
+
+``python tests/fuzz/fuzz_numbers.py --graphs 1000 --solver icm`` runs so many graphs of each style
+through a solver, all solvers without ``--solver``; a finding names the case to make again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import time
+import traceback
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import inference_lab as il
+from inference_lab.factor_graph import FactorGraph
+from inference_lab.random_graphs import SCALES, random_graph
+from inference_lab.registry import solver_registry
+
+SHORT = 60
+CASE_SECONDS = 60.0
+
+SOLVERS = solver_registry.names()
+#: Temperatures in units of the mean cost; the coldest is where rounding begins to decide.
+SHARES = (0.0, 0.0, 1e6, 1.0, 1e-6, 1e-12)
+#: Exact methods' numbers, and proofs, hold to this, beside the resolution of a graph.
+TOLERANCE = 1e-8
+
+
+class Referee:
+    """All labellings of a small graph and their energies, rounded once."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        self.graph = graph
+        tables = [(scope, table.tolist()) for scope, table in graph.factors()]
+        self.labellings = list(itertools.product(*map(range, graph.cardinalities.tolist())))
+        self.energies = np.array([self.energy(tables, x) for x in self.labellings])
+        self.optimum = float(self.energies.min())
+
+    def energy(self, tables: list, labels: tuple[int, ...]) -> float:
+        """Add up what a labelling pays, as if in exact arithmetic."""
+        paid = [self.graph.constant]
+        for scope, table in tables:
+            for v in scope:
+                table = table[labels[v]]
+            paid.append(table)
+        return math.inf if math.inf in paid else math.fsum(paid)
+
+    def marginals(self, temperature: float) -> tuple[list[np.ndarray], float]:
+        """Return the marginals and the log-partition, less that of the optimum."""
+        logs = -(self.energies - self.optimum) / temperature
+        weights = np.exp(logs)
+        total = weights.sum()
+        labels = np.array(self.labellings).reshape(len(self.labellings), -1)
+        rows = [
+            np.bincount(labels[:, i], weights, minlength=k) / total
+            for i, k in enumerate(self.graph.cardinalities.tolist())
+        ]
+        return rows, math.log(total)
+
+
+def check(graph: FactorGraph, solver: str, share: float, seed: int) -> str:
+    """Run a solver on a graph and judge all that it says; return the status."""
+    terms = graph.n_variables + graph.n_edges + graph.n_factors
+    temperature = share * graph.magnitude / max(1, terms)
+    if share and temperature < 1e-300:
+        temperature = 1.0
+    if temperature and not graph.resolution <= temperature <= 1e100:
+        return "skipped"
+    if il.solvers.make(solver).supports(graph, temperature) is not None:
+        return "unsupported"
+    exact = Referee(graph)
+    found = il.solve(graph, solver, seed=seed, temperature=temperature, time_limit=20.0)
+    optimum, energy, bound = exact.optimum, found.energy, found.lower_bound
+    small, resolution = min(1.0, graph.magnitude), graph.resolution
+    told = f"{found}, optimum {optimum!r}, resolution {resolution!r}"
+    if found.labels is None:
+        assert energy == math.inf, told
+    else:
+        own = exact.energies[exact.labellings.index(tuple(found.labels.tolist()))]
+        assert energy == own or abs(energy - own) <= resolution, f"wrong energy, {own!r}: {told}"
+    if found.status == "infeasible":
+        assert optimum == math.inf, f"falsely infeasible: {told}"
+        return "infeasible"
+    slack = TOLERANCE * max(small, abs(optimum)) + resolution
+    assert not math.isnan(bound), told
+    assert bound <= optimum + slack, f"bound above the optimum by {bound - optimum}: {told}"
+    if found.status == "optimal":
+        assert energy <= optimum + 2 * slack, f"falsely optimal: {told}"
+        assert resolution <= TOLERANCE * max(small, abs(energy)), f"not to be proved: {told}"
+    claimed = found.claimed_energy
+    if claimed is not None and claimed != energy:
+        allowed = TOLERANCE * max(small, abs(energy)) + 4 * resolution
+        assert abs(claimed - energy) <= allowed, f"false claim: {told}"
+    if temperature and optimum < math.inf:
+        _judge_soft(exact, found, temperature, told)
+    return str(found.status.value)
+
+
+def _judge_soft(exact: Referee, found: il.Solution, temperature: float, told: str) -> None:
+    """Judge marginals and the log-partition."""
+    rows, log_z = exact.marginals(temperature)
+    rounding = 4 * exact.graph.resolution / temperature
+    kind = found.log_partition_kind
+    if found.log_partition is not None:
+        off = found.log_partition - (log_z - exact.optimum / temperature)
+        size = abs(exact.optimum) / temperature + abs(log_z)
+        allowed = TOLERANCE * max(1.0, size) + rounding
+        assert not math.isnan(off), told
+        assert not (kind in ("exact", "lower") and off > allowed), f"log Z too large: {told}"
+        assert not (kind in ("exact", "upper") and off < -allowed), f"log Z too small: {told}"
+    if found.marginals is None:
+        return
+    for i, (row, right) in enumerate(zip(found.marginals, rows, strict=True)):
+        assert np.isfinite(row).all() and (row >= 0.0).all(), f"marginals[{i}] = {row}: {told}"
+        assert abs(row.sum() - 1.0) <= TOLERANCE, f"marginals[{i}] = {row}: {told}"
+        assert not row[np.isinf(exact.graph.unary_of(i))].any(), f"marginals[{i}] = {row}: {told}"
+        if kind == "exact":
+            allowed = TOLERANCE + rounding
+            assert np.abs(row - right).max() <= allowed, f"marginals[{i}] = {row}, {right}: {told}"
+
+
+def case(rng: np.random.Generator, folder: Path) -> None:
+    """Draw a graph of a style and run one solver on it."""
+    style = str(rng.choice(sorted(SCALES)))
+    graph = random_graph(style, int(rng.integers(2**31)))
+    check(graph, str(rng.choice(SOLVERS)), float(rng.choice(SHARES)), int(rng.integers(100)))
+
+
+def main() -> None:
+    """Run so many graphs of each style through solvers, and say what came of it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--graphs", type=int, default=1000, help="graphs of each style")
+    parser.add_argument("--first", type=int, default=0, help="number of the first graph")
+    parser.add_argument("--solver", action="append", choices=SOLVERS)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="CPU time for each solver")
+    parser.add_argument("--style", action="append", choices=sorted(SCALES))
+    asked = parser.parse_args()
+    for solver in asked.solver or SOLVERS:
+        begin = time.process_time()
+        counts: dict[str, int] = {}
+        for number, style in itertools.product(
+            range(asked.first, asked.first + asked.graphs), asked.style or SCALES
+        ):
+            if time.process_time() - begin > asked.seconds:
+                break
+            share = SHARES[number % len(SHARES)]
+            try:
+                said = check(random_graph(style, number), solver, share, number)
+            except Exception as problem:
+                said = "FINDING"
+                call = f"check(random_graph({style!r}, {number}), {solver!r}, {share}, {number})"
+                lines = traceback.format_exception(problem)[-3:]
+                print(f"FINDING: {call}\n{''.join(lines)[-1500:]}", flush=True)
+            counts[said] = counts.get(said, 0) + 1
+        spent = time.process_time() - begin
+        print(f"{solver}: {spent:.0f} CPU s, {counts}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
