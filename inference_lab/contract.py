@@ -70,12 +70,16 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
 
     The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
     which covers the rounding of sums and the tolerance of LP solvers. A bound further above the
-    energy is a contradiction and proves nothing. `small` is 1, or the magnitude of a graph whose
-    costs are all smaller.
+    energy is a contradiction and proves nothing. `small` is `small_energy` of the graph.
     """
     return math.isfinite(energy) and abs(energy - lower_bound) <= OPTIMALITY_TOLERANCE * max(
         small, abs(energy)
     )
+
+
+def small_energy(graph: FactorGraph) -> float:
+    """Return what an energy is small against: 1, or the magnitude of a graph of small costs."""
+    return min(1.0, graph.magnitude) or 1.0
 
 
 class Run:
@@ -134,7 +138,7 @@ class Run:
         self.best_energy = math.inf
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
-        self._small = min(1.0, graph.magnitude) / self.unit
+        self._small = small_energy(graph) / self.unit
         self._resolution = graph.resolution / self.unit
         self._on_offer = on_offer
         self._on_improve = on_improve

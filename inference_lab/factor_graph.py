@@ -71,6 +71,9 @@ __all__ = [
     "SharedTable",
 ]
 
+#: Differences of energies below this are lost: products and squares of them underflow.
+_FINEST = 1e-200
+
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
 
@@ -134,10 +137,10 @@ class FactorGraph:
     lost. `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
     rounding can change an energy, a bound or a message by. Costs of any common unit give the same
     answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
-    exact. Where the resolution is coarser than what a proof may leave open (1e-8 of the energy: a
-    cost of 1e12 beside an energy of 1), bounds are lowered by it and no labelling is called
-    optimal; forbid by ``+inf`` rather than by large costs. Marginals need a temperature of at least
-    the resolution.
+    exact; only below 1e-190 nothing is proved. Where the resolution is coarser than what a proof
+    may leave open (1e-8 of the energy: a cost of 1e12 beside an energy of 1), bounds are lowered by
+    it and no labelling is called optimal; forbid by ``+inf`` rather than by large costs. Marginals
+    need a temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver asks for it.
@@ -450,8 +453,8 @@ class FactorGraph:
 
     @property
     def resolution(self) -> float:
-        """What rounding can change an energy by: ``2^-50`` of the magnitude."""
-        return self.magnitude * 2.0**-50
+        """What rounding can change an energy by: ``2^-50`` of the magnitude, at least 1e-200."""
+        return max(self.magnitude * 2.0**-50, _FINEST)
 
     @property
     def unary(self) -> FloatArray:

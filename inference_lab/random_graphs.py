@@ -476,7 +476,7 @@ def _mixed_scales(rng: _Rng) -> FactorGraph:
 
 
 def _large_penalties(rng: _Rng) -> FactorGraph:
-    """Some costs of 10^9, 10^20 or 10^90 beside common ones, as they stand in for infinity."""
+    """Costs of 10^9, 10^20 or 10^90, in the place of infinite ones, beside common ones."""
     large = 10.0 ** rng.choice([9, 20, 90])
     return _each(
         _drawn(rng),

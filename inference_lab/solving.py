@@ -8,7 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.contract import Outcome, Run, Solution, Solver, Status, TracePoint, proves
+from inference_lab.contract import (
+    Outcome,
+    Run,
+    Solution,
+    Solver,
+    Status,
+    TracePoint,
+    proves,
+    small_energy,
+)
 from inference_lab.factor_graph import FactorGraph, IntArray
 from inference_lab.feasibility import contradiction
 from inference_lab.registry import as_solver
@@ -136,7 +145,7 @@ def solve(
     if outcome.infeasible:
         status, message = Status.INFEASIBLE, why or ""
         bound = math.inf
-    elif proves(energy, bound, min(1.0, graph.magnitude)) and temperature == 0:
+    elif proves(energy, bound, small_energy(graph)) and temperature == 0:
         status = Status.OPTIMAL
     else:
         status = Status.CONVERGED if outcome.converged else Status.LIMIT
@@ -144,8 +153,8 @@ def solve(
             message = "no labelling of finite energy was found"
         elif temperature == 0 and not run.decided(run.best_energy):
             message = (
-                f"rounding of the largest costs may change energies by {graph.resolution:.1g}, so "
-                "that nothing can be proved to be optimal; forbid by inf, not by large costs"
+                f"rounding may change energies by {graph.resolution:.1g} beside the largest costs, "
+                "so that nothing is proved to be optimal; forbid by inf, not by large costs"
             )
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
     if run.unit != 1.0:

@@ -166,7 +166,7 @@ def test_where_large_costs_cancel_nothing_is_optimal():
     found = il.solve(graph, "brute-force")
     assert found.energy == 1.0 and found.status == Status.CONVERGED
     assert found.lower_bound == pytest.approx(1.0 - graph.resolution)
-    assert "rounding of the largest costs" in found.message
+    assert "rounding may change energies by 9e+04" in found.message
     forbidden = FactorGraph.potts([[0.0, INF], [1.0, 2.0]], [], [])
     assert il.solve(forbidden, "brute-force").status == Status.OPTIMAL
 

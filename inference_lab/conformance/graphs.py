@@ -82,7 +82,7 @@ class Exhaustive:
 
 def tolerance_of(graph: FactorGraph, energy: float) -> float:
     """Return by how much numbers that should be this energy of the graph may differ from it."""
-    return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + 4 * graph.resolution
+    return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + 2 * graph.resolution
 
 
 def exhaustive(graph: FactorGraph) -> Exhaustive:
