@@ -31,7 +31,7 @@ from inference_lab.conformance import (
 )
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph
-from inference_lab.random_graphs import FAMILIES, random_graph
+from inference_lab.random_graphs import FAMILIES, SCALES, random_graph
 from inference_lab.solving import solve
 
 frozen = dataclass(frozen=True)
@@ -592,10 +592,39 @@ class PartitionWithoutKind(Soft):
         outcome.log_partition_kind = None
 
 
+@frozen
+class OverflowsAt(Honest):
+    """Raises where costs are large."""
+
+    size: float = 1e10
+
+    def run(self, graph, run):
+        if graph.magnitude > self.size:
+            raise OverflowError("int too large to convert")
+        return super().run(graph, run)
+
+
+@frozen
+class LargeIsInfinite(Honest):
+    """Takes a large cost for one that forbids."""
+
+    def run(self, graph, run):
+        values = np.where(graph.unary_values > 1e8, math.inf, graph.unary_values)
+        return super().run(graph.with_unary(values), run)
+
+
 RANDOM_RESULT = {"repeatable", "stateless", "copies-agree"}
 #: What fails where no run comes back; the other checks have nothing to judge.
 NOTHING_RUNS = {
-    *("completes", "infinite-costs", "one-variable", "one-label", "no-edges", "disconnected"),
+    *(
+        "completes",
+        "infinite-costs",
+        "any-scale",
+        "one-variable",
+        "one-label",
+        "no-edges",
+        "disconnected",
+    ),
     *("equal-costs", "empty-graph", "infeasible", "constant-shift", *RANDOM_RESULT),
     *("input-unchanged", "initial-kept", "time-limit", "picklable"),
 }
@@ -634,6 +663,12 @@ LIARS: list[tuple[Solver, set[str]]] = [
     (CrashesOn(family="potts"), {"completes"}),
     (CrashesOn(family="large"), {"completes"}),
     (CrashesOn(family="cannot-links"), {"infinite-costs"}),
+    (OverflowsAt(), {"any-scale"}),
+    (
+        LargeIsInfinite(),
+        {"infeasible-true", "bound-below-optimum", "optimal-true", "log-partition-true"}
+        | {"exact-marginals"},
+    ),
     (CrashesOn(family="one-variable"), {"one-variable"}),
     (CrashesOn(family="one-label"), {"one-label"}),
     (CrashesOn(family="no-edges"), {"no-edges"}),
@@ -821,7 +856,7 @@ def test_graphs_per_family_must_be_positive():
         solver_checks(Honest(), graphs_per_family=0)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *SCALES])
 def test_the_referee_agrees_with_the_evaluator(family):
     """Two independent evaluations of every energy of every family."""
     for seed in range(4):
@@ -830,7 +865,7 @@ def test_the_referee_agrees_with_the_evaluator(family):
         x = np.array(list(np.ndindex(energies.shape)), dtype=np.int64)
         expected = graph.energy(x.reshape(energies.size, graph.n_variables))
         assert np.array_equal(np.isinf(expected), np.isinf(energies.ravel()))
-        assert energies.ravel() == pytest.approx(expected, rel=1e-12, abs=1e-9)
+        assert energies.ravel() == pytest.approx(expected, rel=1e-12, abs=graph.resolution)
 
 
 def test_the_referee_knows_the_ising_pair_in_closed_form():
