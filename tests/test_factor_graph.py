@@ -33,7 +33,7 @@ from inference_lab.factor_graph import (
     OwnTables,
     SharedTable,
 )
-from inference_lab.random_graphs import FAMILIES, random_graph
+from inference_lab.random_graphs import FAMILIES, SCALES, random_graph
 
 NAN, INF = math.nan, math.inf
 
@@ -881,3 +881,98 @@ def test_bulk_construction_has_no_python_loop_over_edges(kind):
     if kind == "potts":
         expected = unary[np.arange(n), x].sum() + term.differ[x[i] != x[j]].sum()
         assert g.energy(x) == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------------- what is taken, what not
+
+
+@pytest.mark.parametrize("scope", [(0.0, 1.0), (True, False), "01", ("0", "1"), 0, (0, None)])
+def test_scopes_are_sequences_of_integers(scope):
+    with pytest.raises(
+        ValueError, match=r"factor 0 has scope .* a scope is a sequence of integers"
+    ):
+        FactorGraph.from_factors([2, 2], [(scope, np.zeros((2, 2)))])
+
+
+BAD_COSTS = {
+    "complex": (np.array([1.0, 2j]), "dtype complex128"),
+    "complex object": (np.array([1.0, 2j], dtype=object), r"1\] is 2j"),
+    "masked": (np.ma.array([1.0, 2.0], mask=[False, True]), "is a masked array"),
+    "none": ([1.0, None], r"1\] is None"),
+    "text": (["1", "2"], "real numbers, got dtype <U1"),
+    "object text": (np.array([1.0, "2"], dtype=object), r"1\] is '2'"),
+    "long integer": ([0, 10**400], r"1\] exceeds 1e\+100"),
+    "long double": (np.array([0, np.longdouble("1e300") ** 10]), "must not exceed|is inf"),
+    "too large": ([0.0, -1.1e100], r"1\] is -1.1e\+100; costs must not exceed 1e\+100"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COSTS)
+@pytest.mark.parametrize("where", ["unary", "row", "factor", "tables", "weights"])
+def test_costs_are_real_numbers_of_a_size_that_can_be_added_up(name, where):
+    costs, said = BAD_COSTS[name]
+    if name == "long double" and np.finfo(np.longdouble).max == np.finfo(np.float64).max:
+        pytest.skip("long doubles are doubles here")
+    two = np.zeros((2, 2))
+    build = {
+        "unary": lambda: FactorGraph.from_terms([costs, [0.0, 0.0]]),
+        "row": lambda: FactorGraph.potts([[0.0, 0.0], costs], [(0, 1)], 1.0),
+        "factor": lambda: FactorGraph.from_factors([2, 2], [((1,), costs)]),
+        "tables": lambda: (
+            FactorGraph.from_terms(two, [DiagonalTerms([(0, 1)], [costs])])
+            if not isinstance(costs, np.ndarray)
+            else FactorGraph.from_terms(two, [DiagonalTerms([(0, 1)], costs[None])])
+        ),
+        "weights": lambda: FactorGraph.potts(two, [(0, 1), (1, 0)], costs),
+    }
+    with pytest.raises(ValueError, match=said):
+        build[where]()
+
+
+def test_what_exceeds_the_limit_only_when_added_up_is_refused():
+    two, most = np.zeros((2, 2)), -1e100
+    with pytest.raises(ValueError, match=r"sum of all terms on \(0, 1\)\[0, 1\] is -2e\+100"):
+        FactorGraph.potts(two, [(0, 1), (1, 0)], [most, most])
+    with pytest.raises(ValueError, match=r"sum of all terms on \(0, 1\)\[1, 1\] is -2e\+100"):
+        FactorGraph.pairwise(two, [(0, 1), (0, 1)], [[[0.0, 1.0], [0.0, most]]] * 2)
+    with pytest.raises(ValueError, match=r"sum of unary and factors, flat,\[3\] is -2e\+100"):
+        FactorGraph.from_factors([2, 2], [((1,), [0.0, most])] * 2)
+    with pytest.raises(ValueError, match="sum of all constants is -2e"):
+        FactorGraph.from_factors([2], [((), most)], constant=most)
+    with pytest.raises(ValueError, match=r"weights\[1\] = 1e\+60 times 1e\+50"):
+        FactorGraph.pairwise(two, [(0, 1), (1, 0)], [[0.0, 1.0], [2.0, -1e50]], [1.0, 1e60])
+
+
+def test_a_table_of_pandas_is_taken_as_its_values():
+    pd = pytest.importorskip("pandas")
+    unary, table = np.array([[0.0, 1.0], [2.0, 3.5]]), np.array([[0.0, 1.0], [2.0, 3.0]])
+    edges = np.array([[0, 1]])
+    expected = FactorGraph.pairwise(unary, edges, table).content_hash
+    frame = pd.DataFrame(unary, columns=["a", "b"], index=[7, 8])
+    ends = pd.DataFrame(edges, columns=["from", "to"])
+    assert FactorGraph.pairwise(frame, ends, pd.DataFrame(table)).content_hash == expected
+    factors = [((0, 1), pd.DataFrame(table)), ((0,), frame.loc[7]), ((1,), frame.loc[8])]
+    taken = FactorGraph.from_factors(pd.Series([2, 2]), factors)
+    assert taken.content_hash == expected
+    before = unary.copy()
+    FactorGraph.from_factors([2, 2], factors)
+    assert (unary == before).all()
+
+
+def test_magnitude_is_the_most_that_terms_can_cost():
+    """Against the dense tables, for terms of every kind and infinite costs; scaling keeps it."""
+    for family in {**FAMILIES, **SCALES}:
+        for seed in range(3):
+            graph = random_graph(family, seed)
+            tables = [t[np.isfinite(t)] for _, t in graph.factors()]
+            expected = abs(graph.constant) + sum(float(np.abs(t).max(initial=0.0)) for t in tables)
+            slack = 0.0
+            if (graph.cardinalities == 1).any():
+                slack = float(np.abs(graph.edge_weights[np.isfinite(graph.edge_weights)]).sum())
+            assert expected * (1 - 1e-12) <= graph.magnitude <= expected * (1 + 1e-12) + slack
+            values = graph.unary_values
+            assert graph.with_unary(values).magnitude == graph.magnitude
+            if family in FAMILIES:
+                assert graph.scaled(-7).magnitude == pytest.approx(graph.magnitude / 128)
+                x = np.zeros(graph.n_variables, dtype=int)
+                assert graph.scaled(-7).energy(x) == graph.energy(x) / 128

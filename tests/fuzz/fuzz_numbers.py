@@ -21,7 +21,7 @@ from inference_lab.factor_graph import FactorGraph
 from inference_lab.random_graphs import SCALES, random_graph
 from inference_lab.registry import as_solver, solver_registry
 
-SHORT = 60
+SHORT = 40
 CASE_SECONDS = 60.0
 
 STYLES = [*SCALES, "infeasible"]
