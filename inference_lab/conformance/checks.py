@@ -28,7 +28,7 @@ from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApp
 from inference_lab.contract import Solution, Status
 from inference_lab.extras import why_missing
 from inference_lab.factor_graph import FactorGraph, FloatArray
-from inference_lab.judging import marginals_fault, partition_fault
+from inference_lab.judging import marginals_fault, partition_fault, shape_fault
 from inference_lab.random_graphs import FAMILIES, FINITE, HARD, random_graph
 from inference_lab.registry import solver_registry
 from inference_lab.spec import SpecError, build, parse_spec
@@ -683,7 +683,7 @@ def _require_same(first: Solution, second: Solution, where: str, what: str) -> N
 
 def _rows(marginals: Any, graph: FactorGraph, where: str) -> list[FloatArray]:
     """Return the marginals as one row a variable; raise if they are none."""
-    fault = marginals_fault(marginals, graph)
+    fault = shape_fault(marginals, graph)
     if fault:
         raise ConformanceFailure(f"{where}: {fault}")
     return [np.asarray(row) for row in marginals]

@@ -129,7 +129,7 @@ def note_plan(store: RecordStore, plan: Planned) -> None:
 
 
 def planned(store: RecordStore) -> tuple[dict[RunKey, None], list[str]]:
-    """Return the keys of all runs that were planned for a store, in order, and `remarks` on them."""
+    """Return the keys of all runs that were planned for a store, in order, and remarks on them."""
     plans = _plans(store)
     if not plans.path.exists():
         return {}, []
