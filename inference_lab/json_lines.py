@@ -309,7 +309,7 @@ def _refuse(token: str) -> None:
 
 def _decode(value: Any, hint: Any, name: str) -> Any:
     """Check one field against its type, and read numbers that JSON has no form for."""
-    if type(value) is hint and hint is not str:
+    if type(value) is hint and hint is not str and hint is not int:
         return value
     if isinstance(hint, types.UnionType):
         if value is None:
@@ -324,7 +324,9 @@ def _decode(value: Any, hint: Any, name: str) -> Any:
         expected = "a number"
     elif hint is int:
         if isinstance(value, int) and not isinstance(value, bool):
-            return value
+            if value.bit_length() <= _BITS_LIMIT:
+                return value
+            raise RecordError(f"field {name!r} is {jsonable(value)}; at most 1024 can be read")
         expected = "an integer"
     elif hint is str:
         if isinstance(value, str):
@@ -383,10 +385,15 @@ class LineStore(Generic[_L]):
         """The file beside it that lines are set aside in: ``runs.rejected.jsonl``."""
         return self.path.with_suffix(f".rejected{self.path.suffix}")
 
-    def prepare(self) -> list[_L]:
+    def prepare(self, *, ours: bool = False) -> list[_L]:
         """Make sure that records can be appended, so that this does not fail after a long run.
 
         Lines that are no records are moved to the file `rejected`; those of a later version stay.
+
+        Parameters
+        ----------
+        ours : bool
+            Whether the file is known to be a store, whatever it holds.
 
         Returns
         -------
@@ -403,7 +410,7 @@ class LineStore(Generic[_L]):
         with self._naming(), self._locked():
             lines = _Lines(self)
             records = list(lines)
-            if lines.bad and not records and not any(map(self._is_like_ours, lines.bad)):
+            if lines.bad and not (ours or records) and not any(map(self._is_like_ours, lines.bad)):
                 raise RecordError(lines.reasons[0])
             moved = {line for line in lines.bad if not self._is_later(line)}
             if moved and sys.platform != "win32":  # there nobody may replace an open file
@@ -421,8 +428,8 @@ class LineStore(Generic[_L]):
         for line in _lines_of(self.path):
             if line not in lines:
                 kept.append(line)
-            elif line not in there:
-                new.append(line)
+            elif (whole := line.rstrip(b"\n") + b"\n") not in there:
+                new.append(whole)
         with self.rejected.open("ab") as stream:
             stream.writelines(new)
             stream.flush()

@@ -124,7 +124,7 @@ def _plans(store: RecordStore) -> LineStore[Planned]:
 def note_plan(store: RecordStore, plan: Planned) -> None:
     """Write down what is going to be run, unless it is noted already."""
     plans = _plans(store)
-    if all(old.id != plan.id for old in plans.prepare()):
+    if all(old.id != plan.id for old in plans.prepare(ours=True)):
         plans.append(plan)
 
 
@@ -329,6 +329,6 @@ def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int
     new = [record for record in found.values() if record.id not in held]
     target.extend(new)
     plans = _plans(target)
-    known = {plan.id for plan in plans.prepare()}
+    known = {plan.id for plan in plans.prepare(ours=True)}
     plans.extend(plan for plan in noted.values() if plan.id not in known)
     return len(new), total - len(new)
