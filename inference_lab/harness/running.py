@@ -130,7 +130,9 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     try:
         if solver.supports(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         pass
 
 
