@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from inference_lab.alarms import contradictions, environment_id, repetitions, unfairness
+from inference_lab.files import write_whole
 from inference_lab.records import Record, RecordStore, jsonable
+from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.reporting.numbers import counted
 from inference_lab.summaries import (
     CONTRADICTION_TOLERANCE,
@@ -72,6 +74,8 @@ class Comparison:
         done anew, see `of_store`.
     superseded : iterable of Record
         Runs that were done anew. They only take part in the check that one seed gives one answer.
+    remarks : iterable of str
+        Further `warnings`, such as what a store holds that is no record.
 
     Attributes
     ----------
@@ -97,17 +101,28 @@ class Comparison:
     (0.5, 0.0, 'by known optimum')
     """
 
-    def __init__(self, records: Iterable[Record], superseded: Iterable[Record] = ()) -> None:
+    def __init__(
+        self,
+        records: Iterable[Record],
+        superseded: Iterable[Record] = (),
+        remarks: Iterable[str] = (),
+    ) -> None:
         self.records = list(records)
         self.superseded = list(superseded)
+        self.remarks = list(remarks)
 
     @classmethod
     def of_store(cls, records: Iterable[Record]) -> Self:
-        """Return the comparison of the last record of each key; the others are superseded."""
-        records = list(records)
-        kept = latest(records)
+        """Return the comparison of the last record of each key; the others are superseded.
+
+        What a `RecordStore` holds besides becomes the remarks.
+        """
+        listed = list(records)
+        kept = latest(listed)
         counted = {id(record) for record in kept}
-        return cls(kept, [record for record in records if id(record) not in counted])
+        remarks = records.remarks if isinstance(records, RecordStore) else ()
+        superseded = [record for record in listed if id(record) not in counted]
+        return cls(kept, superseded, remarks)
 
     def __len__(self) -> int:
         """Return the number of runs."""
@@ -204,7 +219,7 @@ class Comparison:
     @cached_property
     def warnings(self) -> list[str]:
         """What makes the comparison less than fair or complete, each a sentence."""
-        return self._repetitions[1] + unfairness(self.records)
+        return self.remarks + self._repetitions[1] + unfairness(self.records)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -302,18 +317,11 @@ class Comparison:
             If ``runs.jsonl`` is there and is something else.
         """
         root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
         store = RecordStore(root / "runs.jsonl")
-        store.prepare()
-        held = {record.id for record in store}
-        for record in self.records:
-            if record.id not in held:
-                store.append(record)
+        held = {record.id for record in store.prepare()}
+        store.extend(record for record in self.records if record.id not in held)
         paths = [store.path, root / "runs.csv", root / "table.csv", root / "table.md"]
-        texts = [self.frame.to_csv(index=False), self.to_csv(), self.to_markdown()]
+        texts = [csv_frame(self.frame), self.to_csv(), self.to_markdown()]
         for path, text in zip(paths[1:], texts, strict=True):
-            # Written aside and moved, so that an interrupted save leaves no half a file.
-            aside = path.with_name(f".{path.name}.{os.getpid()}")
-            aside.write_text(text, encoding="utf-8", newline="")
-            aside.replace(path)
+            write_whole(path, text.encode())
         return paths

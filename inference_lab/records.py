@@ -27,7 +27,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab.contract import Status, TracePoint
-from inference_lab.json_lines import JsonLine, LineStore, RecordError, RecordWarning, jsonable
+from inference_lab.json_lines import (
+    JsonLine,
+    LineStore,
+    RecordError,
+    RecordWarning,
+    json_object,
+    jsonable,
+)
 
 __all__ = [
     "SCHEMA",
@@ -79,14 +86,6 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
         steps = np.linspace(0, len(kept) - 1, limit).round().astype(int)
         kept = [kept[int(s)] for s in steps]
     return tuple(kept)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @cache
@@ -276,10 +275,12 @@ class Record(JsonLine):
     finished: str = ""
 
     def __post_init__(self) -> None:
-        """Thin the trace and bring the free-form mappings into the form that JSON gives back."""
+        """Thin the trace, and bring texts and mappings into the form that JSON gives back."""
         object.__setattr__(self, "trace", thin_trace(self.trace))
+        for name in ("message", "traceback"):
+            object.__setattr__(self, name, jsonable(getattr(self, name)))
         for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
-            object.__setattr__(self, name, jsonable(dict(getattr(self, name))))
+            object.__setattr__(self, name, json_object(getattr(self, name)))
 
     def check(self) -> None:
         """Refuse what no run could have been recorded with.
@@ -304,9 +305,6 @@ class Record(JsonLine):
             raise RecordError(f"field 'time_limit' is {self.time_limit}; it is seconds above 0")
         if not 0 <= self.iterations < 1 << 63:
             raise RecordError(f"field 'iterations' is {self.iterations}; that is no count")
-        for name in ("problem", "solver", "message"):
-            if not _is_text(getattr(self, name)):
-                raise RecordError(f"field {name!r} holds half a character (a lone surrogate)")
 
     @property
     def key(self) -> RunKey:

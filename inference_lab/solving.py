@@ -20,6 +20,7 @@ from inference_lab.contract import (
 )
 from inference_lab.factor_graph import FactorGraph, IntArray
 from inference_lab.feasibility import contradiction
+from inference_lab.judging import judged
 from inference_lab.registry import as_solver
 from inference_lab.terms import COST_LIMIT
 
@@ -67,7 +68,8 @@ def solve(
     -------
     Solution
         With status `unsupported` (and the reason) where the method does not cover the problem,
-        `infeasible` where it is proved that no labelling has finite energy.
+        `infeasible` where it is proved that no labelling has finite energy, `error` where what the
+        solver returned beside its labellings is not what an `Outcome` may hold, with the field.
 
     Raises
     ------
@@ -136,13 +138,16 @@ def solve(
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
+    outcome, fault = judged(outcome, graph)
     labels = run.best_labels
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
     # state can put a wrong number into a table.
     energy = math.inf if labels is None else float(graph.energy(labels))
     bound = run.lower_bound * run.unit
     message = ""
-    if outcome.infeasible:
+    if fault:
+        status, message = Status.ERROR, f"{method.name()} returned what it may not: {fault}"
+    elif outcome.infeasible:
         status, message = Status.INFEASIBLE, why or ""
         bound = math.inf
     elif proves(energy, bound, small_energy(graph)) and temperature == 0:

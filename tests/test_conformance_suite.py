@@ -688,18 +688,21 @@ LIARS: list[tuple[Solver, set[str]]] = [
     (Assignable(), {"frozen"}),
     (OddSetting(steps=(3,)), {"spec-round-trip"}),
     (LossySpec(draws=6), {"spec-round-trip"}),
-    (NotNormalised(), {"marginals-valid"}),
-    (NegativeMarginals(), {"marginals-valid"}),
+    (NotNormalised(), {"marginals-valid", "outcome-valid"}),
+    (NegativeMarginals(), {"marginals-valid", "outcome-valid"}),
     (NoMarginals(), {"marginals-valid"}),
-    (TransposedMarginals(), {"marginals-valid", "marginals-respect-infinity"}),
+    (TransposedMarginals(), {"marginals-valid", "marginals-respect-infinity", "outcome-valid"}),
     (MassOnForbidden(), {"marginals-respect-infinity"}),
     (UniformButExact(), {"exact-marginals"}),
     (WrongPartition(kind="exact"), {"log-partition-true", "constant-shift"}),
     (WrongPartition(kind="lower"), {"log-partition-true", "constant-shift"}),
     (WrongPartition(kind="upper", error=-1e-3), {"log-partition-true", "constant-shift"}),
-    (NaNPartition(), {"log-partition-true", "constant-shift"}),
-    (WrongPartition(kind="rough", error=0.0), {"log-partition-true", "constant-shift"}),
-    (PartitionWithoutKind(), {"log-partition-true", "constant-shift"}),
+    (NaNPartition(), {"log-partition-true", "constant-shift", "outcome-valid"}),
+    (
+        WrongPartition(kind="rough", error=0.0),
+        {"log-partition-true", "constant-shift", "outcome-valid"},
+    ),
+    (PartitionWithoutKind(), {"log-partition-true", "constant-shift", "outcome-valid"}),
 ]
 
 

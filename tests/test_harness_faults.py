@@ -240,8 +240,11 @@ def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
     warm = [*command[:-1], str(tmp_path / "warm")]
     assert subprocess.run(warm, capture_output=True, check=False).returncode == 0
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "File too large" in done.stderr and "goes on from there" in done.stderr
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "File too large" in done.stderr and "make room there" in done.stderr
+    assert (
+        str(tmp_path / "out" / "runs.jsonl") in done.stderr and "goes on from there" in done.stderr
+    )
     kept = RecordStore(tmp_path / "out" / "runs.jsonl").read()
     assert 0 < len(kept) < 9
     assert f"{len(kept)} new records" in done.stderr or "1 new record " in done.stderr

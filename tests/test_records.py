@@ -169,8 +169,10 @@ def test_what_no_run_can_have_given_is_refused(tmp_path, field, value):
     path = tmp_path / "runs.jsonl"
     line = {**json.loads(make().to_json()), field: value}
     path.write_text(make().to_json() + "\n" + json.dumps(line) + "\n")
-    with pytest.raises(RecordError, match=rf"runs\.jsonl:2: .*{field}"):
-        RecordStore(path).read()
+    with pytest.raises(RecordError, match=field):
+        Record.from_json(json.dumps(line))
+    with pytest.warns(RecordWarning, match=rf"runs\.jsonl:2: .*{field}"):
+        assert len(RecordStore(path).read()) == 1
 
 
 def test_what_is_free_of_form_has_its_limits():
@@ -263,13 +265,16 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
         ("[" * 100_000, "not a line of JSON"),
     ],
 )
-def test_a_line_that_is_no_record_is_an_error_with_its_number(tmp_path, line, said):
+def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(tmp_path, line, said):
     path = tmp_path / "runs.jsonl"
-    good = make().to_json()
-    path.write_text(f"{good}\n{line}\n{good}\n")
-    with pytest.raises(RecordError) as caught:
-        RecordStore(path).read()
-    assert f"{path}:2: " in str(caught.value) and said in str(caught.value)
+    good = make()
+    path.write_text(f"{good.to_json()}\n{line}\n{good.to_json()}\n")
+    store = RecordStore(path)
+    with pytest.warns(RecordWarning) as caught:
+        assert store.read() == [good, good]
+    assert store.remarks == [str(warning.message) for warning in caught]
+    assert f"1 line that is no record was left out: {path}:2: " in store.remarks[0]
+    assert said in store.remarks[0]
 
 
 @pytest.mark.parametrize("content", [b"my notes\n", b"my notes", b"\xff\xfe\n"])

@@ -1,8 +1,8 @@
 """The command line: ``inference-lab``.
 
 Exit codes: 0 when the question was answered; 1 when runs failed, results contradict each other or
-checks failed; 2 for a wrong command line or unreadable input; 130 after Ctrl-C. With ``--json``
-standard output holds one JSON document and nothing else.
+checks failed; 2 for a wrong command line, or files that cannot be read or written; 130 after
+Ctrl-C. With ``--json`` standard output holds one JSON document and nothing else.
 
 Only click is imported here; what a command needs is imported when it runs.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -87,9 +88,30 @@ def _said_warnings() -> Iterator[None]:
         warnings.showwarning = shown
 
 
+#: What can be done where the system refuses a file.
+_ADVICE = {
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        "choose a folder that may be written to, or change what is allowed there",
+    ),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+        "make room there, or choose another folder",
+    ),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+        "there is a file where a folder is wanted, or the other way round: choose another name",
+    ),
+}
+
+
 def one_line(problem: BaseException) -> str:
-    """Return what an exception says, on one line."""
-    return " ".join(str(problem).split()) or type(problem).__name__
+    """Return what an exception says on one line, and what can be done where that is known."""
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    system = problem if isinstance(problem, OSError) else problem.__cause__
+    if isinstance(system, OSError) and system.errno in _ADVICE and system.filename is not None:
+        return f"{text}: {_ADVICE[system.errno]}"
+    return text
 
 
 def say(text: str) -> None:

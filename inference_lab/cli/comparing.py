@@ -30,6 +30,7 @@ from inference_lab.cli.common import (
 
 if TYPE_CHECKING:
     from inference_lab.comparison import Comparison
+    from inference_lab.harness.comparing import Progress
 
 
 #: What ``inference-lab compare`` compares when nothing is named: E-steps of real data with few
@@ -128,15 +129,21 @@ def compare(
     from inference_lab.spec import SpecError
 
     store = RecordStore(out / "runs.jsonl")
-    before = _count_lines(store.path)
+    new = 0
     try:
         with quiet_stdout(), progress(quiet) as tell:
+
+            def count(event: Progress) -> None:
+                nonlocal new
+                new += event.record is not None
+                tell(event)
+
             comparison = compare_solvers(
                 problems or _default_problems(data_dir),
                 solvers or DEFAULT_SOLVERS,
                 store=store,
                 data_dir=data_dir,
-                progress=tell,
+                progress=count,
                 **settings,
             )
             comparison.save(out)
@@ -145,13 +152,11 @@ def compare(
             raise
         raise BadInput(one_line(problem)) from problem
     except (KeyboardInterrupt, OSError) as problem:
-        kept = _count_lines(store.path) - before
-        records = "1 new record is" if kept == 1 else f"{kept} new records are"
+        records = "1 new record is" if new == 1 else f"{new} new records are"
         stopped = isinstance(problem, KeyboardInterrupt)
         say("interrupted" if stopped else f"error: {one_line(problem)}")
         say(f"{records} kept in {store.path}; the same command goes on from there")
-        click.get_current_context().exit(130 if stopped else 1)
-    new = _count_lines(store.path) - before
+        click.get_current_context().exit(130 if stopped else 2)
     if as_json:
         print_json({"schema": 1, "folder": str(out), "new": new, **comparison.as_dict()})
     else:
@@ -186,13 +191,6 @@ def _say_more(comparison: Comparison, out: Path, new: int, named: bool) -> None:
             "Go on with your own: inference-lab compare FILE.uai --solver "
             '"loopy-bp(damping=0.5)"; see "inference-lab list problems" and "list solvers".'
         )
-
-
-def _count_lines(path: Path) -> int:
-    if not path.is_file():
-        return 0
-    with path.open("rb") as stream:
-        return sum(1 for line in stream if line.endswith(b"\n"))
 
 
 def _default_problems(data_dir: Path | None) -> list[str]:

@@ -61,14 +61,12 @@ def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_js
 
     with as_input(), _no_collection():
         store = find_store(folder)
-        records = store.read()
-        if not records:
+        comparison = Comparison.of_store(store)
+        if not comparison.records:
             raise BadInput(f"{store.path} holds no records")
         if out is None:
             out = store.path.parent / "report"
-        document = report_document(
-            Comparison.of_store(records), title=title or store.path.resolve().parent.name
-        )
+        document = report_document(comparison, title=title or store.path.resolve().parent.name)
         paths = write_document(document, out)
     if as_json:
         print_json(
@@ -85,7 +83,8 @@ def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_js
         if not quiet:
             say(f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF")
             for warning in document.warnings:
-                say(f"note: {warning}")
+                if warning not in comparison.remarks:  # said when they were read
+                    say(f"note: {warning}")
     for alarm in document.alarms:
         say(f"contradiction: {alarm}")
     if document.alarms:

@@ -97,7 +97,7 @@ def reproduce(
         stopped = isinstance(problem, KeyboardInterrupt)
         say("interrupted" if stopped else f"error: {one_line(problem)}")
         say("what was recorded is kept; the same command goes on from there")
-        click.get_current_context().exit(130 if stopped else 1)
+        click.get_current_context().exit(130 if stopped else 2)
     click.echo(page)
     for alarm in alarms:
         say(f"contradiction: {alarm}")

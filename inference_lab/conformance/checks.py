@@ -29,6 +29,7 @@ from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApp
 from inference_lab.contract import Solution, Status
 from inference_lab.extras import why_missing
 from inference_lab.factor_graph import FactorGraph, FloatArray
+from inference_lab.judging import marginals_fault, partition_fault, shape_fault
 from inference_lab.random_graphs import FAMILIES, FINITE, HARD, SCALES, random_graph
 from inference_lab.registry import solver_registry
 from inference_lab.spec import SpecError, build, parse_spec
@@ -109,6 +110,11 @@ class Examination(Runs):
                 f"{case.where}: every labelling costs inf, but the run ended as "
                 f"{solution.status.value!r} with energy {solution.energy}"
             )
+
+    def _outcome_valid(self) -> None:
+        for case, solution in self._finished():
+            if solution.status == Status.ERROR:
+                raise ConformanceFailure(f"{case.where}: {solution.message}")
 
     # -------------------------------------------------------------- labels and energies
 
@@ -442,15 +448,9 @@ class Examination(Runs):
                 continue
             if solution.marginals is None:
                 raise ConformanceFailure(f"{case.where}: a run without a budget gave no marginals")
-            for i, row in enumerate(_rows(solution.marginals, case.graph, case.where)):
-                if not (np.isfinite(row).all() and (row >= 0).all()):
-                    raise ConformanceFailure(
-                        f"{case.where}: marginals[{i}] = {row} must be finite and not negative"
-                    )
-                if abs(row.sum() - 1.0) > TOLERANCE:
-                    raise ConformanceFailure(
-                        f"{case.where}: marginals[{i}] = {row} must sum to 1, not {row.sum()!r}"
-                    )
+            fault = marginals_fault(solution.marginals, case.graph)
+            if fault:
+                raise ConformanceFailure(f"{case.where}: {fault}")
 
     def _marginals_respect_infinity(self) -> None:
         for case, solution in self._soft():
@@ -514,6 +514,11 @@ class Examination(Runs):
                 "completes",
                 "No run on a graph of finite costs raises.",
                 completes(*FINITE, "large"),
+            ),
+            Check(
+                "outcome-valid",
+                "What a run returns has the types and ranges of an Outcome.",
+                self._outcome_valid,
             ),
             Check("infinite-costs", "No run on a graph with +inf costs raises.", completes(*HARD)),
             Check(
@@ -685,24 +690,11 @@ def _require_same(first: Solution, second: Solution, where: str, what: str) -> N
 
 
 def _rows(marginals: Any, graph: FactorGraph, where: str) -> list[FloatArray]:
-    """Return the marginals as one row a variable, or say what is wrong with their shape."""
-    n = graph.n_variables
-    if graph.n_labels is not None:
-        expected = (n, graph.n_labels)
-        if not isinstance(marginals, np.ndarray) or marginals.shape != expected:
-            found = np.shape(marginals) if isinstance(marginals, np.ndarray) else show(marginals)
-            raise ConformanceFailure(f"{where}: marginals must be a {expected} array, got {found}")
-        return list(marginals)
-    if len(marginals) != n:
-        raise ConformanceFailure(f"{where}: marginals have {len(marginals)} rows, expected {n}")
-    rows = [np.asarray(row) for row in marginals]
-    for i, row in enumerate(rows):
-        if row.shape != (graph.cardinalities[i],):
-            raise ConformanceFailure(
-                f"{where}: marginals[{i}] must have shape ({graph.cardinalities[i]},), "
-                f"got {row.shape}"
-            )
-    return rows
+    """Return the marginals as one row a variable; raise if they are none."""
+    fault = shape_fault(marginals, graph)
+    if fault:
+        raise ConformanceFailure(f"{where}: {fault}")
+    return [np.asarray(row) for row in marginals]
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:
@@ -713,24 +705,16 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 def _judge_log_partition(solution: Solution, exact: float, tolerance: float, where: str) -> bool:
     """Whether there is a claim about ``log Z``; raise if it is false."""
     value, kind = solution.log_partition, solution.log_partition_kind
-    if (value is None) != (kind is None) or kind not in (
-        None,
-        "exact",
-        "lower",
-        "upper",
-        "estimate",
-    ):
-        raise ConformanceFailure(
-            f"{where}: log_partition is {value!r} and its kind {kind!r}; a value needs a kind, "
-            "one of 'exact', 'lower', 'upper', 'estimate'"
-        )
+    fault = partition_fault(value, kind)
+    if fault:
+        raise ConformanceFailure(f"{where}: {fault}")
     if value is None:
         return False
     right = {
         "exact": abs(value - exact) <= tolerance,
         "lower": value <= exact + tolerance,
         "upper": value >= exact - tolerance,
-        "estimate": not math.isnan(value),
+        "estimate": True,
     }
     assert kind is not None
     if not right[kind]:

@@ -11,7 +11,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from inference_lab.comparison import Comparison, gap_percent
 from inference_lab.contract import Solver
 from inference_lab.factor_graph import FactorGraph
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.folder import note_plan
+from inference_lab.harness.folder import Planned, note_plan
 from inference_lab.harness.planning import (
     InputError,
     Plan,
@@ -117,7 +117,9 @@ def compare(
     store : path or RecordStore, optional
         Where each record is appended the moment its run ends. Runs of which it holds a record
         already are not made again: the same call after an interruption does what is missing. What
-        was planned is noted in a file beside it, ``NAME.plan.jsonl``.
+        was planned is noted in a file beside it, ``NAME.plan.jsonl``; lines that are no records
+        are moved to ``NAME.rejected.jsonl``. While another comparison is adding runs to it, this
+        one waits, unless both are shards of the same.
     rerun : {"failed", "timeout", "all"}, optional
         Runs to make again although the store has a record: those that ended in an error, a crash,
         or for want of memory or time; only the last; all. The new record counts.
@@ -197,30 +199,36 @@ def compare(
     )
     plan = Plan(cases, made, chosen_seeds, repeats, settings)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
+    _check_recordable(plan)
     kept: dict[RunKey, Record] = {}
-    if target is not None:
-        try:
-            target.prepare()
-            kept = {record.key: record for record in target}
-            note_plan(target, plan)
-        except (OSError, RecordError) as reason:
-            raise InputError(f"cannot keep records: {one_line(reason)}") from reason
+    with ExitStack() as stack:
+        if target is not None:
+            try:
+                noted = Planned.of(plan)
+                part = None if share is None else (f"{noted.id}/{share.count}", share.index)
+                stack.enter_context(target.alone(part))
+                kept = {record.key: record for record in target.prepare()}
+                note_plan(target, noted)
+            except (OSError, RecordError) as reason:
+                raise InputError(f"cannot keep records: {one_line(reason)}") from reason
 
-    asked = plan.in_order(share)
-    missing = list(plan.missing(asked, kept, rerun))
-    again = set(missing)
-    records = {
-        number: kept[plan.key(plan.tasks[number])] for number in asked if number not in again
-    }
-    watch = _Watch(plan, len(asked), records)
-    runs = _runs(plan, sources, missing, jobs, cluster)
-    with _reporter(progress) as report, closing(runs(lambda n: report(watch.event(n, None)))) as it:
+        asked = plan.in_order(share)
+        missing = list(plan.missing(asked, kept, rerun))
+        again = set(missing)
+        records = {
+            number: kept[plan.key(plan.tasks[number])] for number in asked if number not in again
+        }
+        watch = _Watch(plan, len(asked), records)
+        runs = _runs(plan, sources, missing, jobs, cluster)
+        report = stack.enter_context(_reporter(progress))
+        it = stack.enter_context(closing(runs(lambda n: report(watch.event(n, None)))))
         for number, record in it:
             if target is not None:
                 target.append(record)
             records[number] = record
             report(watch.event(number, record))
-    return Comparison([records[number] for number in sorted(records)])
+    remarks = [] if target is None else target.remarks
+    return Comparison([records[number] for number in sorted(records)], remarks=remarks)
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
@@ -276,6 +284,23 @@ def _runs(
             yield number, answer
 
     return make
+
+
+def _check_recordable(plan: Plan) -> None:
+    """Refuse problems and solvers of which no record could be made."""
+    for number in range(max(len(plan.cases), len(plan.solvers))):
+        case = plan.cases[min(number, len(plan.cases) - 1)]
+        solver = plan.solvers[min(number, len(plan.solvers) - 1)]
+        record = blank(case, solver, max(plan.seeds), 0, plan.settings)
+        try:
+            if Record.from_json(record.to_json()).key == record.key:
+                continue
+            reason = "a name is too long, or holds half a character"
+        except RecordError as problem:
+            reason = str(problem)
+        raise InputError(
+            f"no record can be made of {solver.spec!r} on {case.problem.name!r}: {reason}"
+        )
 
 
 def _check_portable(plan: Plan, sources: list[str | Solver]) -> None:

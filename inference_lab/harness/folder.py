@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from inference_lab.harness.planning import InputError, Plan, solver_source
-from inference_lab.json_lines import JsonLine, LineStore, jsonable
+from inference_lab.json_lines import JsonLine, LineStore
 from inference_lab.records import Record, RecordError, RecordStore, RunKey
 from inference_lab.reporting.document import printable
 
@@ -65,30 +65,42 @@ class Planned(JsonLine):
     @classmethod
     def of(cls, plan: Plan) -> Planned:
         """Return what is noted of a plan."""
-        noted = jsonable(
-            {
-                "problems": [[c.problem.name, c.problem.graph.content_hash] for c in plan.cases],
-                "solvers": [
-                    [solver.spec, solver.version, solver_source(solver)] for solver in plan.solvers
-                ],
-                "seeds": plan.seeds,
-                "repeats": plan.repeats,
-                "time_limit": plan.settings.time_limit,
-                "temperature": plan.settings.temperature,
-                "threads": plan.settings.threads,
-            }
-        )
+        noted = {
+            "problems": [[c.problem.name, c.problem.graph.content_hash] for c in plan.cases],
+            "solvers": [
+                [solver.spec, solver.version, solver_source(solver)] for solver in plan.solvers
+            ],
+            "seeds": plan.seeds,
+            "repeats": plan.repeats,
+            "time_limit": plan.settings.time_limit,
+            "temperature": plan.settings.temperature,
+            "threads": plan.settings.threads,
+        }
         text = json.dumps(noted, sort_keys=True)
         return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=noted)
 
-    def keys(self) -> Iterator[RunKey]:
-        """Yield the keys of the planned runs.
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as strict JSON holds it: all of it, however many runs it has."""
+        return {"schema": self.schema, "id": self.id, "plan": self.plan}
 
-        Raises
-        ------
-        RecordError
-            If the plan is not one.
-        """
+    def check(self) -> None:
+        """Refuse what is no plan, or too large a one."""
+        problems, solvers, seeds, repeats, _ = self._parts()
+        total = len(problems) * len(solvers) * len(seeds) * repeats
+        if total > _LARGEST_PLAN:
+            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
+
+    def keys(self) -> Iterator[RunKey]:
+        """Yield the keys of the planned runs."""
+        problems, solvers, seeds, repeats, asked = self._parts()
+        for problem, digest in problems:
+            for solver, version, source in solvers:
+                for seed in seeds:
+                    for repeat in range(repeats):
+                        what = (problem, digest, solver, version, source, seed, repeat)
+                        yield RunKey(*what, *asked)
+
+    def _parts(self) -> tuple[Any, ...]:
         try:
             problems = [(str(name), str(digest)) for name, digest in self.plan["problems"]]
             solvers = [(str(spec), int(v), str(source)) for spec, v, source in self.plan["solvers"]]
@@ -102,34 +114,26 @@ class Planned(JsonLine):
             )
         except (KeyError, TypeError, ValueError, OverflowError) as reason:
             raise RecordError(f"a plan lacks something: {reason!r}") from None
-        total = len(problems) * len(solvers) * len(seeds) * repeats
-        if total > _LARGEST_PLAN:
-            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
-        for problem, digest in problems:
-            for solver, version, source in solvers:
-                for seed in seeds:
-                    for repeat in range(repeats):
-                        what = (problem, digest, solver, version, source, seed, repeat)
-                        yield RunKey(*what, *asked)
+        return problems, solvers, seeds, repeats, asked
 
 
 def _plans(store: RecordStore) -> LineStore[Planned]:
     return LineStore(store.path.with_suffix(".plan.jsonl"), Planned)
 
 
-def note_plan(store: RecordStore, plan: Plan) -> None:
+def note_plan(store: RecordStore, plan: Planned) -> None:
     """Write down what is going to be run, unless it is noted already."""
-    plans, new = _plans(store), Planned.of(plan)
-    if not plans.path.exists() or all(old.id != new.id for old in plans):
-        plans.append(new)
+    plans = _plans(store)
+    if all(old.id != plan.id for old in plans.prepare(ours=True)):
+        plans.append(plan)
 
 
-def planned(store: RecordStore) -> dict[RunKey, None]:
-    """Return the keys of all runs that were planned for a store, in order; none without plans."""
+def planned(store: RecordStore) -> tuple[dict[RunKey, None], list[str]]:
+    """Return the keys of all runs that were planned for a store, in order, and remarks on them."""
     plans = _plans(store)
     if not plans.path.exists():
-        return {}
-    return dict.fromkeys(key for plan in plans for key in plan.keys())
+        return {}, []
+    return dict.fromkeys(key for plan in plans for key in plan.keys()), plans.remarks
 
 
 def find_store(place: str | os.PathLike[str]) -> RecordStore:
@@ -170,11 +174,14 @@ class States:
     ----------
     cells : mapping of (problem, solver) to mapping of state to number of runs
     problems, solvers : list of str
+    remarks : list of str
+        What the store holds besides, each a sentence; see `LineStore`.
     """
 
     cells: Mapping[tuple[str, str], Mapping[str, int]]
     problems: list[str]
     solvers: list[str]
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -185,6 +192,7 @@ class States:
         """Return everything as JSON holds it."""
         return {
             "counts": self.counts,
+            "warnings": self.remarks,
             "cells": [
                 {"problem": problem, "solver": solver, **cell}
                 for (problem, solver), cell in self.cells.items()
@@ -266,10 +274,11 @@ def states(store: RecordStore) -> States:
 
     Raises
     ------
-    OSError, RecordError
+    OSError
         If the files cannot be read.
     """
-    last: dict[RunKey, Record | None] = dict(planned(store))
+    keys, remarks = planned(store)
+    last: dict[RunKey, Record | None] = dict(keys)
     for record in store:
         last[record.key] = record
     cells: dict[tuple[str, str], dict[str, int]] = {}
@@ -281,6 +290,7 @@ def states(store: RecordStore) -> States:
         cells,
         list(dict.fromkeys(problem for problem, _ in cells)),
         list(dict.fromkeys(solver for _, solver in cells)),
+        store.remarks + remarks,
     )
 
 
@@ -300,8 +310,10 @@ def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int
 
     Raises
     ------
-    OSError, RecordError
+    OSError
         If a file cannot be read or written; nothing is written before all are read.
+    RecordError
+        If the file of the target is something else than a store.
     """
     found: dict[str, Record] = {}
     noted: dict[str, Planned] = {}
@@ -313,11 +325,10 @@ def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int
         plans = _plans(source)
         if plans.path.exists():
             noted.update((plan.id, plan) for plan in plans)
-    target.prepare()
-    held = {record.id for record in target}
+    held = {record.id for record in target.prepare()}
     new = [record for record in found.values() if record.id not in held]
     target.extend(new)
     plans = _plans(target)
-    known = {plan.id for plan in plans} if plans.path.exists() else set()
+    known = {plan.id for plan in plans.prepare(ours=True)}
     plans.extend(plan for plan in noted.values() if plan.id not in known)
     return len(new), total - len(new)

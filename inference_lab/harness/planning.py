@@ -58,7 +58,11 @@ class InputError(ValueError):
 
 def one_line(problem: BaseException | str, limit: int = 400) -> str:
     """Return what an exception says, on one line and not too long."""
-    text = " ".join(str(problem).split()) or type(problem).__name__
+    try:
+        text = " ".join(str(problem).split())
+    except Exception:  # somebody's exception may do anything when it is looked at
+        text = ""
+    text = text or type(problem).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

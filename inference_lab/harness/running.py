@@ -24,9 +24,9 @@ from inference_lab.harness.isolation import (
     undisturbed,
 )
 from inference_lab.harness.planning import Case, Settings, one_line, solver_source
-from inference_lab.harness.workers import Crash, traceback_tail
+from inference_lab.harness.workers import Crash, said, traceback_tail
 from inference_lab.problem import Problem
-from inference_lab.records import Record
+from inference_lab.records import Record, RecordError
 from inference_lab.registry import as_solver
 
 __all__ = ["blank", "crashed", "run", "warm_up_graph"]
@@ -130,7 +130,9 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     try:
         if solver.supports(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         pass
 
 
@@ -172,20 +174,18 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
     scores = {} if solution.labels is None else problem.score(solution.labels)
     return replace(
         record,
-        status=solution.status.value,
-        message=solution.message,
-        energy=float(solution.energy),
-        claimed_energy=(
-            None if solution.claimed_energy is None else float(solution.claimed_energy)
-        ),
-        lower_bound=float(solution.lower_bound),
-        gap=float(solution.gap),
+        status=str(solution.status),
+        message=one_line(solution.message) if solution.message else "",
+        energy=solution.energy,
+        claimed_energy=solution.claimed_energy,
+        lower_bound=solution.lower_bound,
+        gap=solution.gap,
         labels_hash=_digest(solution.labels),
         **_score_fields(scores),
-        seconds=max(0.0, float(solution.seconds)),
-        compile_seconds=float(solution.compile_seconds),
-        iterations=int(solution.iterations),
-        log_partition=None if solution.log_partition is None else float(solution.log_partition),
+        seconds=max(0.0, solution.seconds),
+        compile_seconds=solution.compile_seconds,
+        iterations=solution.iterations,
+        log_partition=solution.log_partition,
         log_partition_kind=solution.log_partition_kind,
         trace=tuple(solution.trace),
         diagnostics=solution.diagnostics,
@@ -198,10 +198,19 @@ def crashed(record: Record, crash: Crash) -> Record:
     return replace(
         record,
         status="error",
-        message=crash.message,
+        message=one_line(crash.message),
         traceback=crash.traceback,
         finished=_now(),
     )
+
+
+def _recordable(asked: Record, record: Record) -> Record:
+    """Return a record as its store gives it back, or one that says why no store can hold it."""
+    try:
+        return Record.from_json(record.to_json())
+    except RecordError as problem:
+        message = f"the run reports what no record can hold: {problem}"
+        return crashed(asked, Crash(message, ""))
 
 
 def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Settings) -> Record:
@@ -219,7 +228,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     Record
     """
     solver = as_solver(source)
-    record = blank(case, solver, seed, repeat, settings)
+    asked = record = blank(case, solver, seed, repeat, settings)
     graph, temperature = case.problem.graph, settings.temperature
     if not (settings.isolated and can_isolate()):
         key = _warmth(solver, graph, temperature)
@@ -228,11 +237,12 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
             _warm_up(solver, graph, temperature)
         begin = time.perf_counter()
         try:
-            record, _ = _attempt(record, case.problem, solver, None, warm=False)
-        except (Exception, SystemExit) as problem:
-            message = f"{type(problem).__name__}: {one_line(problem)}"
-            record = crashed(record, Crash(message, traceback_tail(problem)))
-        return replace(record, wall_seconds=time.perf_counter() - begin)
+            record, _ = _attempt(asked, case.problem, solver, None, warm=False)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
+            record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
+        return _recordable(asked, replace(record, wall_seconds=time.perf_counter() - begin))
     warm = _warm_up_apart(solver, graph, temperature, settings.memory) and not _is_ours(solver)
     record = replace(record, memory_limit=settings.memory)
     limit = settings.time_limit
@@ -257,13 +267,14 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
             record = _salvage(record, case.problem, ended, board)
     finally:
         board.close()
-    return replace(
+    record = replace(
         record,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,
         exit_code=ended.exit_code,
         wall_seconds=ended.wall_seconds,
     )
+    return _recordable(asked, record)
 
 
 def _attempt(
@@ -296,14 +307,18 @@ def _attempt(
 
 def _judge(asked: Record, problem: Problem, record: Record, labels: Any) -> Record:
     """Evaluate labels once more, on a graph that no solver could have touched."""
-    energy = math.inf if labels is None else float(problem.graph.energy(labels))
-    if energy == record.energy:
-        return record
+    try:
+        energy = math.inf if labels is None else float(problem.graph.energy(labels))
+        if energy == record.energy:
+            return record
+        has = f"it has {energy:.9g}"
+    except Exception as problem_with_labels:
+        has = f"it is none: {one_line(problem_with_labels)}"
     return crashed(
         asked,
         Crash(
-            f"the run says that its labelling has energy {record.energy:.9g}, but it has "
-            f"{energy:.9g}: the solver changed the graph",
+            f"the run says that its labelling has energy {record.energy:.9g}, but {has}: the "
+            "solver changed the graph",
             "",
         ),
     )
@@ -326,10 +341,10 @@ def _salvage(record: Record, problem: Problem, ended: Ended, board: Board) -> Re
     labels, _, seconds = left
     try:
         energy = float(problem.graph.energy(labels))
-    except ValueError:
-        # It wrote to memory that was not its own.
+        scores = problem.score(labels)
+    except Exception:
+        # It wrote to memory that was not its own, or somebody's score raises here as there.
         return record
-    scores = problem.score(labels)
     return replace(
         record,
         energy=energy,

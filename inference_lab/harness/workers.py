@@ -15,7 +15,15 @@ from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-__all__ = ["Crash", "Worker", "end_with_parent", "finished", "limited_threads", "traceback_tail"]
+__all__ = [
+    "Crash",
+    "Worker",
+    "end_with_parent",
+    "finished",
+    "limited_threads",
+    "said",
+    "traceback_tail",
+]
 
 #: What the usual numerical libraries read their number of threads from when they are loaded.
 _THREAD_VARIABLES = (
@@ -40,8 +48,20 @@ class Crash(NamedTuple):
 
 def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
     """Return the last lines of an exception's traceback, at most `limit` characters."""
-    text = "".join(traceback.format_exception(problem)).rstrip()
+    try:
+        text = "".join(traceback.format_exception(problem)).rstrip()
+    except Exception:  # somebody's exception may do anything when it is looked at
+        return ""
     return text if len(text) <= limit else "..." + text[-limit:]
+
+
+def said(problem: BaseException) -> str:
+    """Return the class of an exception and what it says, if it says anything."""
+    try:
+        text = str(problem)
+    except Exception:  # somebody's exception may do anything when it is looked at
+        text = ""
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 @contextmanager
@@ -86,8 +106,8 @@ def _mask_interrupts(blocked: bool) -> None:
         signal.pthread_sigmask(how, {signal.SIGINT})
 
 
-class _EndedError(BaseException):
-    """The process was asked to end."""
+class _EndedError(KeyboardInterrupt):
+    """The process was asked to end, which like Ctrl-C is no failure of the call."""
 
 
 def _end(number: int, frame: object) -> None:
@@ -119,9 +139,7 @@ def _answer(connection: Connection) -> None:
             function, arguments = pickle.loads(message)
             answer = pickle.dumps(function(*arguments))
         except (Exception, SystemExit) as problem:
-            answer = pickle.dumps(
-                Crash(f"{type(problem).__name__}: {problem}", traceback_tail(problem))
-            )
+            answer = pickle.dumps(Crash(said(problem), traceback_tail(problem)))
         try:
             connection.send_bytes(answer)
         except OSError:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from inference_lab.comparison import Comparison
 from inference_lab.extras import how_to_install
+from inference_lab.files import write_whole
 from inference_lab.records import Record
+from inference_lab.reporting.csv_text import csv_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +56,8 @@ def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None
 
     Notes
     -----
-    Parquet keeps types and infinities; CSV has ``inf`` in their place.
+    Parquet keeps types and infinities; CSV has ``inf`` in their place, and an apostrophe before
+    what a spreadsheet would run as a formula.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
@@ -62,13 +65,8 @@ def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
         raise ExportError(f"pyarrow {how_to_install('pyarrow', 'parquet')}")
     frame = as_frame(records)
-    # Written aside and moved, so that an interrupted export leaves no half a file.
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        if path.suffix == ".csv":
-            frame.to_csv(aside, index=False)
-        else:
-            frame.to_parquet(aside, engine="pyarrow", index=False)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    if path.suffix == ".csv":
+        content = csv_frame(frame).encode()
+    else:
+        content = frame.to_parquet(engine="pyarrow", index=False)
+    write_whole(path, content)

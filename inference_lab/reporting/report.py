@@ -158,10 +158,10 @@ def report_document(
 def _ordered(results: Comparison | Iterable[Record]) -> Comparison:
     """Return the comparison with its records in an order that is their own."""
     if isinstance(results, Comparison):
-        records, superseded = results.records, results.superseded
+        comparison = results
     else:
         comparison = Comparison.of_store(results)
-        records, superseded = comparison.records, comparison.superseded
+    records = comparison.records
     problems = {name: natural(name) for name in {r.problem for r in records}}
     solvers = {spec: natural(spec) for spec in {r.solver for r in records}}
 
@@ -172,4 +172,4 @@ def _ordered(results: Comparison | Iterable[Record]) -> Comparison:
             *(record.started, record.id),
         )
 
-    return Comparison(sorted(records, key=key), superseded)
+    return Comparison(sorted(records, key=key), comparison.superseded, comparison.remarks)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inference_lab.comparison import Comparison
 from inference_lab.contract import proves
 from inference_lab.records import jsonable
+from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.facts import known_facts, row_decimals, sizes
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
@@ -367,14 +367,12 @@ def markdown(comparison: Comparison) -> str:
 
 def csv_text(comparison: Comparison) -> str:
     """Render the rows of a comparison as CSV."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     names = [f.name for f in fields(Row)]
-    writer.writerow(names)
+    lines: list[list[Any]] = [names]
     for row in comparison.rows:
         values = {name: jsonable(getattr(row, name)) for name in names}
         if row.seconds is None:
             values["total_seconds"] = None  # no run ended by itself
         values["messages"] = "; ".join(row.messages)
-        writer.writerow(["" if values[name] is None else values[name] for name in names])
-    return stream.getvalue()
+        lines.append(["" if values[name] is None else values[name] for name in names])
+    return rows_as_csv(lines)

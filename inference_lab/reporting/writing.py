@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -12,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from inference_lab.files import write_whole
+from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -36,11 +37,6 @@ _OURS = re.compile(
     r"README\.md|index\.html|tables/[a-z0-9-]+\.(csv|tex)|figures/[a-z0-9-]+\.(svg|pdf)"
 )
 
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)")
-
-#: What spreadsheets take for the beginning of a formula, also at full width.
-_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-
 #: What stands in a table where there is nothing to say.
 _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
@@ -53,11 +49,7 @@ def _csv_field(cell: Cell, column: Column) -> str:
 
 def _csv_text(text: str) -> str:
     text = printable(text)
-    if text in _NOTHING:
-        return ""
-    if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
-        return f"'{text}"
-    return text
+    return "" if text in _NOTHING else text
 
 
 def csv_table(table: Table) -> str:
@@ -72,8 +64,8 @@ def csv_table(table: Table) -> str:
     str
         A line of names, then a line for each row: the value of a cell in full precision where it
         has one and the column is not one of texts, else its text; nothing where it says ``-``.
-        Text that a spreadsheet would run as a formula (it begins with ``=``, ``+``, ``-`` or
-        ``@``, and is no number) gets an apostrophe before it.
+        Text that a spreadsheet would run as a formula gets an apostrophe before it; see
+        `inference_lab.reporting.csv_text`.
 
     Examples
     --------
@@ -84,14 +76,12 @@ def csv_table(table: Table) -> str:
     solver,gap %,bound
     '=1+1,0.3333333333333333,
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_csv_text(column.name or column.title) for column in table.columns])
-    writer.writerows(
+    header = [_csv_text(column.name or column.title) for column in table.columns]
+    rows = [
         [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]
         for row in table.rows
-    )
-    return out.getvalue()
+    ]
+    return csv_text([header, *rows])
 
 
 class _Drawing(NamedTuple):
@@ -112,17 +102,6 @@ def _draw(picture: Picture) -> _Drawing:
     return _Drawing(svg.getvalue(), pdf.getvalue())
 
 
-def _write(place: Path, content: bytes) -> None:
-    """Write a file aside and move it to its place, so that it is whole or not there."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(content)
-        os.replace(aside, place)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def _listed(folder: Path) -> set[str]:
     """Return the files that an earlier rendering wrote, by its manifest."""
     try:
@@ -135,7 +114,7 @@ def _listed(folder: Path) -> set[str]:
 
 def _list(folder: Path, names: set[str]) -> None:
     text = json.dumps({"files": sorted(names)}, indent=1) + "\n"
-    _write(folder / _MANIFEST, text.encode())
+    write_whole(folder / _MANIFEST, text.encode())
 
 
 def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
@@ -246,7 +225,7 @@ def write_document(
     # Both are listed until all is done: the next one knows what an interrupted one left.
     _list(folder, before | files.keys())
     for name, content in files.items():
-        _write(folder / name, content)
+        write_whole(folder / name, content)
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
     _list(folder, set(files))

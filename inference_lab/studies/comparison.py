@@ -261,7 +261,9 @@ def run_comparison(
     try:
         with untrusted(trusted=trusted):
             if jobs == 0:
-                return Comparison.of_store(_held(study, store))
+                found = Comparison.of_store(_held(study, store))
+                found.remarks = store.remarks
+                return found
             return compare(
                 study.all_problems(),
                 study.solvers,

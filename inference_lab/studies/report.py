@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from inference_lab.factor_graph import FloatArray
+from inference_lab.files import write_whole
+from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -92,10 +92,8 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     )
     write_document(document, folder)
     header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([["part", *header] if study.parts else header, *lines])
-    (folder / "results.csv").write_text(out.getvalue(), encoding="utf-8")
+    text = csv_text([["part", *header] if study.parts else header, *lines])
+    write_whole(folder / "results.csv", text.encode())
     return folder / "README.md"
 
 

@@ -11,9 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from inference_lab.files import write_whole
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.workers import Crash, traceback_tail
-from inference_lab.json_lines import JsonLine, LineStore, jsonable
+from inference_lab.harness.workers import Crash, said, traceback_tail
+from inference_lab.json_lines import JsonLine, LineStore, RecordError, json_object, jsonable
 from inference_lab.records import environment
 from inference_lab.registry import as_solver
 from inference_lab.spec import SpecError
@@ -81,9 +82,11 @@ class StudyRecord(JsonLine):
     environment: str = field(default_factory=lambda: environment()["id"])
 
     def __post_init__(self) -> None:
-        """Bring the free-form mappings into the form that JSON gives back."""
+        """Bring texts and mappings into the form that JSON gives back."""
+        for name in ("message", "traceback"):
+            object.__setattr__(self, name, jsonable(getattr(self, name)))
         for name in ("settings", "scores", "e_steps"):
-            object.__setattr__(self, name, jsonable(dict(getattr(self, name))))
+            object.__setattr__(self, name, json_object(getattr(self, name)))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -116,7 +119,7 @@ def _note_environment(folder: Path) -> None:
     text = json.dumps(known, indent=1, sort_keys=True) + "\n"
     path = folder / "environments.json"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
 
 
 class Cell(NamedTuple):
@@ -208,13 +211,10 @@ def run_cell(study: str, cell: Cell, data_dir: str | None) -> StudyRecord:
     points = _points(cell.data, data_dir)
     try:
         fit = fit_method(cell.method, points, cell.protocol, cell.constraints, cell.run)
-    except Exception as problem:
-        return StudyRecord(
-            **_asked(study, cell),
-            status="error",
-            message=f"{type(problem).__name__}: {problem}",
-            traceback=traceback_tail(problem),
-        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        return _failed(study, cell, Crash(said(problem), traceback_tail(problem)))
     return StudyRecord(
         **_asked(study, cell),
         status="ok",
@@ -226,6 +226,12 @@ def run_cell(study: str, cell: Cell, data_dir: str | None) -> StudyRecord:
         weight=fit.weight,
         iterations=fit.iterations,
         e_steps=fit.e_steps,
+    )
+
+
+def _failed(study: str, cell: Cell, crash: Crash) -> StudyRecord:
+    return StudyRecord(
+        **_asked(study, cell), status="error", message=crash.message, traceback=crash.traceback
     )
 
 
@@ -276,29 +282,28 @@ def run_study(
     wanted = cells(study)
     for data in dict.fromkeys(cell.data for cell in wanted) if jobs else ():
         _points(data, data_dir)
-    known: dict[tuple[Any, ...], StudyRecord] = {}
-    if store.path.exists():
-        known = {record.key: record for record in store}
-    again = {
-        key
-        for key, record in known.items()
-        if rerun == "all" or (rerun == "failed" and record.status != "ok")
-    }
-    missing = [cell for cell in wanted if cell.key not in known or cell.key in again]
     if jobs == 0:
-        missing = []
-    else:
-        store.prepare()
+        known = {record.key: record for record in store} if store.path.exists() else {}
+        return [known[cell.key] for cell in wanted if cell.key in known]
+    with store.alone():
+        known = {record.key: record for record in store.prepare()}
         _note_environment(Path(folder))
-    done, failed = len(wanted) - len(missing), 0
-    for record in _results(study.name, missing, jobs, cluster, data_dir):
-        store.append(record)
-        known[record.key] = record
-        done += 1
-        failed += record.status != "ok"
-        if on_step is not None:
-            on_step(Step(done, len(wanted), failed, record))
-    return [known[cell.key] for cell in wanted if cell.key in known]
+        missing = [cell for cell in wanted if _is_missing(known.get(cell.key), rerun)]
+        done, failed = len(wanted) - len(missing), 0
+        for record in _results(study.name, missing, jobs, cluster, data_dir):
+            store.append(record)
+            known[record.key] = record
+            done += 1
+            failed += record.status != "ok"
+            if on_step is not None:
+                on_step(Step(done, len(wanted), failed, record))
+    return [known[cell.key] for cell in wanted]
+
+
+def _is_missing(record: StudyRecord | None, rerun: str | None) -> bool:
+    if record is None or rerun == "all":
+        return True
+    return rerun == "failed" and record.status != "ok"
 
 
 def _check_solvers(study: Study, trusted: bool) -> None:
@@ -324,10 +329,9 @@ def _results(
     here = executor(min(jobs, len(missing)), cluster)
     for number, found in here.run(calls, lambda number: None):
         if isinstance(found, Crash):
-            found = StudyRecord(
-                **_asked(name, missing[number]),
-                status="error",
-                message=found.message,
-                traceback=found.traceback,
-            )
-        yield found
+            found = _failed(name, missing[number], found)
+        try:
+            yield StudyRecord.from_json(found.to_json())
+        except RecordError as problem:
+            message = f"the fit reports what no record can hold: {problem}"
+            yield _failed(name, missing[number], Crash(message, ""))

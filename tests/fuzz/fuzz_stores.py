@@ -1,0 +1,226 @@
+"""Hostile solvers fill a store, which is then damaged: it is read, told of, and resumed.
+
+What is judged by: the lines of the file as `json` reads them, the keys of the runs that were asked
+for, and the cells of the tables as `csv` reads them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import inference_lab as il
+from inference_lab.comparison import Comparison
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.factor_graph import FactorGraph
+from inference_lab.harness.folder import states
+from inference_lab.harness.planning import InputError
+from inference_lab.records import FAILURES, RecordStore
+from inference_lab.reporting.export import write_table
+from inference_lab.reporting.report import report_document
+
+SHORT = 12
+CASE_SECONDS = 60.0
+
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+class Evil:
+    """Raises whenever it is looked at."""
+
+    def _raise(self, *given: Any) -> Any:
+        raise RuntimeError("half \ud800")
+
+    __repr__ = __str__ = __float__ = __int__ = __index__ = __bool__ = __len__ = __hash__ = _raise
+    __eq__ = __iter__ = __getattr__ = _raise
+
+
+class Text(str):
+    """A string that is not what it says."""
+
+    def __str__(self) -> str:
+        return "=other"
+
+
+class Mean(Exception):
+    """Says nothing of itself."""
+
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+def odd(rng: np.random.Generator, depth: int = 0) -> Any:
+    """Draw a value that nobody expects."""
+    loop: list[Any] = []
+    loop.append(loop)
+    nested: Any = 0.5
+    for _ in range(2000):
+        nested = [nested]
+    wide: Any = 1
+    for _ in range(6):
+        wide = [wide] * 900
+    plain = [
+        *(None, True, 0, -1, 5, 2**63, 2**64, 2**20000, 10**5000, -(2**70), 1.5, np.nan, np.inf),
+        *(-np.inf, 1e308, 1j, np.float32(2.5), np.int64(-3), np.bool_(True), np.complex128(1j)),
+        *(np.longdouble(1.5), np.datetime64("2020-01-01"), np.str_("x"), b"\xff", bytearray(3)),
+        *("", "exact", "=1+1", "@x", "-x", "\t=1", "\ud800", "caf\udce9", "\ud83d\ude00", "\0\x1b"),
+        *("\r\n\u2028\u202e", "x" * 200_000, Text("a"), Evil(), Evil, object(), loop, nested, wide),
+        *(lambda: 0, (n for n in [1]), range(10**9), np.zeros((2, 3)), np.zeros(10**4), {1, "a"}),
+        *(np.array([Evil(), None], dtype=object), np.ma.masked_array([1.0], [True]), {Ellipsis: 1}),
+        *(
+            {1: 1, "1": 2, None: loop},
+            {"a" * 10**6: 1},
+            {"\ud800": {(1, 2): Evil()}},
+            Path("\udcff"),
+        ),
+        *(np.full((2, 2), np.nan), np.array("text"), [np.ones(2), np.ones(2)], np.eye(2) * 2),
+    ]
+    if depth < 2 and rng.random() < 0.2:
+        inner = [odd(rng, depth + 1) for _ in range(rng.integers(4))]
+        return inner if rng.random() < 0.5 else dict(zip("=abc", inner, strict=False))
+    return plain[rng.integers(len(plain))]
+
+
+@dataclass(frozen=True)
+class Hostile(Solver):
+    """Offers a labelling or none, and then anything."""
+
+    number: int = 0
+    fuzz: int = 0
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        rng = np.random.default_rng([self.fuzz, self.number])
+        if rng.random() < 0.7:
+            run.offer(rng.integers(0, graph.cardinalities))
+        how = rng.random()
+        if how < 0.2:
+            said = odd(rng)
+            raise [Mean(), ValueError(said), SystemExit(said), GeneratorExit(said), KeyError(said)][
+                rng.integers(5)
+            ]
+        if how < 0.35:
+            name = ["trace", "lower_bound", "best_energy", "best_labels"][rng.integers(4)]
+            setattr(run, name, odd(rng))
+        if how > 0.95:
+            return odd(rng)  # type: ignore[no-any-return]
+        outcome = Outcome(converged=True)
+        for name in vars(Outcome()):
+            if rng.random() < 0.25:
+                setattr(outcome, name, odd(rng))
+        return outcome
+
+
+def damaged(rng: np.random.Generator, data: bytes) -> bytes:
+    """Damage the bytes of a store."""
+    lines = data.splitlines(keepends=True)
+    at = int(rng.integers(len(lines)))
+    how = rng.integers(7)
+    if how == 0:
+        return data[: rng.integers(len(data))]
+    if how == 1:
+        changed = bytearray(data)
+        for _ in range(rng.integers(1, 4)):
+            changed[rng.integers(len(changed))] ^= 1 << int(rng.integers(8))
+        return bytes(changed)
+    if how == 2:
+        lines[at] = lines[at].rstrip(b"\n")
+    elif how == 3:
+        foreign = [b"my notes", b"", b"\xff\0\xfe", b"[" * 10**5, b"{}", b"null", b'{"schema": 99}']
+        end = b"" if rng.random() < 0.2 else b"\n"
+        lines.insert(at, foreign[rng.integers(len(foreign))] + end)
+    elif how == 4:
+        read = json.loads(lines[at])
+        name = list(read)[rng.integers(len(read))]
+        values = [None, -1, 2**64, "\ud800", 5, [], {}, "nan", 10**400, {"a": "\ud83d"}, [[1, 2]]]
+        read[name] = values[rng.integers(len(values))]
+        lines[at] = json.dumps(read).encode() + b"\n"
+    elif how == 5:
+        lines[at] = lines[at][: rng.integers(1, len(lines[at]))] + b"\n"
+    else:
+        lines.append(b"\0" * int(rng.integers(1, 5000)))
+    return b"".join(lines)
+
+
+def case(rng: np.random.Generator, folder: Path) -> None:
+    """Fill a store, damage it, and go on with it."""
+    path = folder / "runs.jsonl"
+    edges = [(0, 1), (1, 2)]
+    problems = [
+        il.Problem(
+            name, il.FactorGraph.potts(rng.random((3, 2)), edges, rng.random(2)), truth=truth
+        )
+        for name, truth in (("=a", None), ("b", np.array([0, 1, 1])))
+    ]
+    solvers = [Hostile(number, int(rng.integers(2**31))) for number in range(3)]
+    asked: dict[str, Any] = {
+        "temperature": float(rng.integers(2)),
+        "isolate": bool(rng.random() < 0.05),
+        "time_limit": 20.0,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = il.compare(problems, solvers, store=path, **asked)
+        assert len(first) == 6
+        store = RecordStore(path)
+        kept = store.read()
+        assert store.remarks == [] and [r.to_json() for r in kept] == path.read_text().splitlines()
+        assert sorted(map(repr, kept)) == sorted(map(repr, first.records))
+        assert all(r.status in FAILURES or not r.message.startswith("the run") for r in kept)
+        whole = {
+            line.encode(): r.id for line, r in zip(path.read_text().split("\n"), kept, strict=False)
+        }
+
+        for name in ("runs.plan.jsonl",) * (rng.random() < 0.3) + ("runs.jsonl",) * 2:
+            # Damage to what is damaged already need not be of a kind that lines have.
+            with suppress(ValueError, AttributeError, TypeError):
+                (folder / name).write_bytes(damaged(rng, (folder / name).read_bytes()))
+        left = path.read_bytes().split(b"\n")
+        survivors = {whole[line] for line in left if line in whole}
+        found = RecordStore(path).read()
+        assert survivors <= {r.id for r in found}
+        assert sum(states(RecordStore(path)).counts.values()) >= len({r.key for r in found})
+        look(Comparison.of_store(found), folder)
+
+        before = path.read_bytes()
+        try:
+            again = il.compare(problems, solvers, store=path, **asked)
+        except InputError:
+            # Nothing in it is a record any more, or looks like one.
+            assert not survivors and path.read_bytes() == before
+            return
+        assert [r.key for r in again.records] == [r.key for r in first.records]
+        there = RecordStore(path).read()
+        asked_keys = {r.key for r in first.records}
+        had = {r.key for r in found} & asked_keys
+        assert len(there) == len(found) + 6 - len(had)
+        assert survivors <= {r.id for r in there}
+        # What was set aside is whole: each line that was there still is, here or there.
+        aside = store.rejected.read_bytes() if store.rejected.exists() else b""
+        now = set((path.read_bytes() + b"\n" + aside).split(b"\n"))
+        assert {line for line in before.split(b"\n")[:-1] if line.strip(b"\0")} <= now
+        assert len(il.compare(problems, solvers, store=path, **asked)) == 6
+        assert len(RecordStore(path).read()) == len(there)
+        if rng.random() < 0.1:
+            report_document(Comparison.of_store(RecordStore(path)), title="fuzz")
+        assert not (folder / "runs.lock").exists()
+
+
+def look(comparison: Comparison, folder: Path) -> None:
+    """Write all tables and read their cells."""
+    write_table(comparison.records, folder / "all.csv")
+    comparison.save(folder / "saved")
+    json.dumps(comparison.as_dict(), allow_nan=False)
+    for path in (folder / "all.csv", folder / "saved" / "runs.csv", folder / "saved" / "table.csv"):
+        csv.field_size_limit(10**9)
+        with path.open(newline="", encoding="utf-8") as stream:
+            for row in csv.reader(stream):
+                for cell in row:
+                    if cell.strip(" \t\r\n\0\ufeff").startswith(FORMULA):
+                        float(cell)
