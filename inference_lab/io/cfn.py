@@ -507,8 +507,8 @@ def _owners(reader: _Reader, functions: list[_Function]) -> IntArray:
         if owner.shape != function.shape:
             raise reader.error(
                 function.start,
-                f"{shared} and is over variables of {shown_scope(function.shape)} labels, but "
-                f"that is over variables of {shown_scope(owner.shape)} labels",
+                f"{shared}, but has variables of {shown_scope(function.shape)} labels where that "
+                f"has variables of {shown_scope(owner.shape)} labels",
             )
         owners[f] = g
     return owners
