@@ -110,7 +110,7 @@ def _stretched(rng: np.random.Generator, graph: il.FactorGraph) -> il.FactorGrap
 
 
 def case(rng: np.random.Generator, folder: Path) -> None:
-    """A random graph of any family, as it is or stretched."""
+    """Draw a graph of any family, as it is or stretched."""
     family = str(rng.choice(sorted(FAMILIES)))
     graph = random_graph(family, int(rng.integers(2**31)))
     if rng.random() < 0.7:
