@@ -218,8 +218,10 @@ class Unaries(NamedTuple):
     values: FloatArray
 
 
-def parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike]) -> Unaries:
-    """Read unaries given as a matrix or as one row a variable."""
+def parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike] | Unaries) -> Unaries:
+    """Read unaries given as a matrix, as one row a variable, or in storage form."""
+    if isinstance(unary, Unaries):
+        return unary._replace(values=as_costs(unary.values, "unary"))
     unary = unwrap(unary, "unary")
     if isinstance(unary, np.ndarray) and unary.dtype != object:
         matrix = as_costs(unary, "unary")

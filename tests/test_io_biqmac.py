@@ -122,7 +122,7 @@ def test_random_problems(seed: int, kind: str) -> None:
         ("3 1 0 1 5", r"entry 0: expected a vertex, 1 to 3, got '0'"),
         ("3 1 1 2 nan", r"entry 0: the weight is 'nan'; weights are finite"),
         ("3 1 1 2 1e999", r"entry 0: the weight is '1e999'"),
-        ("99999999 0", r"99999999 vertices; at most 10,000,000 are read"),
+        ("99999999 0", r"99999999 vertices; at most 1000002 are read"),
     ],
 )
 def test_errors_say_what_is_wrong_and_where(

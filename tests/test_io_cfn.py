@@ -244,7 +244,7 @@ HEAD = "{{t <9} [2 3]\n"
         (HEAD + "[]} 5", r"expected nothing after the closing bracket of the problem, got '5'"),
         (HEAD + '[]} "', r"quotation mark is not closed"),
         (r'{{"a\q" <9} [] []}', r"unknown escape sequence"),
-        ("{{t <9} [99999 99999] [{[0 1] 0 []}]}", r"9999800001 entries, .*at most 134217728"),
+        ("{{t <9} [99999 99999] [{[0 1] 0 []}]}", r"9999800001 entries; at most 16777216"),
         ("{{t <9} [] [{[] [9]}]}", r"no labelling is allowed"),
     ],
 )

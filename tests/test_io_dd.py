@@ -143,7 +143,7 @@ def test_published_instance(published: Path) -> None:
         ("p 1 x 0 0", r"line 1: expected a number, got 'x'"),
         ("p 1 1 0 0\nq", r"line 2: expected a line of kind p, a, e or c, got 'q'"),
         ("p 1 1.5 0 0", r"line 1: expected the number of right nodes, .* got 1.5"),
-        ("p 1 99999999 0 0", r"the number of right nodes, 0 to 9999999, got 1e\+08"),
+        ("p 1 99999999 0 0", r"the number of right nodes, 0 to 1000000, got 1e\+08"),
         ("p 1 1 2 0\na 0 0 0 1", r"line 1: 2 assignments are announced, 1 are there"),
         ("p 1 1 0 1", r"line 1: 1 edges are announced, 0 are there"),
         ("p 1 1 1 0\na 1 0 0 1", r"line 2: expected the number of an assignment, 0 to 0, got 1"),

@@ -22,7 +22,7 @@ from hypothesis import assume, given, settings
 
 import inference_lab as il
 from inference_lab.feasibility import contradiction
-from inference_lab.io import FormatError, _files, supported_suffixes, uai
+from inference_lab.io import FormatError, _limits, supported_suffixes, uai
 from inference_lab.io._evidence import parse_evidence
 
 DATA = (
@@ -516,7 +516,7 @@ def test_decompression_stops_at_the_limit(
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
     path = tmp_path / f"bomb.uai{suffix}"
     path.write_bytes(pack(b"MARKOV" + b" " * 30_000_000))
-    monkeypatch.setattr(_files, "MAX_BYTES", 3_000_000)
+    monkeypatch.setattr(_limits, "MAX_BYTES", 3_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(FormatError, match="more than 3,000,000 bytes"):

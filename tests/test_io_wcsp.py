@@ -100,7 +100,7 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
         scope = tuple(integer(0, n - 1) for _ in range(abs(arity)))
         labels = [counts[v] for v in scope]
         default = integer(-1)
-        if len(set(scope)) < len(scope) or math.prod(labels) > 2**27:
+        if len(set(scope)) < len(scope) or math.prod(labels) > 2**24:
             raise Refused
         table: dict[tuple[int, ...], float] = {}
         if default == -1:
@@ -317,7 +317,7 @@ def test_formulas_have_the_costs_of_toulbar2(
         ("t 2 2 1 9 2 2 -2 0 1 -1 >= 0 1", r"function 0 is shared, which only tables can be"),
         ("t 2 2 1 9 2 2 2 0 1 -1 >= 0 inf", r"a parameter of '>=', .* got 'inf'"),
         ("t 2 2 1 9 2 2 2 0 1 -1 disj 1 1 -7", r"over \(0, 1\) has negative costs"),
-        ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 134217728"),
+        ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 16777227"),
     ],
 )
 def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:

@@ -91,8 +91,8 @@ def _format_of(path: Path, wanted: str | None) -> str:
             )
         return wanted
     name = path.name.lower()
-    for packed in COMPRESSIONS:
-        name = name.removesuffix(packed)
+    if name.endswith(COMPRESSIONS):
+        name = name[: name.rindex(".")]
     for found, kind in _FORMATS.items():
         if kind.suffix is not None and name.endswith(kind.suffix):
             return found

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
+from inference_lab.factor_graph import (
+    FactorGraph,
+    FloatArray,
+    IntArray,
+    OwnTables,
+    PairwiseTerms,
+    SharedTable,
+)
+from inference_lab.io import _limits
+from inference_lab.io._files import FormatError
+from inference_lab.terms import Unaries
 
-#: Labels that variables of no factor may have in all. The others are paid for by their tables.
-MAX_FREE_LABELS = 10_000_000
-#: Entries of all tables where a file does not list them one by one: 1 GiB of doubles.
-MAX_ENTRIES = 1 << 27
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
 _MAX_AXES = 31
+#: Unaries are added up in blocks of about this many entries.
+_BLOCK = 1 << 20
+#: A table is kept shared where this saves so many entries: a term of its own takes time, too.
+_WORTH_SHARING = 256
+
+#: Makes the error for a factor: its number, and what is wrong with it.
+Fail = Callable[[int, str], FormatError]
 
 
 def table_sizes(cardinalities: IntArray, arities: IntArray, scopes: IntArray) -> FloatArray:
@@ -45,13 +59,50 @@ def too_many_free_labels(cardinalities: IntArray, scopes: IntArray) -> tuple[int
     """
     free = np.ones(cardinalities.size, dtype=bool)
     free[scopes] = False
-    if int(cardinalities[free].sum()) <= MAX_FREE_LABELS:
+    most = _limits.MAX_FREE_LABELS
+    if int(cardinalities[free].sum()) <= most:
         return None
     i = int(np.argmax(np.where(free, cardinalities, 0)))
     return i, (
         f"variable {i} has {cardinalities[i]} labels and no factor; variables of no factor "
-        f"may have {MAX_FREE_LABELS:,} labels in all"
+        f"may have {most:,} labels in all"
     )
+
+
+def check_entries(sizes: FloatArray, listed: int, fail: Fail) -> None:
+    """Refuse tables of these sizes where they are far larger than what a file lists of them.
+
+    Parameters
+    ----------
+    sizes : (f,) array
+        Entries that each factor takes, as doubles: 0 for a table that is counted elsewhere.
+    listed : int
+        How many numbers the file has.
+    fail : callable
+    """
+    total = float(sizes.sum())
+    most = _limits.MAX_ENTRIES + listed
+    if total > most:
+        f = int(np.argmax(sizes))
+        raise fail(
+            f,
+            f"all tables have {total:.0f} entries, this one {sizes[f]:.0f}; at most {most} are "
+            f"read: {_limits.MAX_ENTRIES}, and as many as the file has numbers",
+        )
+
+
+def graph_of(
+    path: str,
+    unary: Unaries | FloatArray,
+    terms: Iterable[PairwiseTerms] = (),
+    factors: Iterable[tuple[Sequence[int], npt.ArrayLike]] = (),
+    constant: float = 0.0,
+) -> FactorGraph:
+    """Make the graph; what it refuses is a fault of the file."""
+    try:
+        return FactorGraph.from_terms(unary, terms, factors, constant)
+    except (ValueError, OverflowError) as problem:
+        raise FormatError(f"{path}: {problem}") from None
 
 
 def shown_scope(scope: tuple[int, ...]) -> str:
@@ -62,6 +113,8 @@ def shown_scope(scope: tuple[int, ...]) -> str:
 
 
 def assemble(
+    path: str,
+    fail: Fail,
     cardinalities: IntArray,
     arities: IntArray,
     scopes: IntArray,
@@ -74,6 +127,9 @@ def assemble(
 
     Parameters
     ----------
+    path : str
+        For messages.
+    fail : callable
     cardinalities : (n,) array of int
     arities : (f,) array of int
         Number of variables of each factor. Those of arity 0 are left out: the caller adds them
@@ -82,31 +138,48 @@ def assemble(
         The variables of all factors; none twice in one factor.
     sizes, entry_starts : (f,) array of int
         Number of entries of each table, and the place of its first one; the last variable of a
-        scope varies fastest.
+        scope varies fastest. Factors with the same place share their table.
     energies : flat float array
     constant : float
+
+    Raises
+    ------
+    FormatError
+        If a finite cost is too large, shared tables would be copied too often, or there is no such
+        graph.
     """
+    with np.errstate(invalid="ignore"):
+        large = np.isfinite(energies) & (np.abs(energies) > _limits.MAX_COST)
+    if large.any():
+        at = int(np.argmax(large))
+        f = int(np.argmax((entry_starts <= at) & (at < entry_starts + sizes)))
+        raise fail(
+            f,
+            f"a cost is {energies[at]:g}; finite ones are at most {_limits.MAX_COST:g} in size",
+        )
     scope_starts = np.cumsum(arities) - arities
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(cardinalities)])
     flat = np.zeros(int(pointers[-1]))
     single = np.flatnonzero(arities == 1)
-    if single.size:
-        lengths = sizes[single]
+    ends = np.cumsum(sizes[single])
+    cuts = np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if ends.size else 0, _BLOCK))
+    for rows in np.split(single, np.unique(cuts)):
+        lengths = sizes[rows]
         within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        into = np.repeat(pointers[scopes[scope_starts[single]]], lengths) + within
-        np.add.at(flat, into, energies[np.repeat(entry_starts[single], lengths) + within])
-    uniform = cardinalities.size > 0 and bool((cardinalities == cardinalities[0]).all())
-    unary: FloatArray | list[FloatArray]
-    if uniform:
-        unary = flat.reshape(cardinalities.size, -1)
-    else:
-        unary = [
-            flat[a:b] for a, b in zip(pointers[:-1].tolist(), pointers[1:].tolist(), strict=True)
-        ]
+        into = np.repeat(pointers[scopes[scope_starts[rows]]], lengths) + within
+        np.add.at(flat, into, energies[np.repeat(entry_starts[rows], lengths) + within])
 
     pairs = np.flatnonzero(arities == 2)
-    ends = scopes[scope_starts[pairs][:, None] + np.arange(2)]
-    terms = list(_pair_terms(ends, cardinalities, entry_starts[pairs], energies))
+    joined = scopes[scope_starts[pairs][:, None] + np.arange(2)]
+    starts = entry_starts[pairs]
+    _, which, uses = np.unique(starts, return_inverse=True, return_counts=True)
+    shared = ((uses[which] - 1) * sizes[pairs] >= _WORTH_SHARING) & (uses[which] > 1)
+    terms: list[PairwiseTerms] = [
+        *_own_terms(joined[~shared], cardinalities, starts[~shared], energies)
+    ]
+    if shared.any():
+        terms += _shared_terms(joined[shared], cardinalities, starts[shared], energies)
+        _check_merged(pairs, joined, shared, starts, cardinalities, fail)
     factors = [
         _table(
             scopes[scope_starts[f] : scope_starts[f] + arities[f]],
@@ -115,7 +188,7 @@ def assemble(
         )
         for f in np.flatnonzero(arities > 2)
     ]
-    return FactorGraph.from_terms(unary, terms, factors, constant=constant)
+    return graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
 
 
 def _table(
@@ -127,7 +200,7 @@ def _table(
     return scope.tolist(), entries.reshape(cardinalities[scope].tolist())
 
 
-def _pair_terms(
+def _own_terms(
     ends: IntArray, cardinalities: IntArray, starts: IntArray, energies: FloatArray
 ) -> Iterator[OwnTables]:
     """Group tables of the same shape, so that each group is one array."""
@@ -141,3 +214,37 @@ def _pair_terms(
         k_i, k_j = (int(k) for k in shapes[rows[0]])
         stack = energies[starts[rows][:, None] + np.arange(k_i * k_j)].reshape(-1, k_i, k_j)
         yield OwnTables(ends[rows], stack)
+
+
+def _shared_terms(
+    ends: IntArray, cardinalities: IntArray, starts: IntArray, energies: FloatArray
+) -> Iterator[SharedTable]:
+    """Make one term of each table; a pair that has it several times has it with a weight."""
+    distinct, counts = np.unique(np.column_stack([starts, ends]), axis=0, return_counts=True)
+    changes = np.flatnonzero(np.diff(distinct[:, 0])) + 1
+    for rows in np.split(np.arange(len(distinct)), changes):
+        start, i, j = distinct[rows[0]].tolist()
+        k_i, k_j = cardinalities[[i, j]].tolist()
+        table = energies[start : start + k_i * k_j].reshape(k_i, k_j)
+        yield SharedTable(distinct[rows, 1:], table, counts[rows].astype(float))
+
+
+def _check_merged(
+    pairs: IntArray,
+    ends: IntArray,
+    shared: npt.NDArray[np.bool_],
+    starts: IntArray,
+    cardinalities: IntArray,
+    fail: Fail,
+) -> None:
+    """Refuse shared tables on pairs with other tables, where their sums are too many entries."""
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    kinds = np.column_stack([low * cardinalities.size + high, starts, ends[:, 0]])
+    # A table that a pair has several times is no sum of its own.
+    first = np.unique(kinds, axis=0, return_index=True)[1]
+    keys, which, counts = np.unique(kinds[first, 0], return_inverse=True, return_counts=True)
+    summed = np.zeros(keys.size)
+    of_sum = (counts[which] > 1) & shared[first]
+    summed[which[of_sum]] = cardinalities[ends[first][of_sum]].prod(axis=1)
+    f = int(pairs[first[of_sum][0]]) if of_sum.any() else 0
+    check_entries(summed, 0, lambda _, message: fail(f, f"with others on its pair: {message}"))

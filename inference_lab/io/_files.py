@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from inference_lab.io import _limits
+
 #: Suffixes of compressed files.
 COMPRESSIONS = (".gz", ".xz")
-
-#: Largest content that is read, after decompression: a few bytes can unpack into terabytes.
-MAX_BYTES = 2 << 30
 
 _CHUNK = 1 << 20
 
@@ -37,25 +36,34 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     FormatError
-        If the compressed data are damaged, or the content exceeds `MAX_BYTES`.
+        If the compressed data are damaged, or the content is larger than `_limits` allows: a few
+        bytes can unpack into terabytes.
     OSError
         If the file cannot be opened.
     """
     chunks: list[bytes] = []
     total = 0
+    most = _limits.MAX_BYTES
+    if path.suffix.lower() in COMPRESSIONS:
+        size = path.stat().st_size
+        most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * size))
     try:
         with _open(path) as stream:
             while chunk := stream.read(_CHUNK):
                 total += len(chunk)
-                if total > MAX_BYTES:
+                if total > most:
                     raise FormatError(
-                        f"{path}: more than {MAX_BYTES:,} bytes of content, the most that is read"
+                        f"{path}: more than {most:,} bytes of content, the most that is read"
+                        + (f" of a file of {size:,} bytes" if most < _limits.MAX_BYTES else "")
                     )
                 chunks.append(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as problem:
         raise FormatError(
             f"{path}: damaged {path.suffix[1:]} data after {total:,} bytes of content: {problem}"
         ) from problem
+    except MemoryError:
+        # The head of an xz file says how much its reader has to set aside.
+        raise FormatError(f"{path}: unpacking it takes more memory than there is") from None
     return b"".join(chunks)
 
 

@@ -21,7 +21,7 @@ WORD = re.compile(rb"[^ \t\n\v\f\r]+")
 #: A token that starts like a word or a comparison, and not like a number.
 KEYWORD = re.compile(rb"(?<![^ \t\n\v\f\r])[A-Za-z<>=!][^ \t\n\v\f\r]*")
 #: A decimal numeral: sign, digits with or without a point, exponent.
-NUMERAL = re.compile(rb"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
+NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
 def whole(values: FloatArray, low: int, high: int) -> npt.NDArray[np.bool_]:

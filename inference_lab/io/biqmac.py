@@ -23,7 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
-from inference_lab.io._assembly import MAX_FREE_LABELS
+from inference_lab.io import _limits
+from inference_lab.io._assembly import graph_of
 from inference_lab.io._tokens import Tokens
 
 
@@ -50,7 +51,8 @@ def parse_max_cut(data: bytes, path: str) -> FactorGraph:
     n, edges, weights = _entries(data, path)
     # An edge from a vertex to itself is never cut.
     proper = edges[:, 0] != edges[:, 1]
-    return FactorGraph.potts(np.zeros((n, 2)), edges[proper], 0.0 - weights[proper])
+    cut = DiagonalTerms(edges[proper], 0.0, 0.0 - weights[proper])
+    return graph_of(path, np.zeros((n, 2)), [cut])
 
 
 def parse_qubo(data: bytes, path: str) -> FactorGraph:
@@ -78,7 +80,7 @@ def parse_qubo(data: bytes, path: str) -> FactorGraph:
     unary = np.zeros((n, 2))
     np.add.at(unary[:, 1], edges[~proper, 0], weights[~proper])
     same = np.stack([np.zeros(int(proper.sum())), 2.0 * weights[proper]], axis=1)
-    return FactorGraph.from_terms(unary, [DiagonalTerms(edges[proper], same, 0.0)])
+    return graph_of(path, unary, [DiagonalTerms(edges[proper], same, 0.0)])
 
 
 def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
@@ -86,8 +88,10 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
     tokens = Tokens(data, path)
     end = int(tokens.values.size)
     n = tokens.integer(0, "the number of vertices")
-    if n > MAX_FREE_LABELS:
-        raise tokens.error(0, f"{n} vertices; at most {MAX_FREE_LABELS:,} are read")
+    # Each vertex that no entry names takes memory all the same.
+    most = _limits.MAX_FREE_LABELS + end
+    if n > most:
+        raise tokens.error(0, f"{n} vertices; at most {most} are read of a file of {end} numbers")
     m = tokens.integer(1, "the number of entries", high=max(0, end - 2) // 3)
     if 2 + 3 * m < end:
         raise tokens.error(
@@ -105,11 +109,12 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
             place, f"entry {e}: expected a vertex, 1 to {n}, got {tokens.shown(place)}"
         )
     weights = entries[:, 2]
-    finite = np.isfinite(weights)
-    if not finite.all():
-        e = int(np.argmin(finite))
+    good = np.abs(weights) <= _limits.MAX_COST
+    if not good.all():
+        e = int(np.argmin(good))
         raise tokens.error(
             4 + 3 * e,
-            f"entry {e}: the weight is {tokens.shown(4 + 3 * e)}; weights are finite numbers",
+            f"entry {e}: the weight is {tokens.shown(4 + 3 * e)}; weights are finite numbers of "
+            f"at most {_limits.MAX_COST:g}",
         )
     return n, ends.astype(np.int64) - 1, weights.copy()

@@ -38,14 +38,16 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.factor_graph import FactorGraph, FloatArray
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io import _limits
 from inference_lab.io._assembly import (
-    MAX_ENTRIES,
     assemble,
+    check_entries,
     shown_scope,
     too_many_free_labels,
 )
@@ -57,7 +59,9 @@ _TOKEN = re.compile(
 )
 _SEPARATORS = re.compile(r"[\s,:]*")
 _COMMENT = re.compile(r"^#[^\r\n]*", re.MULTILINE)
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+_DIGITS = re.compile(r"[0-9]+")
 
 #: Tags of the fields of a function.
 _TAGS = ("scope", "defaultcost", "costs", "type", "params")
@@ -121,8 +125,7 @@ class _Reader:
 
     def wrong(self, expected: str) -> FormatError:
         """Make the error for a next token that does not belong there."""
-        shown = repr(self.next.text if len(self.next.text) <= 40 else self.next.text[:37] + "...")
-        got = "the file ends" if self.next.kind == "end" else f"got {shown}"
+        got = "the file ends" if self.next.kind == "end" else f"got {_cut(self.next.text)}"
         return self.error(self.next, f"expected {expected}, {got}")
 
     def take(self) -> _Token:
@@ -177,6 +180,21 @@ class _Function:
     table: FloatArray = field(default_factory=lambda: np.empty(0))
     shares: str | None = None
 
+    @property
+    def size(self) -> float:
+        """Number of entries; infinite where it is absurd."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(np.array(self.shape, dtype=np.float64)))
+
+    def shown(self, f: int) -> str:
+        """Return what to call it, being function `f`."""
+        return f"function {f if self.name is None else _cut(self.name)}"
+
+
+def _cut(text: str) -> str:
+    """Return a text for a message: quoted, and cut when it is long."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
 
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a cost function network file.
@@ -195,7 +213,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
-    tables, which are limited to 2**27 in all before anything of that size is made.
+    tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
 
     Examples
     --------
@@ -219,28 +237,44 @@ def parse(data: bytes, path: str) -> FactorGraph:
     reader.close("the problem")
     if reader.next.kind != "end":
         raise reader.wrong("nothing after the closing bracket of the problem")
-    _share(reader, functions)
+    owners = _owners(reader, functions)
 
     cardinalities = np.array([v.size for v in values], dtype=np.int64)
     scopes = np.array([v for f in functions for v in f.scope], dtype=np.int64)
     wrong = too_many_free_labels(cardinalities, scopes)
     if wrong is not None:
         raise FormatError(f"{path}: {wrong[1]}")
-    sizes = np.array([f.table.size for f in functions], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    energies = np.concatenate([np.empty(0), *(f.table.ravel() for f in functions)])
+    arities = np.array([len(f.scope) for f in functions], dtype=np.int64)
+
+    def fail(f: int, why: str) -> FormatError:
+        shown = f"{functions[f].shown(f)} over {shown_scope(functions[f].scope)}"
+        return reader.error(functions[f].start, f"{shown}: {why}")
+
+    # Shared tables of pairs are not copied; all others are.
+    copied = (owners != np.arange(owners.size)) & (arities != 2)
+    sizes = np.array([functions[f].table.size for f in owners.tolist()], dtype=np.int64)
+    check_entries(np.where(copied, sizes, 0.0), 0, fail)
+    own = np.flatnonzero(owners == np.arange(owners.size))
+    starts = np.zeros(owners.size, dtype=np.int64)
+    starts[own] = np.cumsum(sizes[own]) - sizes[own]
+    starts = starts[owners]
+    energies = np.concatenate([np.empty(0), *(functions[f].table for f in own.tolist())])
     if sign < 0:
         np.negative(energies, out=energies)
-    limit = sign * bound
-    # Together with the others at their minimum, an entry must stay below the bound.
-    lowest = np.minimum.reduceat(energies, starts) if starts.size else np.empty(0)
-    lowest = np.minimum(lowest, 0.0)
-    limits = limit - (math.fsum(lowest.tolist()) - lowest)
-    energies[energies >= np.repeat(limits, sizes)] = math.inf
+    # Together with the others at their minimum, an entry must stay below the bound. It is the same
+    # bound for all functions that share a table.
+    lowest = np.zeros(owners.size)
+    if own.size:
+        lowest[own] = np.minimum.reduceat(energies, starts[own])
+    # Costs out of this range are refused below.
+    lowest = np.clip(lowest[owners], -_limits.MAX_COST, 0.0)
+    limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
+    energies[energies >= np.repeat(limits[own], sizes[own])] = math.inf
 
-    arities = np.array([len(f.scope) for f in functions], dtype=np.int64)
     constants = energies[starts[arities == 0]]
     graph = assemble(
+        path,
+        fail,
         cardinalities,
         arities,
         scopes,
@@ -273,7 +307,7 @@ def _problem(reader: _Reader) -> tuple[float, float]:
     bound = reader.word("'mustbe' with '<' or '>' and a bound")
     if bound.text[:1] not in ("<", ">") or not _NUMBER.fullmatch(bound.text[1:]):
         raise reader.error(
-            bound, f"expected '<' or '>' and a number, like '<10.00', got {bound.text[:40]!r}"
+            bound, f"expected '<' or '>' and a number, like '<10.00', got {_cut(bound.text)}"
         )
     reader.close("the properties of the problem")
     value = float(bound.text[1:])
@@ -297,9 +331,9 @@ def _variables(reader: _Reader) -> tuple[dict[str, int], list[_Domain]]:
         if reader.next.kind == "word" and not _NUMBER.fullmatch(reader.next.text):
             name = reader.take()
             if name.text in names:
-                raise reader.error(name, f"two variables are called {name.text!r}")
+                raise reader.error(name, f"two variables are called {_cut(name.text)}")
             names[name.text] = len(domains)
-            what = f"the labels of variable {name.text!r}"
+            what = f"the labels of variable {_cut(name.text)}"
         domains.append(_domain(reader, what))
     reader.close("the variables")
     return names, domains
@@ -310,7 +344,7 @@ def _domain(reader: _Reader, what: str) -> _Domain:
         start = reader.next
         size = abs(reader.number(f"{what}: their number, or a list of names"))
         if not (1 <= size < 2**31 and size.is_integer()):
-            raise reader.error(start, f"{what}: {start.text[:40]!r} is no number of labels")
+            raise reader.error(start, f"{what}: {_cut(start.text)} is no number of labels")
         return _Domain(int(size), {})
     reader.take()
     labels: dict[str, int] = {}
@@ -318,10 +352,10 @@ def _domain(reader: _Reader, what: str) -> _Domain:
         label = reader.word(f"the name of a label in {what}")
         if _NUMBER.fullmatch(label.text):
             raise reader.error(
-                label, f"{what}: {label.text[:40]!r} is a number, which cannot name a label"
+                label, f"{what}: {_cut(label.text)} is a number, which cannot name a label"
             )
         if label.text in labels:
-            raise reader.error(label, f"{what}: two labels are called {label.text!r}")
+            raise reader.error(label, f"{what}: two labels are called {_cut(label.text)}")
         labels[label.text] = len(labels)
     if not labels:
         raise reader.error(reader.next, f"{what}: there are none")
@@ -335,15 +369,17 @@ def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
     found = names.get(token.text)
     if found is not None:
         return found
-    if token.text.isascii() and token.text.isdigit() and int(token.text[:20]) < size:
-        return int(token.text)
-    most = ", ".join([*list(names)[:8], *(["..."] if len(names) > 8 else [])])
+    digits = token.text.lstrip("0") or "0"
+    # The first, because a number of thousands of digits is no integer that Python reads.
+    if len(digits) < 20 and _DIGITS.fullmatch(token.text) and int(digits) < size:
+        return int(digits)
+    most = ", ".join([*map(_cut, islice(names, 8)), *(["..."] if len(names) > 8 else [])])
     raise reader.error(
         token,
         f"expected {what}, "
         + (f"one of {most}, or " if names else "")
         + (f"0 to {size - 1}" if size else "but there is none")
-        + f", got {token.text[:40]!r}",
+        + f", got {_cut(token.text)}",
     )
 
 
@@ -352,27 +388,19 @@ def _functions(reader: _Reader, names: dict[str, int], domains: list[_Domain]) -
     reader.open("the functions")
     functions: list[_Function] = []
     known: set[str] = set()
-    entries = 0
+    room = _limits.MAX_ENTRIES
     while reader.next.kind != "close":
         name = None
         if reader.next.kind == "word":
             token = reader.take()
             name = token.text
             if name in known:
-                raise reader.error(token, f"two functions are called {name!r}")
+                raise reader.error(token, f"two functions are called {_cut(name)}")
             known.add(name)
-        shown = f"function {len(functions)}" if name is None else f"function {name!r}"
+        shown = f"function {len(functions) if name is None else _cut(name)}"
         function = _scope(reader, names, domains, shown)
         function.name = name
-        size = math.prod(function.shape)
-        entries += size
-        if entries > MAX_ENTRIES:
-            raise reader.error(
-                function.start,
-                f"{shown} over {shown_scope(function.scope)} has {size} entries, which makes "
-                f"{entries} so far; at most {MAX_ENTRIES} are read",
-            )
-        _costs(reader, function, domains, shown)
+        room -= _costs(reader, function, domains, shown, room)
         reader.close(shown)
         functions.append(function)
     reader.close("the functions")
@@ -384,19 +412,27 @@ def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown
     reader.open(shown)
     reader.skip_tag("scope")
     reader.open(f"the scope of {shown}")
-    scope: list[int] = []
+    # In order, and quick to look into.
+    scope: dict[int, None] = {}
     while reader.next.kind != "close":
         token = reader.next
         variable = _index(reader, names, len(domains), f"a variable of the scope of {shown}")
         if variable in scope:
-            raise reader.error(token, f"{shown} names variable {token.text!r} twice in its scope")
-        scope.append(variable)
+            raise reader.error(
+                token, f"{shown} names variable {_cut(token.text)} twice in its scope"
+            )
+        scope[variable] = None
     reader.close(f"the scope of {shown}")
     return _Function(start, tuple(scope), tuple(domains[v].size for v in scope))
 
 
-def _costs(reader: _Reader, function: _Function, domains: list[_Domain], shown: str) -> None:
-    """Read what follows the scope of a function."""
+def _costs(
+    reader: _Reader, function: _Function, domains: list[_Domain], shown: str, room: int
+) -> int:
+    """Read what follows the scope of a function; return how many entries are not listed.
+
+    There is room for so many.
+    """
     if reader.next.kind == "word" and reader.next.text in ("type", "params"):
         tag = reader.take()
         kind = reader.word("the type").text if tag.text == "type" else "parameters"
@@ -415,23 +451,33 @@ def _costs(reader: _Reader, function: _Function, domains: list[_Domain], shown: 
             raise reader.error(
                 function.start, f"{shown} has a default cost, and costs shared with another"
             )
-        return
+        return 0
     reader.open(f"the costs of {shown}")
-    size = math.prod(function.shape)
+    size = function.size
+    declared = 0
     if default is None:
         listed: list[float] = []
         while reader.next.kind != "close":
             listed.append(reader.number(f"a cost of {shown}"))
         if len(listed) != size:
-            shape = " x ".join(map(str, function.shape)) or "1"
+            shape = " x ".join(map(str, function.shape[:8])) or "1"
+            shape += " x ..." if len(function.shape) > 8 else ""
             raise reader.error(
                 function.start,
-                f"{shown} over {shown_scope(function.scope)} needs {shape} = {size} costs, "
+                f"{shown} over {shown_scope(function.scope)} needs {shape} = {size:.0f} costs, "
                 f"got {len(listed)}",
             )
         function.table = np.array(listed)
     else:
-        function.table = np.full(size, default)
+        if size > room:
+            raise reader.error(
+                function.start,
+                f"{shown} over {shown_scope(function.scope)} has {size:.0f} entries; at most "
+                f"{_limits.MAX_ENTRIES} of all functions with a default cost are read, "
+                f"{_limits.MAX_ENTRIES - room} before this one",
+            )
+        declared = int(size)
+        function.table = np.full(declared, default)
         while reader.next.kind != "close":
             place = 0
             for variable in function.scope:
@@ -442,25 +488,27 @@ def _costs(reader: _Reader, function: _Function, domains: list[_Domain], shown: 
                 place = place * domain.size + label
             function.table[place] = reader.number(f"the cost of a tuple of {shown}")
     reader.close(f"the costs of {shown}")
+    return declared
 
 
-def _share(reader: _Reader, functions: list[_Function]) -> None:
-    """Give functions that name another one its table."""
-    by_name = {f.name: f for f in functions if f.name is not None}
+def _owners(reader: _Reader, functions: list[_Function]) -> IntArray:
+    """Return for each function the one whose table it has: itself, or the one that it names."""
+    by_name = {function.name: f for f, function in enumerate(functions) if function.name}
+    owners = np.arange(len(functions), dtype=np.int64)
     for f, function in enumerate(functions):
         if function.shares is None:
             continue
-        shown = f"function {f}" if function.name is None else f"function {function.name!r}"
-        owner = by_name.get(function.shares)
-        if owner is None or owner.shares is not None:
-            lacks = "does not exist" if owner is None else "has no costs of its own"
-            raise reader.error(
-                function.start, f"{shown} has the costs of {function.shares!r}, which {lacks}"
-            )
+        shared = f"{function.shown(f)} has the costs of {_cut(function.shares)}"
+        g = by_name.get(function.shares)
+        if g is None or functions[g].shares is not None:
+            lacks = "does not exist" if g is None else "has no costs of its own"
+            raise reader.error(function.start, f"{shared}, which {lacks}")
+        owner = functions[g]
         if owner.shape != function.shape:
             raise reader.error(
                 function.start,
-                f"{shown} over variables of {function.shape} labels has the costs of "
-                f"{function.shares!r} over variables of {owner.shape} labels",
+                f"{shared}, but has variables of {shown_scope(function.shape)} labels where that "
+                f"has variables of {shown_scope(owner.shape)} labels",
             )
-        function.table = owner.table
+        owners[f] = g
+    return owners

@@ -30,15 +30,14 @@ import math
 
 import numpy as np
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
-from inference_lab.io._assembly import MAX_ENTRIES, MAX_FREE_LABELS
+from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io import _limits
+from inference_lab.io._assembly import assemble, check_entries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens
 
 #: Number of fields of each kind of line that counts.
 _FIELDS = {b"p": 4, b"a": 4, b"e": 3}
-#: Pairs of assignments to the same right node; each takes some 64 bytes on the way.
-_MAX_CONFLICTS = MAX_ENTRIES >> 3
 _IGNORED = (b"c", b"i0", b"i1", b"n0", b"n1")
 
 
@@ -59,8 +58,8 @@ def parse(data: bytes, path: str) -> FactorGraph:
     Notes
     -----
     The tables of the pairs of left nodes that share a right node are all made, so that memory is
-    quadratic in the number of left nodes in the worst case; tables of more than 2**27 entries in
-    all are refused before they are made.
+    quadratic in the number of left nodes in the worst case; what `inference_lab.io._limits` does
+    not allow is refused before it is made.
 
     Examples
     --------
@@ -86,13 +85,24 @@ def parse(data: bytes, path: str) -> FactorGraph:
     label = np.empty(n_assignments, dtype=np.int64)
     label[order] = np.arange(n_assignments) - first[left[order]]
     sizes = counts + 1
-    pointers = np.cumsum(sizes) - sizes
     flat = np.zeros(int(sizes.sum()))
-    flat[pointers[left] + label] = costs
-    unary = [flat[p : p + k] for p, k in zip(pointers.tolist(), sizes.tolist(), strict=True)]
-
+    flat[(np.cumsum(sizes) - sizes)[left] + label] = costs
     pairs, tables = _pairs(lines, left, right, label, sizes, edges, edge_costs)
-    return FactorGraph.from_terms(unary, [OwnTables(pairs, tables)] if tables else [])
+
+    def fail(f: int, why: str) -> FormatError:
+        return lines.error(lines.rows[b"p"][0], f"of factor {f}, {why}")
+
+    all_sizes = np.concatenate([sizes, sizes[pairs].prod(axis=1)])
+    return assemble(
+        path,
+        fail,
+        sizes,
+        np.repeat([1, 2], [n_left, len(pairs)]),
+        np.concatenate([np.arange(n_left), pairs.ravel()]),
+        all_sizes,
+        np.cumsum(all_sizes) - all_sizes,
+        np.concatenate([flat, tables]),
+    )
 
 
 class _Lines:
@@ -118,10 +128,10 @@ class _Lines:
             elif kind and kind not in _IGNORED:
                 shown = kind[:40].decode("ascii", "backslashreplace")
                 raise self.error(number, f"expected a line of kind p, a, e or c, got {shown!r}")
-        self._values: dict[bytes, FloatArray] = {}
+        self.values: dict[bytes, FloatArray] = {}
         for kind, texts in kept.items():
             values = self._numbers(kind, texts)
-            self._values[kind] = values.reshape(len(texts), _FIELDS[kind])
+            self.values[kind] = values.reshape(len(texts), _FIELDS[kind])
 
     def error(self, line: int, message: str) -> FormatError:
         """Make the error that says what is wrong on a line."""
@@ -140,7 +150,7 @@ class _Lines:
             raise
 
     def _integers(self, kind: bytes, field: int, limit: int, what: str) -> IntArray:
-        values = self._values[kind][:, field]
+        values = self.values[kind][:, field]
         good = (values >= 0) & (values < limit) & (values == np.floor(values))
         if not good.all():
             row = int(np.argmin(good))
@@ -151,12 +161,14 @@ class _Lines:
         return values.astype(np.int64)
 
     def _costs(self, kind: bytes, field: int) -> FloatArray:
-        values = self._values[kind][:, field]
-        good = np.isfinite(values)
+        values = self.values[kind][:, field]
+        good = np.abs(values) <= _limits.MAX_COST
         if not good.all():
             row = int(np.argmin(good))
             raise self.error(
-                self.rows[kind][row], f"the cost is {values[row]}; costs are finite numbers"
+                self.rows[kind][row],
+                f"the cost is {values[row]}; costs are finite numbers of at most "
+                f"{_limits.MAX_COST:g}",
             )
         return values
 
@@ -168,8 +180,10 @@ class _Lines:
             raise FormatError(
                 f"{self.path}, {where}: expected one line 'p N0 N1 A E', got {len(rows)}"
             )
+        # Nodes of no assignment take memory all the same.
+        high = _limits.MAX_FREE_LABELS + sum(map(len, self.rows.values()))
         n_left, n_right, n_assignments, n_edges = (
-            int(self._integers(b"p", field, MAX_FREE_LABELS, what)[0])
+            int(self._integers(b"p", field, high, what)[0])
             for field, what in enumerate(
                 (
                     "the number of left nodes",
@@ -222,8 +236,8 @@ def _pairs(
     sizes: IntArray,
     edges: IntArray,
     edge_costs: FloatArray,
-) -> tuple[IntArray, list[FloatArray]]:
-    """Return the pairs of left nodes that are joined, and their tables."""
+) -> tuple[IntArray, FloatArray]:
+    """Return the pairs of left nodes that are joined, and their tables one after the other."""
     n_left = sizes.size
     # An edge within one left node, or at one right node, joins what excludes each other.
     meant = (left[edges[:, 0]] != left[edges[:, 1]]) & (right[edges[:, 0]] != right[edges[:, 1]])
@@ -233,12 +247,14 @@ def _pairs(
 
     by_right = np.argsort(right, kind="stable")
     counts = np.bincount(right)
+    numbers = sum(values.size for values in lines.values.values())
     conflicts = int((counts * (counts - 1) // 2).sum())
-    if conflicts > _MAX_CONFLICTS:
+    # Each of these stands for four entries at least.
+    most = (_limits.MAX_ENTRIES + numbers) // 4
+    if conflicts > most:
         raise lines.error(
             lines.rows[b"p"][0],
-            f"{conflicts} pairs of assignments share a right node; at most {_MAX_CONFLICTS} are "
-            "read",
+            f"{conflicts} pairs of assignments share a right node; at most {most} are read",
         )
     parts = [edges]
     starts = np.cumsum(counts) - counts
@@ -257,19 +273,15 @@ def _pairs(
     pair_keys, which = np.unique(key, return_inverse=True)
     pairs = np.stack([pair_keys // max(n_left, 1), pair_keys % max(n_left, 1)], axis=1)
     table_sizes = sizes[pairs[:, 0]] * sizes[pairs[:, 1]]
-    total = float(table_sizes.astype(float).sum())
-    if total > MAX_ENTRIES:
-        raise lines.error(
-            lines.rows[b"p"][0],
-            f"{len(pairs)} pairs of left nodes are joined by tables of {total:.0f} entries in "
-            f"all; at most {MAX_ENTRIES} are read",
-        )
+    check_entries(
+        table_sizes.astype(float),
+        numbers,
+        lambda pair, why: lines.error(
+            lines.rows[b"p"][0], f"left nodes {tuple(pairs[pair].tolist())} are joined: {why}"
+        ),
+    )
     starts = np.cumsum(table_sizes) - table_sizes
     flat = np.zeros(int(table_sizes.sum()))
     place = starts[which] + label[ends[:, 0]] * sizes[pairs[which, 1]] + label[ends[:, 1]]
     np.add.at(flat, place, costs)
-    tables = [
-        flat[s : s + sizes[i] * sizes[j]].reshape(sizes[i], sizes[j])
-        for s, (i, j) in zip(starts.tolist(), pairs.tolist(), strict=True)
-    ]
-    return pairs, tables
+    return pairs, flat

@@ -32,22 +32,16 @@ import re
 import numpy as np
 
 from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.io import _limits
 from inference_lab.io._assembly import (
-    MAX_ENTRIES,
-    MAX_FREE_LABELS,
     assemble,
+    check_entries,
     repeated,
     shown_scope,
     table_sizes,
 )
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import (
-    constant_numerals,
-    energies_of,
-    exact_energy,
-    numerals,
-    prepared,
-)
+from inference_lab.io._potentials import constant_numerals, energies_of, numerals, prepared
 from inference_lab.io._tokens import Tokens, whole
 
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -73,7 +67,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
-    tables, which are limited to 2**27 in all before anything of that size is made.
+    tables and of variables that no factor names, which `inference_lab.io._limits` bounds.
 
     Examples
     --------
@@ -92,12 +86,16 @@ def parse(data: bytes, path: str) -> FactorGraph:
     sizes = layout.checked_sizes(cardinalities)
     starts = np.cumsum(sizes) - sizes
     energies = layout.energies(sizes, starts)
-    constants = [
-        exact_energy(tokens, int(layout.entries_at[f]) + 1, float(energies[starts[f]]))
-        for f in np.flatnonzero(layout.arities == 0)
-    ]
     return assemble(
-        cardinalities, layout.arities, scopes, sizes, starts, energies, math.fsum(constants)
+        path,
+        layout.fail,
+        cardinalities,
+        layout.arities,
+        scopes,
+        sizes,
+        starts,
+        energies,
+        math.fsum(energies[starts[layout.arities == 0]].tolist()),
     )
 
 
@@ -148,17 +146,19 @@ class _Layout:
 
     def _variables(self) -> IntArray:
         listed = self.tokens.values[self.scopes_at]
-        good = whole(listed, 0, MAX_FREE_LABELS)
+        # Each variable that is not named has a label, which takes memory.
+        high = _limits.MAX_FREE_LABELS + listed.size
+        good = whole(listed, 0, high)
         if not good.all():
             s = int(np.argmin(good))
             place = int(self.scopes_at[s])
             raise self.tokens.error(
                 place,
                 f"factor {self._owner(s)}: expected a variable of its scope, 0 to "
-                f"{MAX_FREE_LABELS - 1}, got {self.tokens.shown(place)}",
+                f"{high - 1}, got {self.tokens.shown(place)}",
             )
         scopes = listed.astype(np.int64)
-        again = repeated(self.arities, scopes, MAX_FREE_LABELS)
+        again = repeated(self.arities, scopes, high)
         if again is not None:
             raise self.tokens.error(
                 int(self.scopes_at[again]),
@@ -200,13 +200,7 @@ class _Layout:
                 int(self.entries_at[f]) - 1,
                 f"{self._factor(f)} has {expected[f]:.0f} entries, but {self.counts[f]} are listed",
             )
-        if float(expected.sum()) > MAX_ENTRIES:
-            f = int(np.argmax(expected))
-            raise self.tokens.error(
-                int(self.entries_at[f]) - 1,
-                f"all tables have {expected.sum():.0f} entries, the one of {self._factor(f)} "
-                f"{expected[f]:.0f}; at most {MAX_ENTRIES} are read",
-            )
+        check_entries(expected, self.tokens.values.size, self.fail)
         return expected.astype(np.int64)
 
     def energies(self, sizes: IntArray, starts: IntArray) -> FloatArray:
@@ -247,6 +241,10 @@ class _Layout:
                 f"{self._factor(f)} {what}: it would forbid every labelling",
             )
         return energies
+
+    def fail(self, f: int, why: str) -> FormatError:
+        """Make the error for a factor."""
+        return self.tokens.error(int(self.entries_at[f]) - 1, f"{self._factor(f)}: {why}")
 
     def _factor(self, f: int) -> str:
         start = int(self.arities[:f].sum())

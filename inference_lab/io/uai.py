@@ -55,13 +55,7 @@ from inference_lab.io._assembly import (
     too_many_free_labels,
 )
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import (
-    constant_numerals,
-    energies_of,
-    exact_energy,
-    numerals,
-    prepared,
-)
+from inference_lab.io._potentials import constant_numerals, energies_of, numerals, prepared
 from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
 
 # ---------------------------------------------------------------------------- reading
@@ -116,12 +110,21 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
 
     read = _costs if costs else _energies
     energies = read(tokens, arities, scopes, entry_starts)
-    constants = [
-        float(energies[place]) if costs else exact_energy(tokens, place, float(energies[place]))
-        for place in entry_starts[arities == 0].tolist()
-    ]
+
+    def fail(f: int, why: str) -> FormatError:
+        shown = shown_scope(_scope_of(f, arities, scopes))
+        return tokens.error(int(entry_starts[f]), f"factor {f} over {shown}: {why}")
+
     return assemble(
-        cardinalities, arities, scopes, sizes, entry_starts, energies, math.fsum(constants)
+        path,
+        fail,
+        cardinalities,
+        arities,
+        scopes,
+        sizes,
+        entry_starts,
+        energies,
+        math.fsum(energies[entry_starts[arities == 0]].tolist()),
     )
 
 
@@ -265,7 +268,7 @@ def _energies(
     """Return ``-ln`` of the values; what stands outside the tables is left without meaning."""
     values = tokens.values
     if entry_starts.size == 0:
-        return np.empty(values.size)
+        return np.zeros(values.size)
     begin = int(entry_starts[0])
 
     def fail(place: int, why: str) -> FormatError:

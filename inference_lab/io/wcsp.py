@@ -43,6 +43,7 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +51,8 @@ import numpy as np
 from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
 from inference_lab.io import _arithmetic
 from inference_lab.io._assembly import (
-    MAX_ENTRIES,
     assemble,
+    check_entries,
     repeated,
     shown_scope,
     table_sizes,
@@ -88,7 +89,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
-    tables, which are limited to 2**27 in all before anything of that size is made.
+    tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
 
     Examples
     --------
@@ -111,14 +112,23 @@ def parse(data: bytes, path: str) -> FactorGraph:
     if wrong is not None:
         raise tokens.error(4 + wrong[0], wrong[1])
     sizes = functions.checked_sizes(cardinalities)
-    starts = np.cumsum(sizes) - sizes
-    energies = functions.energies(cardinalities, sizes, starts, top)
+    energies, starts = functions.energies(cardinalities, sizes, top)
 
     scale, offset = _written_scale(name.group())
     if scale != 1.0:
-        energies /= scale
+        with np.errstate(over="ignore"):
+            scaled = energies / scale
+        lost = np.isinf(scaled) & np.isfinite(energies)
+        if lost.any():
+            raise FormatError(
+                f"{path}, token 1: the scale is {scale!r}, and a cost {energies[lost][0]:g} over "
+                "that is no finite number"
+            )
+        energies = scaled
     constants = energies[starts[functions.arities == 0]]
     graph = assemble(
+        path,
+        functions.fail,
         cardinalities,
         functions.arities,
         functions.scopes,
@@ -222,6 +232,10 @@ class _Functions:
         at += 1 + arity
         default = tokens.integer(at, f"the default cost of function {f}, or -1", low=-1)
         if default == -1:
+            if at + 1 >= end:
+                raise tokens.error(
+                    end, f"the file ends where the keyword of function {f} is expected"
+                )
             if signed < 0:
                 raise tokens.error(at, f"function {f} is shared, which only tables can be")
             return self._walk_formula(f, at + 1)
@@ -276,6 +290,10 @@ class _Functions:
         """Return the function that a position in the scopes belongs to."""
         return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
 
+    def fail(self, f: int, why: str) -> FormatError:
+        """Make the error for a function."""
+        return self.tokens.error(int(self.heads[f]), f"{self._name(f)}: {why}")
+
     def _name(self, f: int) -> str:
         start = int(self.arities[:f].sum())
         scope = tuple(self.scopes[start : start + int(self.arities[f])].tolist())
@@ -306,13 +324,9 @@ class _Functions:
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
         """Return the sizes of the tables, which may be far more than what is listed of them."""
         sizes = table_sizes(cardinalities, self.arities, self.scopes)
-        if float(sizes.sum()) > MAX_ENTRIES:
-            f = int(np.argmax(sizes))
-            raise self.tokens.error(
-                int(self.heads[f]),
-                f"all tables have {sizes.sum():.0f} entries, the one of {self._name(f)} "
-                f"{sizes[f]:.0f}; at most {MAX_ENTRIES} are read",
-            )
+        # Shared tables of pairs are not copied; all others are.
+        taken = np.where((self.uses >= 0) & (self.arities == 2), 0.0, sizes)
+        check_entries(taken, self.tokens.values.size, self.fail)
         scope_starts = np.cumsum(self.arities) - self.arities
         labels = cardinalities[self.scopes]
         for f in np.flatnonzero(self.uses >= 0).tolist():
@@ -329,18 +343,23 @@ class _Functions:
         return sizes.astype(np.int64)
 
     def energies(
-        self, cardinalities: IntArray, sizes: IntArray, starts: IntArray, top: float
-    ) -> FloatArray:
-        """Return all tables one after the other."""
-        energies = np.repeat(self.defaults, sizes)
+        self, cardinalities: IntArray, sizes: IntArray, top: float
+    ) -> tuple[FloatArray, IntArray]:
+        """Return all tables one after the other, and where the one of each function begins."""
+        own = self.uses < 0
+        stored = np.where(own, sizes, 0)
+        starts = np.cumsum(stored) - stored
+        starts[~own] = starts[self.uses[~own]]
+        energies = np.repeat(self.defaults, stored)
         forbidding = self.defaults >= top
         for f in np.flatnonzero(forbidding & (self.defaults == top)).tolist():
             place = int(self.heads[f]) + 1 + int(self.arities[f])
             forbidding[f] = self._reaches_top(place)
-        energies[np.repeat(forbidding, sizes)] = math.inf
+        energies[np.repeat(forbidding, stored)] = math.inf
 
-        for arity in np.unique(self.arities[self.counts > 0]).tolist():
-            members = np.flatnonzero((self.arities == arity) & (self.counts > 0))
+        listing = own & (self.counts > 0)
+        for arity in np.unique(self.arities[listing]).tolist():
+            members = np.flatnonzero(listing & (self.arities == arity))
             self._fill(energies, members, arity, cardinalities, starts, top)
         scope_starts = np.cumsum(self.arities) - self.arities
         for f, keyword, parameters in self.formulas:
@@ -353,7 +372,7 @@ class _Functions:
                 )
             costs[costs >= top] = math.inf
             energies[starts[f] : starts[f] + sizes[f]] = costs.ravel()
-        return energies
+        return energies, starts
 
     def _fill(
         self,
@@ -409,9 +428,11 @@ class _Functions:
 
     def _reaches_top(self, place: int) -> bool:
         """Whether a cost that is the same double as the upper bound is as large."""
-        return Decimal(self.tokens.text(place + 1).decode()) >= Decimal(
-            self.tokens.text(4).decode()
-        )
+        return Decimal(self.tokens.text(place + 1).decode()) >= self._top
+
+    @cached_property
+    def _top(self) -> Decimal:
+        return Decimal(self.tokens.text(4).decode())
 
 
 # ---------------------------------------------------------------------------- writing
