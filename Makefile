@@ -10,10 +10,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test fuzz bench format clean
+.PHONY: help setup demo test test-thorough fuzz bench format clean
 
 help:  ## show these lines
-	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
 
@@ -24,7 +24,10 @@ test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(one-thread) $(BIN)/python -m pytest
+	$(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
+test-thorough: $(VENV)/.dev  ## run the tests with many more random examples each: hours
+	$(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --hypothesis-profile thorough
 
 fuzz: $(VENV)/.dev  ## look for inputs that break a promise, a minute of CPU time for each target; SECONDS=3600 SEED=1 for more
 	$(one-thread) $(BIN)/python tests/fuzz/campaign.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples on every run and every machine, and no failures for a slow machine.
-settings.register_profile(
-    "reproducible",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("reproducible")
+# The same examples on every run and every machine, and no failures for a slow machine. Few of them
+# by default; ``make test-thorough`` draws many.
+for name, examples in (("quick", 25), ("thorough", 1000)):
+    settings.register_profile(
+        name,
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +30,10 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder at {folder}; set INFERENCE_LAB_DATA")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file on one worker, which share what is computed once, unless they say."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
@@ -26,7 +26,6 @@ from inference_lab.scoring import pairwise_f
     unknown=st.sampled_from([0.0, 0.3]),
     tell_k=st.booleans(),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k):
     rng = np.random.default_rng(seed)
     n = 24

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -50,7 +50,6 @@ def every_swap(x, cardinalities):
         yield from itertools.product(*options)
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
 def test_no_single_change_is_better(family, seed, spec):
     """Also where moves are not submodular and leave variables open."""
@@ -66,7 +65,6 @@ def test_no_single_change_is_better(family, seed, spec):
             assert graph.energy(x) >= s.energy - slack
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
 def test_energy_never_rises(family, seed, spec):
     """Every labelling on the way is better than those before, whatever the terms."""
@@ -76,7 +74,6 @@ def test_energy_never_rises(family, seed, spec):
     assert s.status in ("converged", "optimal", "infeasible")
 
 
-@settings(max_examples=200)
 @given(SEEDS)
 def test_no_swap_of_a_semimetric_is_better(seed):
     graph = random_semimetric(seed)
@@ -97,7 +94,6 @@ def test_a_semimetric_is_not_submodular_for_expansions():
     assert max(shares) > 0
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_two_labels_and_submodular_is_solved(seed):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -57,7 +57,6 @@ def every_expansion(x, cardinalities):
         yield from itertools.product(*options)
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
 def test_no_single_change_is_better(family, seed, spec):
     """Also where moves are not submodular and leave variables open."""
@@ -73,7 +72,6 @@ def test_no_single_change_is_better(family, seed, spec):
             assert graph.energy(x) >= s.energy - slack
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
 def test_energy_never_rises(family, seed, spec):
     """Every labelling on the way is better than those before, whatever the terms."""
@@ -83,7 +81,6 @@ def test_energy_never_rises(family, seed, spec):
     assert s.status in ("converged", "optimal", "infeasible")
 
 
-@settings(max_examples=150)
 @given(SEEDS, st.booleans())
 def test_no_expansion_of_a_metric_is_better(seed, linear):
     graph = random_metric(seed, truncated_linear if linear else None)
@@ -93,7 +90,6 @@ def test_no_expansion_of_a_metric_is_better(seed, linear):
     assert s.energy <= graph.energy(moves).min() + 1e-9
 
 
-@settings(max_examples=200)
 @given(SEEDS, st.booleans())
 def test_within_the_guaranteed_factor(seed, linear):
     """``E <= unary(x*) + 2 c pairwise(x*)``, with c = 1 for Potts and 2 for min(|a - b|, 2)."""
@@ -106,7 +102,6 @@ def test_within_the_guaranteed_factor(seed, linear):
     assert s.energy <= unary + (4 if linear else 2) * pairwise + 1e-9
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_three_equal_or_pay(seed):
     """Terms over three variables that reward agreement: expansions are cut exactly."""
@@ -125,7 +120,6 @@ def test_three_equal_or_pay(seed):
     assert s.energy <= graph.energy(moves).min() + 1e-9
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_two_labels_and_submodular_is_solved(seed):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.special import rel_entr
@@ -48,7 +48,6 @@ def blobs(seed: int, n: int = 60, d: int = 3, k: int = 4) -> Floats:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
-@settings(max_examples=30)
 def test_euclidean_is_lloyd(seed: int, k: int) -> None:
     """From the same centroids, the fit ends where scikit-learn's Lloyd iteration ends."""
     points = blobs(seed) + 100.0
@@ -87,7 +86,6 @@ def data_for(name: str, rng: np.random.Generator, n: int = 25, d: int = 4) -> Fl
     st.integers(1, 5),
     st.sampled_from(["k-means++", "random"]),
 )
-@settings(max_examples=150)
 def test_the_objective_never_rises(name: str, seed: int, k: int, init: Any) -> None:
     points = data_for(name, np.random.default_rng(seed))
     model = BregmanKMeans(k, distortion=CASES[name], init=init, random_state=seed, tol=0.0)
@@ -161,7 +159,6 @@ def spherical_reference(points: Floats, start: Floats) -> npt.NDArray[np.int64]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25)
 def test_spherical_is_k_means_on_the_sphere(seed: int) -> None:
     """Only directions matter; sparse data give what dense data give."""
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
@@ -34,7 +34,6 @@ def constraints(draw, hard=True):
 
 
 @given(c=constraints(), named=st.booleans())
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_files_matrices_and_graphs_give_back_what_they_got(c, named, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     ids = (
@@ -146,7 +145,6 @@ def test_shares():
 
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0.1, 0.9))
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_no_held_out_point_is_ever_touched(seed, share):
     rng = np.random.default_rng(seed)
     train, test = split_points(IRIS, share, rng)
@@ -179,7 +177,6 @@ def test_noise_percolates_through_closure_but_not_through_the_vote():
 
 
 @given(c=constraints())
-@settings(max_examples=80, deadline=None, derandomize=True)
 def test_the_vote_leaves_no_contradiction_and_drops_nothing_without_one(c):
     flipped = c.flip(0.3, np.random.default_rng(0))
     try:

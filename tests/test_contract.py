@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
@@ -112,7 +112,6 @@ def test_an_infeasible_labelling_is_better_than_none():
     assert not solution.feasible and solution.message == "no labelling of finite energy was found"
 
 
-@settings(max_examples=100)
 @given(st.lists(st.integers(0, 3) | st.integers(-40, 40).map(lambda i: i / 8), max_size=20))
 def test_the_trace_is_monotone(steps):
     """Time does not go back, the best energy does not rise, the bound does not fall."""
@@ -645,7 +644,6 @@ def test_no_contradiction_where_there_is_a_labelling(graph):
     assert scripted(graph, lambda g, run: None).status == Status.LIMIT
 
 
-@settings(max_examples=300)
 @given(recipes(hard=True, min_variables=1, max_states=200))
 def test_a_contradiction_is_a_proof(recipe: Recipe):
     graph = recipe.build()
@@ -665,7 +663,6 @@ def test_tables_are_searched_in_blocks(monkeypatch):
     assert said == "every pair of labels of variables 16 and 17 is forbidden"
 
 
-@settings(max_examples=200)
 @given(recipes(hard=True, min_variables=1, higher_order=False, families=("potts", "diagonal")))
 def test_hard_must_links_are_followed_to_the_end(recipe: Recipe):
     """If the only pairwise terms are equalities, the proof is complete."""

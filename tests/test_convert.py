@@ -71,7 +71,6 @@ def graphs(draw: st.DrawFn, higher: bool = True, hard: float = 0.15) -> il.Facto
 # ------------------------------------------------------------------ networkx
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(graphs(), st.booleans())
 def test_networkx_there_and_back_is_the_same_energy(graph: il.FactorGraph, force: bool) -> None:
     there = to_networkx(graph, bipartite=True if force else None)
@@ -84,7 +83,6 @@ def test_networkx_there_and_back_is_the_same_energy(graph: il.FactorGraph, force
     assert np.isin(again.edge_kinds, graph.edge_kinds).all()  # structure is kept
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_networkx_nodes_of_any_name_in_any_order(graph: il.FactorGraph, random: Any) -> None:
     there = to_networkx(graph)
@@ -256,7 +254,6 @@ def pgmpy_energies(model: Any, x: np.ndarray) -> np.ndarray:
     return total
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(graphs())
 def test_to_pgmpy_has_the_energy_up_to_the_offset(graph: il.FactorGraph) -> None:
     model, offset = to_pgmpy(graph)
@@ -273,7 +270,7 @@ def test_to_pgmpy_has_the_energy_up_to_the_offset(graph: il.FactorGraph) -> None
     np.testing.assert_allclose(again.energy(x) + offset, graph.energy(x), rtol=1e-12, atol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(graphs(hard=0.0))
 def test_pgmpy_computes_our_marginals(graph: il.FactorGraph) -> None:
     model, _ = to_pgmpy(graph)

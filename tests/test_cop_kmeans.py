@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
@@ -50,7 +50,6 @@ def problems(draw: st.DrawFn) -> tuple[Floats, Pairs, Pairs, int, int]:
 
 
 @given(problems(), st.sampled_from(ORDERS), st.booleans())
-@settings(max_examples=250)
 def test_constraints_hold_or_the_status_says_so(
     problem: tuple[Floats, Pairs, Pairs, int, int], order: Any, whole: bool
 ) -> None:

@@ -67,7 +67,7 @@ def data(name, seed, n=12, d=4, k=3):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", CASES)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 def test_costs_are_those_of_the_definition(name, sparse, seed):
     make, slow, slow_pair = CASES[name]
     points, centroids, weights, rng = data(name, seed)
@@ -97,7 +97,6 @@ def test_costs_are_those_of_the_definition(name, sparse, seed):
 
 @pytest.mark.parametrize("name", CASES)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None, derandomize=True)
 def test_centroids_minimise_the_cost_of_their_cluster(name, seed):
     make, slow, _ = CASES[name]
     points, _, weights, rng = data(name, seed)

@@ -14,7 +14,7 @@ import tracemalloc
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes, truncated_linear
 
@@ -47,7 +47,6 @@ def same_energies(g: FactorGraph, other: FactorGraph) -> bool:
 # ---------------------------------------------------------------------- the evaluator
 
 
-@settings(max_examples=300)
 @given(recipes())
 def test_energy_is_the_sum_over_the_raw_inputs(recipe: Recipe):
     """For every family, with parallel edges in the input."""
@@ -332,7 +331,6 @@ def test_factors_give_the_graph_back(family):
     assert np.allclose(g.energy(x), again.energy(x), rtol=1e-12)
 
 
-@settings(max_examples=100)
 @given(recipes())
 def test_guarantees_of_construction(recipe):
     """At most one term joins two variables, and none joins a variable to itself."""
@@ -644,7 +642,6 @@ def test_content_hash_is_that_of_the_content():
 # ---------------------------------------------------------------------- derived structure
 
 
-@settings(max_examples=100)
 @given(recipes())
 def test_adjacency_is_the_naive_one(recipe):
     g = recipe.build()
@@ -731,7 +728,6 @@ def test_breadth_first_order():
 # ---------------------------------------------------------------------- variations
 
 
-@settings(max_examples=100)
 @given(recipes(min_variables=1), st.data())
 def test_with_evidence_forbids_everything_else(recipe, data):
     g = recipe.build()

@@ -74,7 +74,6 @@ def slow_objective(model, labels):
     penalty=st.sampled_from(["potts", "distance"]),
     learner=st.sampled_from([None, ClosedForm(), ClosedForm("full"), ClosedForm(per_cluster=True)]),
 )
-@settings(max_examples=30, deadline=None, derandomize=True)
 def test_objective_and_energy_are_those_of_the_definition(seed, penalty, learner):
     points, pairs, rng = some(seed, n=7, pairs=8)
     model = HMRF(
@@ -102,7 +101,6 @@ def test_objective_and_energy_are_those_of_the_definition(seed, penalty, learner
     e_step=st.sampled_from(["icm", "loopy-bp", "ilp", "mean-field", "alpha-expansion"]),
     scale=st.sampled_from([0.1, 1.0, 30.0]),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_objective_never_rises(seed, penalty, metric, per_cluster, e_step, scale):
     points, pairs, _ = some(seed, n=30, pairs=25)
     model = HMRFKMeans(
@@ -128,7 +126,7 @@ def test_the_objective_never_rises(seed, penalty, metric, per_cluster, e_step, s
 @pytest.mark.parametrize("distortion", ["cosine", "itakura-saito", IDivergence(0.0)])
 @pytest.mark.parametrize("penalty", ["potts", "distance"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 def test_nor_with_other_distortions(distortion, penalty, seed):
     rng = np.random.default_rng(seed)
     points = rng.gamma(1.0, size=(30, 4)) + 0.05

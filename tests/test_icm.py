@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
@@ -80,7 +80,6 @@ def test_the_end_is_a_local_minimum(family, init, order):
             assert_local_minimum(graph, s.labels)
 
 
-@settings(max_examples=200)
 @given(recipes(min_variables=1), st.integers(0, 1000), st.sampled_from(CHOICES))
 def test_the_energy_never_rises(recipe: Recipe, seed: int, choice: tuple[str, str]):
     graph = recipe.build()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -127,7 +127,6 @@ def test_photographs_of_scikit_learn(name: str) -> None:
 # ---------------------------------------------------------------------- arrays
 
 
-@settings(max_examples=60)
 @given(
     st.integers(1, 9), st.integers(1, 9), st.floats(0.05, 1.0), st.integers(0, 1000), st.booleans()
 )

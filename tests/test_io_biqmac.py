@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import damaged
-from hypothesis import given, settings
+from hypothesis import given
 
 import inference_lab as il
 from inference_lab.io import FormatError, biqmac
@@ -94,7 +94,6 @@ def test_optima(data_dir: Path, name: str) -> None:
     assert solution.energy == sign * float(known["value"])
 
 
-@settings(max_examples=100)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["max-cut", "qubo"]))
 def test_random_problems(seed: int, kind: str) -> None:
     """Repeated entries in either direction, and entries on the diagonal."""
@@ -134,7 +133,6 @@ def test_errors_say_what_is_wrong_and_where(
     assert str(caught.value).startswith("here")
 
 
-@settings(max_examples=300)
 @given(damaged((SMALL,)), st.sampled_from(["max-cut", "qubo"]))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes, kind: str) -> None:
     """Nothing but FormatError; and what is read has the values of its entries."""

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import damaged
-from hypothesis import given, settings
+from hypothesis import given
 
 import inference_lab as il
 from inference_lab.io import FormatError, dd
@@ -82,7 +82,6 @@ def test_every_labelling_costs_what_its_matching_costs() -> None:
     assert graph.energy([1, 1, 0]) == -2.5 + 0.5 - 1.5
 
 
-@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_random_matchings(seed: int) -> None:
     """Ragged candidates, parallel edges, edges between what excludes each other."""
@@ -177,7 +176,6 @@ def test_tables_beyond_the_limit_are_refused_before_they_are_made() -> None:
         tracemalloc.stop()
 
 
-@settings(max_examples=500)
 @given(damaged((SMALL,)))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes) -> None:
     """Nothing but FormatError; and what is read has the costs of its matchings."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import damaged
-from hypothesis import given, settings
+from hypothesis import given
 from strategies import Recipe, recipes
 
 import inference_lab as il
@@ -310,7 +310,6 @@ def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     assert str(caught.value).startswith("here.fg")
 
 
-@settings(max_examples=1000)
 @given(damaged((SMALL,)))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
@@ -333,7 +332,6 @@ def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: byte
 # ------------------------------------------------------------------ round trips
 
 
-@settings(max_examples=200)
 @given(recipes())
 def test_what_is_written_is_read_back(recipe: Recipe) -> None:
     """All families, sizes and hard constraints, by two readers."""

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import damaged
-from hypothesis import given, settings
+from hypothesis import given
 
 import inference_lab as il
 from inference_lab.io import FormatError
@@ -168,7 +168,6 @@ def test_errors_say_what_is_wrong_and_where(
     assert str(caught.value).startswith(str(path))
 
 
-@settings(max_examples=300)
 @given(
     damaged(
         (b"MPE\n3 0 1 0", b"MAR\n2 2 0.1 0.9 2 0.5 0.5", b"PR\n-1.5", b"MPE\n1 0\n-BEGIN-\n1 1")
@@ -190,7 +189,6 @@ def test_damage_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes
 # ------------------------------------------------------------------ round trips
 
 
-@settings(max_examples=100)
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=6), st.sampled_from(["", ".gz", ".xz"]))
 def test_labels_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, labels: list[int], suffix: str

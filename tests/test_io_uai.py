@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import inference_lab as il
 from inference_lab.feasibility import contradiction
@@ -560,7 +560,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return " ".join(tokens).encode()
 
 
-@settings(derandomize=True, deadline=None, max_examples=1500)
 @given(damaged())
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     try:
@@ -582,7 +581,6 @@ def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: byte
     np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12, atol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.data())
 def test_damaged_compressed_files_are_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -660,7 +658,6 @@ def says_nothing_is_allowed_in_one_entry(graph: il.FactorGraph) -> bool:
     return any(table.size == 1 and np.isinf(table).all() for _, table in graph.factors())
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
 @given(graphs())
 def test_what_is_written_is_read_back(graph: il.FactorGraph) -> None:
     if says_nothing_is_allowed_in_one_entry(graph):
@@ -675,7 +672,6 @@ def test_what_is_written_is_read_back(graph: il.FactorGraph) -> None:
     assert "".join(uai.serialise(graph)) == text
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.floats(-1e99, 1e99) | st.floats(-1e4, 1e4) | st.floats(-1e-3, 1e-3))
 def test_constant_is_read_back_exactly(constant: float) -> None:
     graph = il.FactorGraph.potts([[0.0, 1.0]], [], [], constant=constant)

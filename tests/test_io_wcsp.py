@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import damaged
-from hypothesis import given, settings
+from hypothesis import given
 from strategies import Recipe, recipes
 
 import inference_lab as il
@@ -332,7 +332,6 @@ def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     assert str(caught.value).startswith("here.wcsp")
 
 
-@settings(max_examples=1000)
 @given(damaged((SMALL,)))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
@@ -368,7 +367,6 @@ def check_round_trip(graph: il.FactorGraph, text: str, scale: float, terms: int)
     np.testing.assert_allclose(actual[finite], expected[finite], rtol=0, atol=slack + 1e-9)
 
 
-@settings(max_examples=200)
 @given(recipes(), st.sampled_from([None, 1.0, 10.0, 1.2345]))
 def test_what_is_written_is_read_back(recipe: Recipe, scale: float | None) -> None:
     """All families, signs and hard constraints, up to the announced precision."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -100,7 +100,6 @@ def fitted(model: KernelHMRFKMeans, data: Any, c: Constraints) -> KernelHMRFKMea
     st.booleans(),
     st.sampled_from(["neighbourhoods", "random", "spectral"]),
 )
-@settings(max_examples=250)
 def test_descent_to_a_local_optimum(
     problem: Any, form: Any, sigma: Any, local: bool, init: Any
 ) -> None:
@@ -136,7 +135,6 @@ def test_descent_to_a_local_optimum(
 
 
 @given(problems(), st.sampled_from(FORMS))
-@settings(max_examples=40)
 def test_the_trace_form(problem: Any, form: Any) -> None:
     """``J = c - tr(Y' M Y)`` with ``Y = Z (Z' A Z)^{-1/2}``, at labels without empty clusters."""
     s, c, k, seed = problem
@@ -189,7 +187,6 @@ def test_many_starts_reach_the_least_objective(form: Any) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-@settings(max_examples=40)
 def test_linear_kernel_without_constraints_is_k_means(seed: int, k: int) -> None:
     """Batch steps are Lloyd's; the objective is the inertia; distances are those to the means."""
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Recipe, recipes, truncated_linear
 
@@ -123,7 +123,6 @@ def test_messages_of_every_family(family):
             assert check_messages(graph, rng) > 0
 
 
-@settings(max_examples=60)
 @given(recipes(min_variables=2, higher_order=False), st.integers(0, 2**32 - 1))
 def test_messages_of_anything(recipe: Recipe, seed: int):
     check_messages(recipe.build(), np.random.default_rng(seed))
@@ -194,7 +193,6 @@ def test_sum_product_of_a_sharp_peak_keeps_what_is_behind_it():
 # ---------------------------------------------------------------------- factor messages
 
 
-@settings(max_examples=80)
 @given(recipes(min_variables=3, max_states=150), st.integers(0, 2**32 - 1))
 def test_factor_messages(recipe: Recipe, seed: int):
     graph = recipe.build()
@@ -268,7 +266,6 @@ def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
         assert (x == before).all()
 
 
-@settings(max_examples=150)
 @given(recipes(min_variables=1), st.data())
 def test_local_costs_of_anything(recipe: Recipe, data: st.DataObject):
     graph = recipe.build()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -65,7 +65,6 @@ def test_other_tables_keep_their_form() -> None:
     assert form_of(quadratic[:, ::-1].copy()) == NO_FORM
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
 @given(
     k=st.integers(3, 200),
     # The label distance at which the cap is reached decides between the two ways of computing.

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes, truncated_linear
 
@@ -145,7 +145,6 @@ def assert_distributions(graph: FactorGraph, marginals: object) -> None:
 # ---------------------------------------------------------------------- exact on forests
 
 
-@settings(max_examples=250)
 @given(recipes(forest=True), st.sampled_from(SCHEDULES), st.sampled_from([0.0, 0.7]))
 def test_exact_on_forests(recipe: Recipe, schedule: str, damping: float):
     """The best labelling with proof, marginals and log-partition; or the proof that none exists."""
@@ -435,7 +434,6 @@ def test_the_best_labelling_seen_is_returned(schedule):
 # ---------------------------------------------------------------------- infeasibility
 
 
-@settings(max_examples=300)
 @given(
     recipes(hard=True, min_variables=1),
     st.sampled_from(SCHEDULES),

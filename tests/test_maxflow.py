@@ -8,7 +8,7 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import maximum_flow
@@ -79,7 +79,6 @@ def all_cuts(n_nodes, edges, forward, backward, source, sink):
     return y, infinite, finite
 
 
-@settings(max_examples=400)
 @given(SEEDS)
 def test_value_is_that_of_scipy(seed):
     """Exactly, on integers; and the side returned has that capacity."""
@@ -87,7 +86,6 @@ def test_value_is_that_of_scipy(seed):
     assert minimum_cut(**network).value == scipy_value(**network)
 
 
-@settings(max_examples=60)
 @given(SEEDS)
 def test_value_is_that_of_networkx_on_floats(seed):
     network = random_network(seed, most_nodes=15)
@@ -112,7 +110,6 @@ def test_value_is_that_of_networkx_on_floats(seed):
     assert minimum_cut(**network).value == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-@settings(max_examples=200)
 @given(SEEDS)
 def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
     """The source's side is the intersection over all minimum cuts, and so is the sink's."""
@@ -126,7 +123,6 @@ def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
     assert cuts.sink_side().tolist() == (best == 1).all(axis=0).tolist()
 
 
-@settings(max_examples=200)
 @given(SEEDS)
 def test_infinite_capacities_count_first(seed):
     """Of all cuts one with the fewest infinite capacities, and of those the cheapest."""
@@ -190,7 +186,6 @@ def test_network_is_reused():
         assert cuts.source_side().tolist() == fresh.source_side.tolist()
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_interrupted_search_goes_on(seed):
     """Looking at the clock after every few arcs changes nothing."""
@@ -214,7 +209,6 @@ def test_stops_when_asked(monkeypatch):
     assert len(asked) == 3
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_dual_value(seed):
     """It is the value of the cut after the search, and below it for any flow whatsoever."""

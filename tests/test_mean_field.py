@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
@@ -108,7 +108,6 @@ def minimiser(
 # ---------------------------------------------------------------------- the free energy
 
 
-@settings(max_examples=150)
 @given(recipes(), st.sampled_from([0.5, 5.0, 100.0]), st.sampled_from([0.01, 1.0, 100.0]))
 def test_free_energy_is_that_of_enumeration(recipe: Recipe, sharpness: float, temperature: float):
     graph = recipe.build()
@@ -175,7 +174,6 @@ def test_an_update_is_the_minimiser(family, temperature):
                     assert j == i or (after[j] == before[j]).all()
 
 
-@settings(max_examples=150)
 @given(
     recipes(min_variables=1),
     st.sampled_from([1e-3, 0.1, 1.0, 50.0, 1e3]),
@@ -236,7 +234,6 @@ def test_parallel_updates_are_all_from_the_last_sweep():
 # ---------------------------------------------------------------------- the bound
 
 
-@settings(max_examples=200)
 @given(
     recipes(),
     st.sampled_from([1e-3, 0.1, 1.0, 30.0, 1e3]),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -44,14 +44,12 @@ def check(graph, reduction):
     assert energies.min() <= exact.optimum + slack
 
 
-@settings(max_examples=500)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS)
 def test_an_optimum_survives_and_energies_map(family, seed):
     graph = random_graph(family, seed)
     check(graph, reduce(graph))
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["against", "dead", "roof"]))
 def test_each_test_alone_keeps_an_optimum(family, seed, alone):
     graph = random_graph(family, seed)
@@ -65,7 +63,6 @@ def test_each_test_alone_keeps_an_optimum(family, seed, alone):
         check(graph, reduce(graph))
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.integers(0, 12))
 def test_stopped_early_it_is_still_right(family, seed, asked):
     """What was ruled out before the time ran out may be used."""
@@ -74,7 +71,6 @@ def test_stopped_early_it_is_still_right(family, seed, asked):
     check(graph, reduce(graph, lambda: next(answers, True)))
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_roof_duality_is_used_on_two_labels(seed):
     """All that the roof dual labels is fixed, and as it says."""
@@ -91,7 +87,6 @@ def test_roof_duality_is_used_on_two_labels(seed):
     assert (fixed[taken >= 0] == taken[taken >= 0]).all()
 
 
-@settings(max_examples=100)
 @given(SEEDS)
 def test_one_against_all_is_kovtuns_cut_on_potts(seed):
     """For Potts, the set found for a label is the larger side of one cut: label or cheapest other.
@@ -192,7 +187,6 @@ def test_restrict_is_the_way_back():
     assert (reduction.restrict(graph.cardinalities - 1) < reduction.graph.cardinalities).all()
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS)
 def test_solver_is_exact_with_an_exact_one(family, seed):
     graph = random_graph(family, seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -36,7 +36,6 @@ def col_file(edges: list[tuple[int, int]], n: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-@settings(max_examples=40)
 @given(
     kind=st.sampled_from(["random", "regular", "planted"]),
     n=st.integers(4, 9),
@@ -167,7 +166,6 @@ def test_damaged_graphs_are_located(content: bytes, said: str) -> None:
 # ---------------------------------------------------------------------- max-cut
 
 
-@settings(max_examples=40)
 @given(
     kind=st.sampled_from(["random", "regular", "torus"]),
     weights=st.sampled_from(["unit", "pm1", "integer", "gaussian"]),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -29,7 +29,6 @@ def parity_checks(problem: il.Problem, bits: int) -> list[tuple[tuple[int, ...],
     return found
 
 
-@settings(max_examples=25)
 @given(
     degrees=st.sampled_from([(1, 3), (2, 4), (3, 6), (3, 4), (2, 5)]),
     blocks=st.integers(1, 4),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -42,7 +42,6 @@ def slow_energy(family: ImageDenoising, problem: DenoisingProblem, labels: np.nd
     return total
 
 
-@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10**6),
     levels=st.sampled_from([2, 3, 7, 16]),

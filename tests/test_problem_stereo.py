@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -63,7 +63,6 @@ def slow_energy(family: Stereo, left: np.ndarray, right: np.ndarray, labels: np.
     return total
 
 
-@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     colour=st.booleans(),

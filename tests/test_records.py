@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_lab.contract import TracePoint
@@ -61,7 +61,6 @@ free_form = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     energy=numbers.filter(lambda energy: energy > -math.inf),
     bound=numbers,

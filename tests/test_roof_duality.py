@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -29,7 +29,6 @@ def draw(family, seed):
     return graph, zero, one, y, energies, 1e-9 * scale
 
 
-@settings(max_examples=400)
 @given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
 def test_choice_is_exact_or_persistent(family, seed):
     graph, zero, one, y, energies, slack = draw(family, seed)
@@ -52,7 +51,6 @@ def test_choice_is_exact_or_persistent(family, seed):
         assert choice.bound >= least - slack
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(NONEMPTY), st.integers(0, 10_000), st.sampled_from(["qpbo", "truncate"]))
 def test_result_is_not_above_the_current_labelling(family, seed, rule):
     """Whatever the labelling at hand, setting what is decided does not raise its energy."""
@@ -65,7 +63,6 @@ def test_result_is_not_above_the_current_labelling(family, seed, rule):
     assert energy_change(graph.arrays, current, new)[0] <= 0
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
 def test_energy_change(family, seed):
     graph, zero, one, _, _, slack = draw(family, seed)
@@ -80,7 +77,6 @@ def test_energy_change(family, seed):
         assert infinite > 0
 
 
-@settings(max_examples=150)
 @given(st.integers(3, 6), st.booleans(), st.integers(0, 10_000))
 def test_monomials_become_pairs(arity, negative, seed):
     """A factor that is one monomial: negative ones are cut exactly, whatever their degree."""
@@ -100,7 +96,6 @@ def test_monomials_become_pairs(arity, negative, seed):
         assert graph.energy(choice.taken) == pytest.approx(least, abs=1e-12)
 
 
-@settings(max_examples=150)
 @given(st.integers(0, 10_000))
 def test_submodular_triples_are_cut_exactly(seed):
     """Every submodular function of three variables is, either sign of its cubic part."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
@@ -50,7 +50,6 @@ def seeded_data(draw: st.DrawFn) -> tuple[Floats, Ints, int, int]:
 
 
 @given(seeded_data(), st.sampled_from(["k-means++", "perturbed", "random"]), st.sampled_from(BOTH))
-@settings(max_examples=150)
 def test_descent_and_clamps(data: tuple[Floats, Ints, int, int], init: Any, kind: Any) -> None:
     """The objective never rises and is what it should be; clamped labels are kept."""
     points, seeds, k, seed = data

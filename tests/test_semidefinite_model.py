@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from strategies import Recipe, recipes
 
 import inference_lab as il
@@ -74,7 +74,6 @@ def test_the_best_labels_of_the_nodes_are_an_optimal_labelling(family: str) -> N
 
 
 @given(recipes(higher_order=False, max_states=200))
-@settings(deadline=None, derandomize=True, max_examples=150)
 def test_so_they_are_for_any_mixture_of_terms(recipe: Recipe) -> None:
     graph = recipe.build()
     check_against_enumeration(graph, float(recipe.energies().min()), recipe.scale())

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
@@ -120,7 +120,6 @@ def test_mixing_weights_come_from_unconstrained_points_only(small):
     mode=st.sampled_from(["sum", "mean"]),
     e_step=st.sampled_from(["mean-field", "junction-tree"]),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_the_free_energy_never_rises(seed, weight, covariance, alpha, mode, e_step):
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(30, 2)) + 3 * rng.integers(2, size=(30, 1))

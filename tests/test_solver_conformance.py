@@ -24,7 +24,12 @@ CHECKS = [(name, check) for name in NAMES for check in solver_checks(name)]
 
 
 @pytest.mark.parametrize(
-    "check", [pytest.param(check, id=f"{name}-{check}") for name, check in CHECKS]
+    "check",
+    [
+        # The checks of a solver share its runs.
+        pytest.param(check, id=f"{name}-{check}", marks=pytest.mark.xdist_group(name))
+        for name, check in CHECKS
+    ],
 )
 def test_conformance(check: Check) -> None:
     """The promise that the check's claim states."""
@@ -32,13 +37,7 @@ def test_conformance(check: Check) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(
-    max_examples=200,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     family=st.sampled_from(sorted(FAMILIES)),
     seed=st.integers(min_value=10, max_value=2**32 - 1),

@@ -9,7 +9,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -50,7 +50,6 @@ def small_graphs(draw):
 
 
 @given(graph=small_graphs(), seed=st.integers(0, 100))
-@settings(max_examples=120, deadline=None, derandomize=True)
 def test_small_graphs_fit_into_one_block_and_are_solved(graph, seed):
     s = il.solve(graph, "subgraph-search", seed=seed)
     expected = least(graph)
@@ -62,7 +61,6 @@ def test_small_graphs_fit_into_one_block_and_are_solved(graph, seed):
 
 
 @given(seed=st.integers(0, 10**6), labels=st.integers(2, 4), table=st.sampled_from([4, 16, 64]))
-@settings(max_examples=25, deadline=None, derandomize=True)
 def test_small_tables_never_raise_the_energy_nor_beat_the_optimum(seed, labels, table):
     rng = np.random.default_rng(seed)
     graph = as_problem(

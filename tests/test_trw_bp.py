@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -44,7 +44,6 @@ def scramble(state, graph, rng, size):
 # ---------------------------------------------------------------------- the bound
 
 
-@settings(max_examples=400)
 @given(
     family=st.sampled_from(PAIRWISE),
     seed=st.integers(0, 2**32 - 1),
