@@ -122,25 +122,26 @@ class Run:
         self.trace: list[TracePoint] = []
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings, and compilation.
+        # Seconds that do not count as the solver's: looking at labellings, and loading (imports
+        # and compilation).
         self._paused = 0.0
         self._stopped = False
-        self._compiled = stopwatch
+        self._loaded = stopwatch
         self._start = time.perf_counter()
         if initial is not None:
             self.offer(initial)
 
     @property
     def seconds(self) -> float:
-        """The solver's own time so far: wall time without evaluation, recording and compilation."""
-        return time.perf_counter() - self._start - self._paused - self._compiled()
+        """The solver's own time so far: wall time without evaluation, recording and loading."""
+        return time.perf_counter() - self._start - self._paused - self._loaded()
 
     @property
     def remaining(self) -> float:
         """Seconds left under the time limit (``inf`` without one), never negative."""
         if self.time_limit is None:
             return math.inf
-        spent = time.perf_counter() - self._start - self._compiled()
+        spent = time.perf_counter() - self._start - self._loaded()
         return max(0.0, self.time_limit - spent)
 
     def should_stop(self, iterations: int = 0) -> bool:
@@ -156,15 +157,15 @@ class Run:
             # Within another pause nothing is left to subtract.
             yield
             return
-        compiled = self._compiled()
+        loaded = self._loaded()
         begin = time.perf_counter()
         self._stopped = True
         try:
             yield
         finally:
             self._stopped = False
-            # Compilation inside the block is subtracted elsewhere and must not count twice.
-            self._paused += (time.perf_counter() - begin) - (self._compiled() - compiled)
+            # Loading inside the block is subtracted elsewhere and must not count twice.
+            self._paused += (time.perf_counter() - begin) - (self._loaded() - loaded)
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Report a labelling; keep it if it is the best so far; return its energy.
@@ -332,9 +333,9 @@ class Solution:
         As in `Outcome`; None at temperature 0.
     iterations : int
     seconds : float
-        The solver's time: without evaluation of offers and without compilation.
+        The solver's time: without evaluation of offers, imports and compilation.
     compile_seconds : float
-        Time numba took to compile kernels or load them.
+        Time in which modules were imported and kernels compiled or loaded, during the run.
     temperature : float
     seed : int or None
     solver : str
