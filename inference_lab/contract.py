@@ -227,6 +227,9 @@ class Outcome:
         The method reached its own fixed point or exhausted its search.
     infeasible : bool
         It is proved that no labelling has finite energy.
+    unsupported : str
+        Why the method does not cover the graph, where `Solver.supports` left that open because
+        finding it out takes time; empty if it does.
     iterations : int
         Sweeps, or what the method counts.
     claimed_energy : float or None
@@ -242,6 +245,7 @@ class Outcome:
 
     converged: bool = False
     infeasible: bool = False
+    unsupported: str = ""
     iterations: int = 0
     claimed_energy: float | None = None
     marginals: Marginals | None = None
@@ -299,7 +303,8 @@ class Solver(ABC):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
 
-        The default covers every graph at temperature 0.
+        The default covers every graph at temperature 0. No clock runs here: what takes more than
+        a moment to find out belongs into `run`, see `Outcome.unsupported`.
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
 

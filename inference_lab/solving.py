@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -90,17 +91,18 @@ def solve(
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
 
     reason = method.supports(graph, temperature)
+    refused = Solution(
+        labels=None,
+        energy=math.inf,
+        lower_bound=-math.inf,
+        status=Status.UNSUPPORTED,
+        message=reason or "",
+        temperature=temperature,
+        seed=seed,
+        solver=method.spec,
+    )
     if reason is not None:
-        return Solution(
-            labels=None,
-            energy=math.inf,
-            lower_bound=-math.inf,
-            status=Status.UNSUPPORTED,
-            message=reason,
-            temperature=temperature,
-            seed=seed,
-            solver=method.spec,
-        )
+        return refused
     before = meter.seconds
     with imports_timed():
         run = Run(
@@ -121,6 +123,10 @@ def solve(
     if not isinstance(outcome, Outcome):
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
+        )
+    if outcome.unsupported:
+        return replace(
+            refused, message=outcome.unsupported, seconds=seconds, compile_seconds=loading
         )
     labels = run.best_labels
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
