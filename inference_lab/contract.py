@@ -282,6 +282,10 @@ class Solver(ABC):
 
     #: The version of the method; raise it when results change, so that records are not mixed up.
     version: ClassVar[int] = 1
+    #: Nanoseconds for each entry of a graph (`inference_lab.feasibility.n_entries`) in which the
+    #: method cannot heed a time limit, before it first looks at the clock and after it last does,
+    #: as measured. A run that has less time is not begun.
+    start_up: ClassVar[float] = 0.0
     #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None
 

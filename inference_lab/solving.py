@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status, TracePoint, proves
 from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import contradiction
+from inference_lab.feasibility import contradiction, n_entries, unary_minimum
 from inference_lab.loading import imports_timed, meter
 from inference_lab.registry import as_solver
 
@@ -117,7 +117,13 @@ def solve(
             stopwatch=lambda: meter.seconds - before,
         )
         why = contradiction(graph)
-        outcome = Outcome(infeasible=True) if why is not None else method.run(graph, run)
+        if why is not None:
+            outcome = Outcome(infeasible=True)
+        elif 1e-9 * method.start_up * n_entries(graph) > run.remaining:
+            run.offer(unary_minimum(graph))
+            outcome = Outcome(diagnostics={"not_begun": "its start would take all of the time"})
+        else:
+            outcome = method.run(graph, run)
         seconds = run.seconds
     loading = meter.seconds - before
     if not isinstance(outcome, Outcome):

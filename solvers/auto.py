@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from inference_lab.factor_graph import (
     FactorGraph,
     IntArray,
 )
+from inference_lab.feasibility import unary_minimum
 from inference_lab.persistency import reduce
 from inference_lab.registry import as_solver
-from inference_lab.solvers.icm import unary_minimum
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 
@@ -125,9 +125,9 @@ class Auto(Solver):
     """Choose solvers by the structure of the graph and run them within one budget.
 
     Forests are solved exactly at once. Else labels that some optimum does without are ruled out
-    (persistency), which alone solves binary submodular energies. What is left is solved exactly where it is a forest or of small
-    treewidth. Else stages follow that depend on the terms: expansion moves and TRW-S for
-    attractive ones, chains of moves, or exact moves on subgraphs, and a semidefinite relaxation for
+    (persistency), which alone solves binary submodular energies. What is left is solved exactly
+    where it is a forest or of small treewidth. Else stages follow that depend on the terms:
+    expansion moves and TRW-S for attractive ones, chains of moves, or exact moves on subgraphs, and a semidefinite relaxation for
     Potts terms of either sign, message passing tightened by clusters for others, then branch and
     bound, elimination with larger tables, toulbar2 if it is installed, and further search for
     labellings, as size and time allow. Each stage starts from the best labelling
@@ -169,6 +169,8 @@ class Auto(Solver):
     >>> s.energy, s.status.value, s.diagnostics["structure"]
     (0.5, 'optimal', 'forest')
     """
+
+    start_up: ClassVar[float] = 310.0
 
     seconds: float = 10.0
 

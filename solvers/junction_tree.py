@@ -13,6 +13,7 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import n_entries, unary_minimum
 from inference_lab.kernels import edge_cost, unflatten
 from inference_lab.ordering import (
     BoolArray,
@@ -24,7 +25,6 @@ from inference_lab.ordering import (
     elimination_order,
     interactions,
 )
-from inference_lab.solvers.icm import unary_minimum
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
 _BLOCK = 2048
@@ -36,7 +36,7 @@ _CHUNK = 1 << 25
 #: Steps of the search for an order: in a moment, and in a second.
 _MOMENT_STEPS = 10_000_000
 _STEPS_PER_SECOND = 1e8
-#: Entries (see `_n_entries`) of a graph that is looked through in a moment, and seconds for each.
+#: Entries (see `n_entries`) of a graph that is looked through in a moment, and seconds for each.
 _MOMENT_ENTRIES = 200_000
 _SECONDS_AN_ENTRY = 2e-7
 
@@ -778,12 +778,6 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Pla
     return _Plan(domains, couples, order, tree, scratch, most_steps, hurried)
 
 
-def _n_entries(graph: FactorGraph) -> int:
-    """Return what looking through a graph grows with: labels of variables and of ends of edges."""
-    ends = int(graph.cardinalities[graph.edges].sum())
-    return int(graph.unary_values.size + ends + graph.table_values.size)
-
-
 def _workspace(plan: _Plan, tree: Tree) -> Workspace:
     axes, inputs, strides, dense, look_up = plan.scratch
     block = max(_BLOCK, int(tree.sizes.max(initial=1)))
@@ -903,7 +897,7 @@ class JunctionTree(Solver):
 
         Where more than a moment is needed, the run looks for an order within its time.
         """
-        if _n_entries(graph) > _MOMENT_ENTRIES:
+        if n_entries(graph) > _MOMENT_ENTRIES:
             return None
         plan = _plan(graph, self._log2_limit, _MOMENT_STEPS)
         return None if plan.hurried else self._refusal(plan, temperature)
@@ -938,7 +932,7 @@ class JunctionTree(Solver):
         steps = math.inf
         if run.time_limit is not None:
             # Half of the time at most for the order, which is of no use without the elimination.
-            left = run.remaining - _SECONDS_AN_ENTRY * _n_entries(graph)
+            left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
             steps = max(_MOMENT_STEPS, 0.5 * left * _STEPS_PER_SECOND)
             if left <= 0.0:
                 run.offer(unary_minimum(graph))

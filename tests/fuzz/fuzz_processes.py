@@ -217,15 +217,18 @@ def case(rng: np.random.Generator, folder: Path) -> None:
 def _processes() -> set[tuple[int, str]]:
     """Return the processes that ran off from this one: by their program and what they do."""
     found = set()
-    mine = Path("/proc/self/environ").read_bytes()
+    mine = _shown(Path("/proc/self"))
     for place in Path("/proc").iterdir():
         with suppress(OSError):
             if not place.name.isdigit():
                 continue
             fields = (place / "stat").read_text().rpartition(")")[2].split()
-            # The initial environment stays with copies.
-            copy = (place / "environ").read_bytes() == mine
-            program = _WORD.encode() in (place / "cmdline").read_bytes()
-            if fields[0] != "Z" and (copy or program):
+            # Arguments and the initial environment stay with copies.
+            shown = _shown(place)
+            if fields[0] != "Z" and (shown == mine or _WORD.encode() in shown[0]):
                 found.add((int(place.name), fields[19]))
     return found
+
+
+def _shown(place: Path) -> tuple[bytes, bytes]:
+    return (place / "cmdline").read_bytes(), (place / "environ").read_bytes()
