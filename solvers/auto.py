@@ -127,11 +127,11 @@ class Auto(Solver):
     Forests are solved exactly at once. Else labels that some optimum does without are ruled out
     (persistency), which alone solves binary submodular energies. What is left is solved exactly
     where it is a forest or of small treewidth. Else stages follow that depend on the terms:
-    expansion moves and TRW-S for attractive ones, chains of moves, or exact moves on subgraphs, and a semidefinite relaxation for
-    Potts terms of either sign, message passing tightened by clusters for others, then branch and
-    bound, elimination with larger tables, toulbar2 if it is installed, and further search for
-    labellings, as size and time allow. Each stage starts from the best labelling
-    so far; the run ends when bound and energy meet.
+    expansion moves and TRW-S for attractive ones, chains of moves, or exact moves on subgraphs, and
+    a semidefinite relaxation for Potts terms of either sign, message passing tightened by clusters
+    for others, then branch and bound, elimination with larger tables, toulbar2 if it is installed,
+    and further search for labellings, as size and time allow. Each stage starts from the best
+    labelling so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
