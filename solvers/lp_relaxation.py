@@ -39,6 +39,8 @@ _STEPS_PER_SECOND = 1e7
 _MAX_STEPS = 3e8
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 200
+#: Seconds that the polish may take when the time is over, since it gains so much.
+_AFTER_THE_END = 0.1
 #: Seconds that a sweep takes for each entry of the graph, at most.
 _SECONDS_A_SWEEP = 1e-8
 #: How many of the best rounded labellings are polished.
@@ -645,7 +647,8 @@ class LPRelaxation(Solver):
         """Answer from the cheapest labels where there is no solution of the LP to round."""
         labels = unary_minimum(graph)
         run.offer(labels)
-        sweeps = min(_POLISH_SWEEPS, run.remaining / (_SECONDS_A_SWEEP * n_entries(graph)))
+        seconds = run.remaining + _AFTER_THE_END
+        sweeps = min(_POLISH_SWEEPS, seconds / (_SECONDS_A_SWEEP * n_entries(graph)))
         if self.polish and sweeps >= 1.0:
             descend(graph.arrays, labels, run.rng.permutation(labels.size), int(sweeps))
             run.offer(labels)
