@@ -16,6 +16,9 @@ from inference_lab.feasibility import contradiction, n_entries, unary_minimum
 from inference_lab.loading import imports_timed, meter
 from inference_lab.registry import as_solver
 
+#: Seconds that a run may be late.
+_LATE = 0.1
+
 
 def solve(
     graph: FactorGraph,
@@ -119,7 +122,7 @@ def solve(
         why = contradiction(graph)
         if why is not None:
             outcome = Outcome(infeasible=True)
-        elif 1e-9 * method.start_up * n_entries(graph) > run.remaining:
+        elif 1e-9 * method.start_up * n_entries(graph) > run.remaining + _LATE:
             run.offer(unary_minimum(graph))
             outcome = Outcome(diagnostics={"not_begun": "its start would take all of the time"})
         else:

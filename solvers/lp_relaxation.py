@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -578,8 +578,6 @@ class LPRelaxation(Solver):
     >>> s.energy, round(s.lower_bound, 9), s.status.value
     (0.5, 0.5, 'optimal')
     """
-
-    start_up: ClassVar[float] = 180.0
 
     backend: str = "highs"
     draws: int = 100
