@@ -1,4 +1,4 @@
-"""The one way kernels are compiled, and a meter for the time compilation takes.
+"""The one way kernels are compiled; the time that takes counts as loading.
 
 Importing this module imports numba; only modules that hold kernels do so, and those are
 imported when a method is used, so that ``import inference_lab`` stays light.
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config, event
+
+from inference_lab.loading import meter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -92,30 +92,16 @@ def inlined_minimum(function: _F) -> _F:
     return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
 
 
-class CompileMeter(event.Listener):  # type: ignore[misc]  # numba ships no types
-    """Add up the seconds spent compiling kernels, or loading them from the disk cache."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._since = 0.0
-        self.seconds = 0.0
+class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no types
+    """Count the time in which kernels are compiled, or loaded from the disk."""
 
     def on_start(self, event: Any) -> None:
-        """Numba entered its compiler; only the outermost entry counts."""
-        if self._depth == 0:
-            self._since = time.perf_counter()
-        self._depth += 1
+        """Numba entered its compiler."""
+        meter.begin()
 
     def on_end(self, event: Any) -> None:
         """Numba left its compiler."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
+        meter.end()
 
 
-@contextmanager
-def compile_meter() -> Iterator[CompileMeter]:
-    """Measure compilation within a ``with`` block; ``meter.seconds`` grows as it happens."""
-    meter = CompileMeter()
-    with event.install_listener("numba:compiler_lock", meter):
-        yield meter
+event.register("numba:compiler_lock", _Compilation())

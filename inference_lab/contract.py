@@ -142,25 +142,26 @@ class Run:
         self._resolution = graph.resolution / self.unit
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings, and compilation.
+        # Seconds that do not count as the solver's: looking at labellings, and loading (imports
+        # and compilation).
         self._paused = 0.0
         self._stopped = False
-        self._compiled = stopwatch
+        self._loaded = stopwatch
         self._start = time.perf_counter()
         if initial is not None:
             self.offer(initial)
 
     @property
     def seconds(self) -> float:
-        """The solver's own time so far: wall time without evaluation, recording and compilation."""
-        return time.perf_counter() - self._start - self._paused - self._compiled()
+        """The solver's own time so far: wall time without evaluation, recording and loading."""
+        return time.perf_counter() - self._start - self._paused - self._loaded()
 
     @property
     def remaining(self) -> float:
         """Seconds left under the time limit (``inf`` without one), never negative."""
         if self.time_limit is None:
             return math.inf
-        spent = time.perf_counter() - self._start - self._compiled()
+        spent = time.perf_counter() - self._start - self._loaded()
         return max(0.0, self.time_limit - spent)
 
     def should_stop(self, iterations: int = 0) -> bool:
@@ -176,15 +177,15 @@ class Run:
             # Within another pause nothing is left to subtract.
             yield
             return
-        compiled = self._compiled()
+        loaded = self._loaded()
         begin = time.perf_counter()
         self._stopped = True
         try:
             yield
         finally:
             self._stopped = False
-            # Compilation inside the block is subtracted elsewhere and must not count twice.
-            self._paused += (time.perf_counter() - begin) - (self._compiled() - compiled)
+            # Loading inside the block is subtracted elsewhere and must not count twice.
+            self._paused += (time.perf_counter() - begin) - (self._loaded() - loaded)
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Report a labelling; keep it if it is the best so far; return its energy.
@@ -260,6 +261,9 @@ class Outcome:
         The method reached its own fixed point or exhausted its search.
     infeasible : bool
         It is proved that no labelling has finite energy.
+    unsupported : str
+        Why the method does not cover the graph, where `Solver.supports` left that open because
+        finding it out takes time; empty if it does.
     iterations : int
         Sweeps, or what the method counts.
     claimed_energy : float or None
@@ -275,6 +279,7 @@ class Outcome:
 
     converged: bool = False
     infeasible: bool = False
+    unsupported: str = ""
     iterations: int = 0
     claimed_energy: float | None = None
     marginals: Marginals | None = None
@@ -311,6 +316,10 @@ class Solver(ABC):
 
     #: The version of the method; raise it when results change, so that records are not mixed up.
     version: ClassVar[int] = 1
+    #: For how long the method cannot heed a time limit, before it first looks at the clock and
+    #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
+    #: million variables. A run that has less time is not begun.
+    start_up: ClassVar[float] = 0.0
     #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None
 
@@ -332,7 +341,8 @@ class Solver(ABC):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
 
-        The default covers every graph at temperature 0.
+        The default covers every graph at temperature 0. No clock runs here: what takes more than
+        a moment to find out belongs into `run`, see `Outcome.unsupported`.
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
 
@@ -366,9 +376,9 @@ class Solution:
         As in `Outcome`; None at temperature 0.
     iterations : int
     seconds : float
-        The solver's time: without evaluation of offers and without compilation.
+        The solver's time: without evaluation of offers, imports and compilation.
     compile_seconds : float
-        Time numba took to compile kernels or load them.
+        Time in which modules were imported and kernels compiled or loaded, during the run.
     temperature : float
     seed : int or None
     solver : str

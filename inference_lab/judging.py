@@ -66,6 +66,7 @@ def judged(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
     plain = {
         "converged": number("converged", _flag, "True or False"),
         "infeasible": number("infeasible", _flag, "True or False"),
+        "unsupported": number("unsupported", lambda value: _text(value) or "", "a string"),
         "iterations": number("iterations", _count, "an integer from 0 on, below 2^63"),
         "claimed_energy": number("claimed_energy", _optional, "a number or None"),
         "log_partition": number("log_partition", _optional, "a number or None"),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
 from inference_lab.linear_model import MAX_NONZEROS, CsrArray, LinearModel, model_size
+
+#: Entries of a matrix from which on a solver that has a time limit runs in a process of its own.
+_LARGE = 300_000
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,36 @@ def solve_relaxation(
     """
     scale = objective_scale(model)
     if backend == "highs":
-        return _relax_with_highs(model, scale, time_limit, max_iterations)
+        late = Relaxed(None, None, None, math.nan, -math.inf, False, 0, "ended at the time limit")
+        return _in_time(
+            late, time_limit, _relax_with_highs, model, scale, time_limit, max_iterations
+        )
     return _relax_with_pulp(model, backend, scale, time_limit)
+
+
+def _in_time(
+    late: _Answer, time_limit: float, function: Callable[..., _Answer], *arguments: Any
+) -> _Answer:
+    """Call a solver that may not heed its time limit, where it can be ended; `late` if it was.
+
+    Presolve and the first factorisation of a large matrix do not look at the clock. Small ones are
+    solved here, and all where other threads are, which a fork might leave waiting for ever.
+    """
+    from inference_lab.harness.isolation import End, can_isolate, isolated
+
+    model = arguments[0]
+    apart = can_isolate() and threading.active_count() == 1
+    if not apart or math.isinf(time_limit) or model.n_nonzeros < _LARGE:
+        return function(*arguments)
+    # Once for all, and not in every copy of this process.
+    importlib.import_module("scipy.optimize")
+    ended = isolated(function, *arguments, wall_limit=max(0.05, 1.02 * time_limit))
+    if ended.end == End.TIMEOUT:
+        return late
+    if ended.end != End.RETURNED:
+        raise RuntimeError(f"the LP solver failed: {ended.message}")
+    answer: _Answer = ended.value
+    return answer
 
 
 def _relax_with_highs(
@@ -171,13 +207,17 @@ class Relaxation:
         As it is now; rows that were added are the last of its inequalities.
     """
 
-    def __init__(self, model: LinearModel, backend: str = "highs") -> None:
-        """Take a model with at least one column."""
+    def __init__(
+        self, model: LinearModel, backend: str = "highs", time_limit: float = math.inf
+    ) -> None:
+        """Take a model with at least one column, and the seconds for all that is done with it."""
         self.model = model
         self._backend = backend
         self._scale = objective_scale(model)
         self._solver: Any = None
-        if backend == "highs" and _highs() is not None:
+        # What is large is solved where it can be ended, each time anew.
+        large = math.isfinite(time_limit) and model.n_nonzeros >= _LARGE
+        if backend == "highs" and _highs() is not None and not large:
             self._solver = self._start(model)
 
     def _start(self, model: LinearModel) -> Any:
@@ -329,7 +369,10 @@ def solve_integer(
     scale = 2.0 ** math.ceil(min(math.log2(1e3) - math.log2(magnitude), math.log2(1e10 / largest)))
     tolerance = 1e-6 / scale
     if backend == "highs":
-        result = _integer_with_highs(left, scale, tolerance, time_limit)
+        late = Integral(
+            None, math.nan, math.nan, tolerance, False, False, 0, "ended at the time limit"
+        )
+        result = _in_time(late, time_limit, _integer_with_highs, left, scale, tolerance, time_limit)
     else:
         result = _integer_with_pulp(left, backend, scale, tolerance, time_limit)
     if result.x is None or left is model:

@@ -971,6 +971,8 @@ class Elimination:
         Binary logarithm of the number of entries of the largest table, and of all tables.
     log2_needed : float
         Proved: every order has a table of at least this size (0 where it was not looked for).
+    cut_short : bool
+        Whether the search might have found a better order in more steps than it was given.
     """
 
     order: IntArray
@@ -980,6 +982,7 @@ class Elimination:
     log2_largest: float
     log2_total: float
     log2_needed: float
+    cut_short: bool = False
 
 
 class _Attempt(NamedTuple):
@@ -1022,13 +1025,14 @@ def _candidates(
             yield "min-fill, random ties", _BY_FILL, ones, rng.permutation(n)
 
 
-def _search(graph: Interactions, log2_limit: float) -> _Attempt:
-    """Try the candidates while that promises to pay, and return the best order."""
+def _search(graph: Interactions, log2_limit: float, most_steps: int) -> tuple[_Attempt, bool]:
+    """Try the candidates while that promises to pay; return the best order, and if cut short."""
     n = graph.variables.size
     best: _Attempt | None = None
     spent = 0
+    cut_short = False
     for method, rule, weights, ties in _candidates(graph, np.random.default_rng(0)):
-        allowance = _SEARCH_STEPS + _STEPS_PER_VARIABLE * n - spent
+        allowance = most_steps - spent
         if best is None:
             allowance //= 2
         elif best.complete:
@@ -1037,6 +1041,7 @@ def _search(graph: Interactions, log2_limit: float) -> _Attempt:
                 allowance, max(_CHEAP_STEPS, int(_STEPS_PER_ENTRY * best.entries)) - spent
             )
         if best is not None and allowance <= 0:
+            cut_short = spent >= most_steps
             break
         most = best.entries if best is not None and best.complete else math.inf
         order, variables, largest, entries, steps = _eliminate(
@@ -1049,11 +1054,14 @@ def _search(graph: Interactions, log2_limit: float) -> _Attempt:
         if best is None or complete or (not best.complete and order.size > best.order.size):
             best = attempt
     assert best is not None
-    return best
+    return best, cut_short
 
 
 def elimination_order(
-    graph: Interactions, log2_limit: float = math.inf, log2_enough: float = math.inf
+    graph: Interactions,
+    log2_limit: float = math.inf,
+    log2_enough: float = math.inf,
+    most_steps: float = math.inf,
 ) -> Elimination:
     """Find an order with small tables.
 
@@ -1071,6 +1079,8 @@ def elimination_order(
     log2_enough : float
         Do not look for an order if it is easily proved that each has a table of at least
         ``2^log2_enough`` entries.
+    most_steps : float
+        Make no more steps of the search, some 200 million of which take a second.
 
     Guarantees
     ----------
@@ -1105,21 +1115,15 @@ def elimination_order(
         graph.ptr, graph.neighbours, graph.log2_sizes
     )
     order, method, complete, needed = first, "safe reductions", True, 0.0
+    cut_short = False
     if kept.size:
         core = Interactions(kept, ptr, neighbours, graph.log2_sizes[kept])
-        needed = float(
-            _contract(
-                ptr,
-                neighbours,
-                core.log2_sizes,
-                log2_enough,
-                _SEARCH_STEPS // 4 + _STEPS_PER_VARIABLE * kept.size,
-            )
-        )
+        most = int(min(most_steps, _SEARCH_STEPS + _STEPS_PER_VARIABLE * kept.size))
+        needed = float(_contract(ptr, neighbours, core.log2_sizes, log2_enough, most // 4))
         if needed >= log2_enough:
             complete = False
         else:
-            found = _search(core, log2_limit)
+            found, cut_short = _search(core, log2_limit, most)
             order = np.concatenate([first, kept[found.order]])
             method, complete = found.method, found.complete
             variables = max(variables, found.variables)
@@ -1133,4 +1137,5 @@ def elimination_order(
         log2_largest=largest,
         log2_total=math.log2(entries) if entries > 0 else 0.0,
         log2_needed=needed,
+        cut_short=cut_short,
     )

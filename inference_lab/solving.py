@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +22,19 @@ from inference_lab.contract import (
     small_energy,
 )
 from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import contradiction
+from inference_lab.feasibility import contradiction, n_entries, unary_minimum
 from inference_lab.judging import judged
+from inference_lab.loading import imports_timed, meter
 from inference_lab.registry import as_solver
 from inference_lab.terms import COST_LIMIT
 
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40
+
+#: Seconds that a run may be late, and entries of a graph (times evaluations) that no machine takes
+#: that long to look through.
+_LATE = 0.1
+_NOTICED = 5_000_000
 
 
 def solve(
@@ -50,7 +59,7 @@ def solve(
     seed : int or None
         Seed of the run's random generator; None draws a fresh one.
     time_limit : float, optional
-        Seconds of wall time; compilation of kernels does not count.
+        Seconds of wall time; importing modules and compiling kernels do not count.
     max_iterations : int, optional
         Limit on sweeps, or what the method counts; settings of the solver may be tighter.
     temperature : float
@@ -86,9 +95,11 @@ def solve(
     >>> s.energy, s.labels.tolist()
     (0.5, [0, 1])
     """
-    from inference_lab._numba import compile_meter
-
-    method = as_solver(solver)
+    # Numba's compiler tells the meter from then on.
+    importlib.import_module("inference_lab._numba")
+    # Within the run of another solver, what is loaded here does not count as that one's time.
+    with meter.running():
+        method = as_solver(solver)
     if not isinstance(graph, FactorGraph):
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
     if not (math.isfinite(temperature) and temperature >= 0):
@@ -107,18 +118,20 @@ def solve(
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
 
     reason = method.supports(graph, temperature)
+    refused = Solution(
+        labels=None,
+        energy=math.inf,
+        lower_bound=-math.inf,
+        status=Status.UNSUPPORTED,
+        message=reason or "",
+        temperature=temperature,
+        seed=seed,
+        solver=method.spec,
+    )
     if reason is not None:
-        return Solution(
-            labels=None,
-            energy=math.inf,
-            lower_bound=-math.inf,
-            status=Status.UNSUPPORTED,
-            message=reason,
-            temperature=temperature,
-            seed=seed,
-            solver=method.spec,
-        )
-    with compile_meter() as meter:
+        return refused
+    before = meter.seconds
+    with imports_timed():
         run = Run(
             graph,
             temperature=temperature,
@@ -128,35 +141,46 @@ def solve(
             max_iterations=max_iterations,
             on_offer=on_offer,
             on_improve=on_improve,
-            stopwatch=lambda: meter.seconds,
+            stopwatch=lambda: meter.seconds - before,
             exponent=_exponent(graph, temperature),
         )
         why = contradiction(graph)
-        outcome = Outcome(infeasible=True) if why is not None else method.run(run.graph, run)
+        if why is not None:
+            outcome = Outcome(infeasible=True)
+        elif not _may_begin(method, run):
+            why = "its start would take longer than the time limit, so that it was not begun"
+            run.offer(unary_minimum(graph))
+            outcome = Outcome()
+        else:
+            outcome = method.run(run.graph, run)
         seconds = run.seconds
+    loading = meter.seconds - before
     if not isinstance(outcome, Outcome):
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
     outcome, fault = judged(outcome, graph)
+    if outcome.unsupported:
+        return replace(
+            refused, message=outcome.unsupported, seconds=seconds, compile_seconds=loading
+        )
     labels = run.best_labels
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
     # state can put a wrong number into a table.
     energy = math.inf if labels is None else float(graph.energy(labels))
     bound = run.lower_bound * run.unit
-    message = ""
+    message = why or ""
     if fault:
         status, message = Status.ERROR, f"{method.name()} returned what it may not: {fault}"
     elif outcome.infeasible:
-        status, message = Status.INFEASIBLE, why or ""
-        bound = math.inf
+        status, bound = Status.INFEASIBLE, math.inf
     elif proves(energy, bound, small_energy(graph)) and temperature == 0:
         status = Status.OPTIMAL
     else:
         status = Status.CONVERGED if outcome.converged else Status.LIMIT
-        if not math.isfinite(energy):
+        if not message and not math.isfinite(energy):
             message = "no labelling of finite energy was found"
-        elif temperature == 0 and not run.decided(run.best_energy):
+        elif not message and temperature == 0 and not run.decided(run.best_energy):
             message = (
                 f"rounding may change energies by {graph.resolution:.1g} beside the largest costs, "
                 "so that nothing is proved to be optimal; forbid by inf, not by large costs"
@@ -177,13 +201,27 @@ def solve(
         log_partition_kind=outcome.log_partition_kind,
         iterations=outcome.iterations,
         seconds=seconds,
-        compile_seconds=meter.seconds,
+        compile_seconds=loading,
         temperature=temperature,
         seed=seed,
         solver=method.spec,
         trace=run.trace,
         diagnostics=diagnostics,
     )
+
+
+def _may_begin(method: Solver, run: Run) -> bool:
+    """Whether the time suffices for what the method cannot interrupt, by its `Solver.start_up`.
+
+    How fast this machine is shows in one evaluation of the energy.
+    """
+    graph = run.graph
+    if run.time_limit is None or method.start_up * n_entries(graph) < _NOTICED:
+        return True
+    labels = unary_minimum(graph)
+    begin = time.perf_counter()
+    graph.energy(labels)
+    return method.start_up * (time.perf_counter() - begin) <= run.remaining + _LATE
 
 
 def _exponent(graph: FactorGraph, temperature: float) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.move_making import MoveMaker
 from inference_lab.roof_duality import unsupported_arity
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class AlphaBetaSwap(Solver):
     >>> s.energy, s.labels.tolist()
     (3.0, [0, 1, 2])
     """
+
+    start_up: ClassVar[float] = 17.0
 
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"

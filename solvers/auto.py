@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from inference_lab.factor_graph import (
     FactorGraph,
     IntArray,
 )
+from inference_lab.feasibility import unary_minimum
 from inference_lab.persistency import reduce
 from inference_lab.registry import as_solver
-from inference_lab.solvers.icm import unary_minimum
+from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 
 #: Tables of junction trees that are built without further thought, in bytes.
@@ -123,14 +124,14 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
 class Auto(Solver):
     """Choose solvers by the structure of the graph and run them within one budget.
 
-    First, labels that some optimum does without are ruled out (persistency), which alone solves
-    binary submodular energies. What is left is solved exactly where it is a forest or of small
-    treewidth. Else stages follow that depend on the terms: expansion moves and TRW-S for
-    attractive ones, chains of moves, or exact moves on subgraphs, and a semidefinite relaxation for
-    Potts terms of either sign, message passing tightened by clusters for others, then branch and
-    bound, elimination with larger tables, toulbar2 if it is installed, and further search for
-    labellings, as size and time allow. Each stage starts from the best labelling
-    so far; the run ends when bound and energy meet.
+    Forests are solved exactly at once. Else labels that some optimum does without are ruled out
+    (persistency), which alone solves binary submodular energies. What is left is solved exactly
+    where it is a forest or of small treewidth. Else stages follow that depend on the terms:
+    expansion moves and TRW-S for attractive ones, chains of moves, or exact moves on subgraphs, and
+    a semidefinite relaxation for Potts terms of either sign, message passing tightened by clusters
+    for others, then branch and bound, elimination with larger tables, toulbar2 if it is installed,
+    and further search for labellings, as size and time allow. Each stage starts from the best
+    labelling so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -165,9 +166,11 @@ class Auto(Solver):
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     >>> s = il.solve(g, "auto")
-    >>> s.energy, s.status.value, s.diagnostics["share_fixed"]
-    (0.5, 'optimal', 1.0)
+    >>> s.energy, s.status.value, s.diagnostics["structure"]
+    (0.5, 'optimal', 'forest')
     """
+
+    start_up: ClassVar[float] = 100.0
 
     seconds: float = 10.0
 
@@ -185,8 +188,12 @@ class Auto(Solver):
         end = self.seconds if run.time_limit is None else run.time_limit
         if run.temperature > 0:
             return _marginals(graph, run, end)
-        if graph.n_variables:
-            run.offer(unary_minimum(graph))
+        if graph.is_forest:
+            # Nothing is to be gained by ruling labels out first.
+            outcome = TreeDP().run(graph, run)
+            outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
+            return outcome
+        run.offer(unary_minimum(graph))
         reduction = reduce(graph, lambda: run.seconds >= _REDUCTION * end or run.should_stop())
         rest = reduction.graph
         diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": []}
@@ -222,6 +229,8 @@ class Auto(Solver):
                 # Nothing is lost if this run is ended by force.
                 on_improve=lambda labels, energy, seconds: _tell(run, expand, labels, energy),
             )
+            if solution.status == Status.UNSUPPORTED:
+                continue
             iterations += solution.iterations
             diagnostics["plan"].append(_said(stage, solution))
             if solution.labels is not None:
@@ -294,6 +303,8 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
             temperature=run.temperature,
             initial=run.initial,
         )
+        if solution.status == Status.UNSUPPORTED:
+            continue
         iterations += solution.iterations
         diagnostics["plan"].append(_said(stage, solution))
         if solution.labels is not None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.kernels import cost_scale, edge_cost, min_sum_message
-from inference_lab.solvers.icm import unary_minimum
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-12
@@ -466,6 +466,8 @@ class BlockICM(Solver):
     >>> s.energy, s.status
     (0.6, <Status.OPTIMAL: 'optimal'>)
     """
+
+    start_up: ClassVar[float] = 6.7
 
     patience: int = 10
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.kernels import finite_costs, first_label, least, local_costs
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
@@ -109,16 +110,6 @@ def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> in
         if sweep(g, x, order, dirty, cost, infinite) == 0:
             return done + 1
     return max_sweeps
-
-
-def unary_minimum(graph: FactorGraph) -> IntArray:
-    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
-    if graph.n_labels is not None:
-        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
-    start = graph.unary_ptr[:-1]
-    least = np.minimum.reduceat(graph.unary_values, start)
-    cheapest = np.flatnonzero(graph.unary_values == np.repeat(least, graph.cardinalities))
-    return cheapest[np.searchsorted(cheapest, start)] - start
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.cycle_cuts import tighten
 from inference_lab.factor_graph import FactorGraph, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.linear_model import (
     LinearModel,
     build_linear_model,
@@ -28,7 +29,7 @@ from inference_lab.linear_solvers import (
     why_unavailable,
 )
 from inference_lab.persistency import Reduction, reduce
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.
@@ -110,6 +111,8 @@ class ILP(Solver):
     >>> s.energy, s.labels.tolist(), s.status.value
     (0.5, [0, 1], 'optimal')
     """
+
+    start_up: ClassVar[float] = 140.0
 
     backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"
@@ -194,7 +197,7 @@ class _Search:
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
-        self.relaxation = Relaxation(self.model, self.settings.backend)
+        self.relaxation = Relaxation(self.model, self.settings.backend, self.run.remaining)
         # Half of the time at most for the relaxation, which may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {

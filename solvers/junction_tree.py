@@ -13,6 +13,7 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import n_entries, unary_minimum
 from inference_lab.kernels import edge_cost, unflatten
 from inference_lab.ordering import (
     BoolArray,
@@ -31,6 +32,13 @@ _BLOCK = 2048
 _LOOK_UP = 1 << 22
 #: Additions between two looks at the clock: about 0.1 s.
 _CHUNK = 1 << 25
+
+#: Steps of the search for an order: in a moment, and in a second.
+_MOMENT_STEPS = 10_000_000
+_STEPS_PER_SECOND = 1e8
+#: Entries (see `n_entries`) of a graph that is looked through in a moment, and seconds for each.
+_MOMENT_ENTRIES = 200_000
+_SECONDS_AN_ENTRY = 2e-7
 
 ChoiceArray: TypeAlias = npt.NDArray[Any]
 
@@ -713,6 +721,8 @@ class _Plan:
     order: Elimination
     tree: Tree | None  # None where no order was found, or no labelling is feasible
     scratch: tuple[int, int, int, int, int]
+    steps: float  # that the search for the order was given,
+    hurried: bool  # and whether they were too few
 
     @property
     def choice_type(self) -> np.dtype[Any]:
@@ -740,27 +750,32 @@ class _Plan:
 _plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _Plan]] = weakref.WeakKeyDictionary()
 
 
-def _plan(graph: FactorGraph, log2_limit: float) -> _Plan:
-    """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
+def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _Plan:
+    """Return the plan of a graph for messages of at most ``2^log2_limit`` entries.
+
+    One that more steps of the search might improve on is made anew the next time.
+    """
     known = _plans.setdefault(graph, {})
-    if log2_limit not in known:
-        known[log2_limit] = _make_plan(graph, log2_limit)
-    return known[log2_limit]
+    plan = known.get(log2_limit)
+    if plan is None or (plan.hurried and most_steps > plan.steps):
+        known[log2_limit] = plan = _make_plan(graph, log2_limit, most_steps)
+    return plan
 
 
-def _make_plan(graph: FactorGraph, log2_limit: float) -> _Plan:
+def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Plan:
     domains = allowed_labels(graph)
     couples = coupling_terms(graph, domains)
     network = interactions(graph, domains, couples)
     # A message is smaller than its table by the labels of one variable.
     largest = float(network.log2_sizes.max(initial=0.0))
-    order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6)
+    order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
     tree = None
     scratch = (1, 1, 1, 1, 1)
     if order.complete and domains.feasible:
         tree = _make_tree(graph, domains, couples, network, order.order)
         scratch = _scratch_sizes(graph.arrays, tree)
-    return _Plan(domains, couples, order, tree, scratch)
+    hurried = order.cut_short and math.isfinite(most_steps)
+    return _Plan(domains, couples, order, tree, scratch, most_steps, hurried)
 
 
 def _workspace(plan: _Plan, tree: Tree) -> Workspace:
@@ -878,8 +893,17 @@ class JunctionTree(Solver):
         return min(math.log2(self.max_bytes) - 3.0, 50.0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover every graph for which an elimination order is found that fits `max_bytes`."""
-        plan = _plan(graph, self._log2_limit)
+        """Refuse a graph if a moment's search shows that no order fits `max_bytes`.
+
+        Where more than a moment is needed, the run looks for an order within its time.
+        """
+        if n_entries(graph) > _MOMENT_ENTRIES:
+            return None
+        plan = _plan(graph, self._log2_limit, _MOMENT_STEPS)
+        return None if plan.hurried else self._refusal(plan, temperature)
+
+    def _refusal(self, plan: _Plan, temperature: float) -> str | None:
+        """Return why the tables of a plan do not fit, None if they do."""
         if not plan.domains.feasible:
             return None
         limit = f"max_bytes is {self.max_bytes} ({_size(self.max_bytes)})"
@@ -905,7 +929,21 @@ class JunctionTree(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Eliminate towards the roots, decode, and come back with the marginals at T > 0."""
-        plan = _plan(graph, self._log2_limit)
+        steps = math.inf
+        if run.time_limit is not None:
+            # Half of the time at most for the order, which is of no use without the elimination.
+            left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
+            steps = max(_MOMENT_STEPS, 0.5 * left * _STEPS_PER_SECOND)
+            if left <= 0.0:
+                run.offer(unary_minimum(graph))
+                return Outcome(diagnostics={"order": "no time to look for one"})
+        plan = _plan(graph, self._log2_limit, steps)
+        refusal = self._refusal(plan, run.temperature)
+        if refusal is not None and plan.hurried:
+            run.offer(_first_allowed(graph, plan.domains))
+            return Outcome(diagnostics={"order": f"none in time: {refusal}"})
+        if refusal is not None:
+            return Outcome(unsupported=refusal)
         if plan.tree is None:
             return Outcome(converged=True, infeasible=True)
         temperature = run.temperature

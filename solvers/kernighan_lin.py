@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.kernels import local_costs
-from inference_lab.solvers.icm import unary_minimum
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.
@@ -568,6 +568,8 @@ class KernighanLin(Solver):
     >>> il.solve(g, "kernighan-lin", initial=[0, 0, 0]).energy
     0.6
     """
+
+    start_up: ClassVar[float] = 8.0
 
     chain: int = 20
     branches: int = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.kernels import local_costs
-from inference_lab.solvers.icm import unary_minimum
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -327,6 +327,8 @@ class LazyFlipper(Solver):
     >>> il.solve(g, "lazy-flipper", initial=[0, 0, 0]).energy
     0.6
     """
+
+    start_up: ClassVar[float] = 9.0
 
     max_depth: int = 3
 

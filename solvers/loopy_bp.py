@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -1036,6 +1036,8 @@ class LoopyBP(Solver):
     array([[0.702, 0.298],
            [0.408, 0.592]])
     """
+
+    start_up: ClassVar[float] = 40.0
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
     damping: float = 0.0

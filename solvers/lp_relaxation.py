@@ -12,6 +12,7 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.feasibility import n_entries, unary_minimum
 from inference_lab.kernels import edge_cost
 from inference_lab.linear_model import (
     LinearModel,
@@ -26,7 +27,7 @@ from inference_lab.linear_solvers import (
     why_too_large,
     why_unavailable,
 )
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
 _MAX_PHASES = 5000
@@ -38,6 +39,10 @@ _STEPS_PER_SECOND = 1e7
 _MAX_STEPS = 3e8
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 200
+#: Seconds that the polish may take when the time is over, since it gains so much.
+_AFTER_THE_END = 0.1
+#: Seconds that a sweep takes for each entry of the graph, at most.
+_SECONDS_A_SWEEP = 1e-8
 #: How many of the best rounded labellings are polished.
 _POLISHED = 4
 #: Draws are made in blocks of about this many steps, between which the clock is looked at.
@@ -640,8 +645,10 @@ class LPRelaxation(Solver):
         """Answer from the cheapest labels where there is no solution of the LP to round."""
         labels = unary_minimum(graph)
         run.offer(labels)
-        if self.polish:
-            descend(graph.arrays, labels, run.rng.permutation(labels.size), _POLISH_SWEEPS)
+        seconds = run.remaining + _AFTER_THE_END
+        sweeps = min(_POLISH_SWEEPS, seconds / (_SECONDS_A_SWEEP * n_entries(graph)))
+        if self.polish and sweeps >= 1.0:
+            descend(graph.arrays, labels, run.rng.permutation(labels.size), int(sweeps))
             run.offer(labels)
         return Outcome(iterations=iterations, diagnostics=diagnostics)
 

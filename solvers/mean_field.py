@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -322,6 +322,8 @@ class MeanField(Solver):
     >>> s.log_partition_kind, round(s.log_partition, 3)
     ('lower', 0.474)
     """
+
+    start_up: ClassVar[float] = 16.0
 
     update: Literal["sequential", "parallel"] = "sequential"
     damping: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -105,6 +105,8 @@ class MPLP(Solver):
     >>> s.energy, round(s.lower_bound, 6), s.status
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
+
+    start_up: ClassVar[float] = 53.0
 
     tighten: Literal["cycles", "triplets"] | None = "cycles"
     clusters_per_round: int = 2000

@@ -12,9 +12,10 @@ import numpy as np
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.extras import how_to_install
 from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.integer_costs import Rounding, plan_rounding, table_rises, unary_rises
 from inference_lab.linear_model import sum_of_minima
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "ortools"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from inference_lab.contract import Outcome, Run, Solver, Status
 from inference_lab.factor_graph import FactorGraph
+from inference_lab.feasibility import unary_minimum
 from inference_lab.persistency import reduce
 from inference_lab.registry import as_solver
-from inference_lab.solvers.icm import unary_minimum
 from inference_lab.solving import solve
 
 
@@ -59,6 +59,8 @@ class Persistency(Solver):
     >>> s.energy, s.status.value, s.diagnostics["share_fixed"]
     (0.5, 'optimal', 1.0)
     """
+
+    start_up: ClassVar[float] = 90.0
 
     then: str = "ilp"
 

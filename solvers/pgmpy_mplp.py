@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.linear_model import sum_of_minima
 from inference_lab.pgmpy_models import (
     Term,
@@ -19,7 +20,6 @@ from inference_lab.pgmpy_models import (
     pgmpy_model,
     surrogate_infinity,
 )
-from inference_lab.solvers.icm import unary_minimum
 
 _EPS = float(np.finfo(np.float64).eps)
 #: pgmpy looks at all pairs of edges when it starts: at a million in about a second.

@@ -10,12 +10,13 @@ import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.factor_graph import FactorGraph, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.linear_model import sum_of_minima
 from inference_lab.persistency import reduce
 from inference_lab.registry import as_solver
 from inference_lab.semidefinite import MATRICES, Relaxation
 from inference_lab.semidefinite_model import Model, build_model
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 from inference_lab.solvers.kernighan_lin import (
     begin_pass,
     extend,

@@ -360,7 +360,7 @@ class _State:
         while done < total:
             # Time that runs faster than the sweeps sets the temperature, too.
             hurry = 0.0 if run.time_limit is None else (clock - run.remaining) / max(seconds, 1e-9)
-            if hurry >= 1.0:
+            if hurry >= 1.0 or run.remaining <= 0.0:
                 return False
             size = min(total - done, self.block)
             begun = done // self.n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -778,6 +778,8 @@ class SubgraphSearch(Solver):
     >>> s.energy == il.solve(problem.graph, "junction-tree").energy
     True
     """
+
+    start_up: ClassVar[float] = 50.0
 
     table: int = 2**16
     descent_table: int = 2**10

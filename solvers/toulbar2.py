@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.extras import how_to_install
 from inference_lab.factor_graph import FactorGraph
+from inference_lab.feasibility import unary_minimum
 from inference_lab.integer_costs import (
     Rounding,
     dense_tables,
@@ -26,7 +27,7 @@ from inference_lab.integer_costs import (
     unary_rises,
 )
 from inference_lab.linear_model import sum_of_minima
-from inference_lab.solvers.icm import descend, unary_minimum
+from inference_lab.solvers.icm import descend
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "pytoulbar2"
@@ -98,6 +99,8 @@ class Toulbar2(Solver):
     >>> s.energy, s.labels.tolist(), s.status.value
     (0.5, [0, 1], 'optimal')
     """
+
+    start_up: ClassVar[float] = 270.0
 
     search: Literal["hbfs", "dfs"] = "hbfs"
     vac: int = 0

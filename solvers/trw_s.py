@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -806,6 +806,8 @@ class TRWS(Solver):
     >>> s.energy, s.lower_bound, s.status
     (0.5, 0.5, <Status.OPTIMAL: 'optimal'>)
     """
+
+    start_up: ClassVar[float] = 23.0
 
     order: Literal["given", "breadth-first"] = "given"
     tolerance: float = 1e-7

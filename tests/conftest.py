@@ -33,7 +33,7 @@ def data_dir() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, which share what is computed once, unless they say."""
+    """Keep the tests of a file on one worker, for what they share, unless they say otherwise."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -130,3 +130,13 @@ def test_marginals_of_large_graphs_come_with_bounds():
 def test_budget():
     with pytest.raises(ValueError, match="seconds"):
         il.solve(potts(np.ones(3)), "auto(seconds=0)")
+
+
+def test_a_forest_is_solved_at_once_whatever_its_size():
+    """Without looking for labels to rule out first, which takes longer than the solution."""
+    n = 50_000
+    unary = np.random.default_rng(0).random((n, 3))
+    graph = il.FactorGraph.potts(unary, np.stack([np.arange(n - 1), np.arange(1, n)], axis=1), 0.3)
+    s = il.solve(graph, "auto", max_iterations=1)
+    assert s.status == "optimal" and s.diagnostics["structure"] == "forest"
+    assert s.energy == il.solve(graph, "tree-dp").energy

@@ -696,3 +696,36 @@ def test_a_large_hard_graph_is_searched_without_a_python_loop():
     finally:
         sys.setprofile(None)
     assert reason is None and calls < 3000
+
+
+def test_a_run_that_has_no_time_for_its_start_is_not_begun(graph):
+    class Slow(Script):
+        start_up = math.inf
+
+    def never(graph, run):
+        raise AssertionError("it was begun")
+
+    solution = il.solve(graph, Slow(never), time_limit=1.0)
+    assert solution.status == Status.LIMIT and "not begun" in solution.message
+    assert solution.labels.tolist() == [u.argmin() for u in graph.unary]
+    with pytest.raises(AssertionError, match="begun"):
+        il.solve(graph, Slow(never))
+
+
+def test_imports_are_not_the_time_of_a_solver(graph, tmp_path, monkeypatch):
+    (tmp_path / "takes_long_to_import.py").write_text("import time; time.sleep(0.3)")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def what(graph, run):
+        import takes_long_to_import  # noqa: F401
+
+        return Outcome(converged=True)
+
+    solution = scripted(graph, what, time_limit=0.2)
+    assert solution.seconds < 0.15 and solution.compile_seconds >= 0.3
+
+
+def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
+    solution = scripted(graph, lambda graph, run: Outcome(unsupported="too wide"))
+    assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
+    assert solution.labels is None

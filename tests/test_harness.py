@@ -11,6 +11,7 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -406,3 +407,19 @@ def test_workers_answer_every_call_and_get_what_is_shared_once_in_a_row(jobs):
     assert sorted(found) == sorted(started) == list(range(12))
     assert "exit code 9" in found.pop(3).message
     assert found == {n: "xyz"[n // 4] * n for n in range(12) if n != 3}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the files of a process are counted on Linux")
+def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
+    """A comparison may have ten thousand runs: what is held does not grow but by the records."""
+    held = []
+
+    def note(event):
+        if getattr(event, "record", None) is not None:
+            resident = int(Path("/proc/self/statm").read_text().split()[1])
+            held.append((len(os.listdir("/proc/self/fd")), resident * os.sysconf("SC_PAGE_SIZE")))
+
+    il.compare(problem("p"), "icm", seeds=200, store=tmp_path / "runs.jsonl", progress=note)
+    files, resident = zip(*held[20:], strict=True)
+    assert len(set(files)) == 1
+    assert resident[-1] - resident[0] < 20_000 * len(resident)

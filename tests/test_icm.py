@@ -14,8 +14,9 @@ from strategies import Recipe, random_pairs, recipes
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.factor_graph import DiagonalTerms, FactorGraph, IntArray
+from inference_lab.feasibility import unary_minimum
 from inference_lab.random_graphs import FAMILIES, random_graph
-from inference_lab.solvers.icm import ICM, descend, sweep, unary_minimum
+from inference_lab.solvers.icm import ICM, descend, sweep
 
 INF = math.inf
 FEASIBLE = [f for f in FAMILIES if f != "infeasible"]

@@ -2,21 +2,25 @@
 
 import ctypes
 import math
+import mmap
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness import running
+from inference_lab.harness import isolation, running
 from inference_lab.harness.isolation import Board, End, can_isolate, isolated
 from inference_lab.records import RecordStore
 
@@ -372,3 +376,223 @@ def test_an_interrupt_ends_the_run_in_flight(tmp_path):
     for child in children:
         with pytest.raises(ProcessLookupError):
             os.kill(int(child), 0)
+
+
+# ---------------------------------------------------------------------- nothing is left, and limits
+
+
+def alive(mark):
+    """Return the processes that say a word in their command line."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return [process for process in found if process != os.getpid()]
+
+
+def helper(word):
+    """Become a program that ignores requests to end and shows a word in its command line."""
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    os.execv(sys.executable, [sys.executable, "-c", code, word])
+
+
+def leave(how, word):
+    """Start a program in one of the ways in which it would outlive its parent."""
+    if how == "daemon":
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                helper(word)
+            os._exit(0)
+        os.wait()
+    elif os.fork() == 0:
+        if how == "group":
+            with suppress(OSError):
+                os.setpgid(0, os.getpgid(os.getppid()))
+            os.setpgid(0, 0)
+        helper(word)
+    # Until it is the program.
+    while not alive(word):
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the marks of processes")
+@pytest.mark.parametrize("end", ["return", "crash", "loop"])
+@pytest.mark.parametrize("how", ["child", "group", "daemon"])
+def test_nothing_is_left_wherever_it_hides(how, end):
+    word = f"left-{os.getpid()}-{how}-{end}"
+
+    def start():
+        leave(how, word)
+        if end == "crash":
+            crash()
+        if end == "loop":
+            deaf_loop()
+
+    ended = isolated(start, wall_limit=0.5 if end == "loop" else None)
+    assert ended.end == {"return": "returned", "crash": "crash", "loop": "timeout"}[end]
+    assert alive(word) == []
+
+
+def test_a_run_cannot_hide_in_the_group_of_its_parent():
+    """Nor can it end that group, which is the harness's own."""
+
+    def hide():
+        parent = os.getpgid(os.getppid())
+        with suppress(OSError):
+            os.setpgid(0, parent)
+        if os.getpgid(0) == parent:
+            os.killpg(0, signal.SIGTERM)
+        deaf_loop()
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: pytest.fail("it got a signal"))
+    try:
+        assert isolated(hide, wall_limit=0.3).end == End.TIMEOUT
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hold_the_answer_open():
+    """Close what the answer goes to, and leave it open in a helper."""
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    os.closerange(3, 1000)
+
+
+def flood():
+    """Write without end to what the answer goes to: the last pipe that was opened."""
+    pipes = []
+    for number in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(number).st_mode):
+                pipes.append(number)
+    while True:
+        os.write(pipes[-1], b"garbage" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("what", "end"), [(stop, "timeout"), (hold_the_answer_open, "crash"), (flood, "timeout")]
+)
+def test_what_a_call_does_to_itself_or_its_pipe(what, end):
+    assert isolated(what, wall_limit=0.5).end == end
+
+
+def lists():
+    kept = []
+    while True:
+        kept.append([0] * 1000)
+
+
+def strings():
+    kept = {}
+    while True:
+        kept[len(kept)] = str(len(kept)) * 3
+
+
+def arrays():
+    kept = []
+    while True:
+        kept.append(np.ones(100_000))
+
+
+def maps():
+    kept = []
+    while True:
+        kept.append(mmap.mmap(-1, 1 << 24))
+
+
+def helpers():
+    """Each takes less than the limit, together they take more."""
+    for _ in range(8):
+        if os.fork() == 0:
+            kept = np.ones((80 << 20) // 8)
+            time.sleep(60)
+            os._exit(int(kept[0]))
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("what", [lists, strings, arrays, maps, helpers])
+def test_an_endless_allocation_ends_as_memory(what):
+    if what is helpers and sys.platform != "linux":
+        pytest.skip("only Linux tells the memory of other processes")
+    ended = isolated(what, wall_limit=60.0, memory_limit=150 << 20)
+    assert ended.end == End.MEMORY, ended
+
+
+def test_a_call_that_swallows_want_of_memory_ends_in_time():
+    def swallow():
+        kept = []
+        while True:
+            with suppress(MemoryError):
+                kept.append(np.ones(1 << 20))
+
+    assert isolated(swallow, wall_limit=0.5, memory_limit=300 << 20).end == End.TIMEOUT
+
+
+# ---------------------------------------------------------------------- what time counts
+
+
+def compile_for(seconds):
+    """Do as numba does while it compiles, asleep."""
+    from numba.core import event
+
+    with event.trigger_event("numba:compiler_lock"):
+        time.sleep(seconds)
+    return "compiled"
+
+
+def test_compilation_does_not_count_against_the_limit(monkeypatch):
+    assert isolated(compile_for, 1.0, wall_limit=0.4).value == "compiled"
+    # But not without end.
+    monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
+    ended = isolated(compile_for, 60.0, wall_limit=10.0)
+    assert (ended.end, ended.loading) == (End.TIMEOUT, True)
+    assert not isolated(time.sleep, 60.0, wall_limit=0.3).loading
+
+
+def test_time_in_line_for_a_processor_does_not_count():
+    """A run among many that want the same processor gets its share of it, and its time."""
+
+    def work():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        for _ in range(4):
+            if os.fork() == 0:
+                deaf_loop()
+        return isolated(spend, 0.3, wall_limit=1.0).end
+
+    assert isolated(work).value == End.RETURNED
+
+
+def spend(seconds):
+    while time.process_time() < seconds:
+        pass
+
+
+@dataclass(frozen=True)
+class Compiling(Solver):
+    """Compiles for long the first time, and notes how often it was run."""
+
+    path: str
+
+    def run(self, graph, run):
+        with open(self.path, "a") as notes:
+            notes.write("x")
+        run.offer(np.array([0, 1, 1]))
+        compile_for(60.0 if os.path.getsize(self.path) == 1 else 0.0)
+        return Outcome(converged=True)
+
+
+def test_a_run_that_was_ended_while_it_compiled_is_made_again_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
+    # Without warm-up, which would compile as well.
+    monkeypatch.setattr(running, "_warm_up_apart", lambda *arguments: False)
+    solver = Compiling(str(tmp_path / "notes"))
+    (record,) = il.compare(il.Problem("p", GRAPH), solver, time_limit=5.0).records
+    assert record.status == "converged"
+    assert (tmp_path / "notes").read_text() == "xx"

@@ -6,6 +6,7 @@ import csv
 import gc
 import math
 import re
+import time
 import tracemalloc
 
 import numpy as np
@@ -239,7 +240,20 @@ def test_hundred_thousand_variables_are_refused_quickly():
     n = 100_000
     edges = random_pairs(rng, n, 2 * n)
     graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
-    assert "treewidth is too large" in JunctionTree().supports(graph, 0.0)
+    s = il.solve(graph, "junction-tree")
+    assert s.status == "unsupported" and "treewidth is too large" in s.message
+
+
+def test_the_search_for_an_order_keeps_to_the_time_limit():
+    """What is found out in the time of the run is not found out before its clock starts."""
+    n = 60_000
+    edges = np.random.default_rng(0).integers(0, n, size=(2 * n, 2))
+    graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
+    solver = JunctionTree(max_bytes=2**40)
+    began = time.process_time()
+    assert solver.supports(graph, 0.0) is None
+    assert time.process_time() - began < 0.1
+    assert il.solve(graph, solver, time_limit=1e-3).status == "limit"
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -4,12 +4,20 @@
 loop, allocate without end, print, change its directory, or start processes: the call ends in time
 with an `Ended` that says what happened, and nothing of the child is left.
 
+What holds where: the child is ended by its number and leads a session of its own, so that it
+cannot be in the process group of anybody else, and ending it reaches nobody else. What it started
+is found, on Linux, by a mark that cannot be left behind (`inference_lab.harness.processes`);
+elsewhere only while it stays in the child's process group. Time is counted as the child could use
+it (`_Watch`) on Linux; elsewhere it is wall time less compilation. When this process is killed,
+the child goes with it on Linux, but what the child started does not.
+
 Call it from a process without threads, such as a worker: a fork copies only the calling thread,
 and locks that others hold stay locked for ever.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -24,12 +32,14 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from select import select
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.harness.processes import in_memory, mark, marked, usage
 from inference_lab.harness.workers import end_with_parent, traceback_tail
+from inference_lab.loading import LoadingMeter, meter
 
 if sys.platform != "win32":
     import resource
@@ -38,14 +48,21 @@ __all__ = ["Board", "End", "Ended", "can_isolate", "isolated", "undisturbed"]
 
 #: Seconds between a request to end and the end by force.
 _GRACE = 0.5
-#: Seconds that one look at the child takes at most; the system has a limit of its own.
-_LOOK = 3600.0
+#: Seconds in which what was ended by force has to go.
+_PATIENCE = 5.0
+#: Seconds until the first look at what the child takes, and at most between two.
+_FIRST_LOOK = 0.05
+_LOOK = 1.0
+#: Seconds of importing and compiling, which do not count, that end a child all the same.
+_LOADING_LIMIT = 600.0
 #: Bytes of output that are kept, the last ones.
 _TAIL = 2000
 #: Room for an answer is read in pieces of this size.
 _PIECE = 1 << 16
 #: Memory left to a child that ran out of it, to say so.
-_RESERVE = 1 << 20
+_RESERVE = 1 << 25
+#: What programs say that end for want of memory.
+_WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
 
 class End(StrEnum):
@@ -84,6 +101,9 @@ class Ended:
         From its start to its end.
     output : str
         The last of what it wrote to standard output and error.
+    loading : bool
+        Whether it was importing or compiling when it was ended for want of time. What it had
+        compiled is on the disk, and another call may get further.
     """
 
     end: End
@@ -95,6 +115,7 @@ class Ended:
     peak_memory: int = 0
     wall_seconds: float = 0.0
     output: str = ""
+    loading: bool = False
 
 
 def can_isolate() -> bool:
@@ -175,10 +196,13 @@ def isolated(
     function, arguments
         What it returns must be picklable.
     wall_limit : float, optional
-        Seconds after which the process group is asked to end, and half a second later is ended by
-        force.
+        Seconds after which the process group is asked to end, and half a second later all is ended
+        by force. Time in which the child could not go on is not counted: while others have the
+        processors, while it imports modules and compiles kernels.
     memory_limit : int, optional
-        Bytes of address space that the child may take on top of what this process has.
+        Bytes of address space that the child may take on top of what this process has; and, on
+        Linux, bytes that it and all that it started may have in memory, which is looked at now
+        and then.
 
     Returns
     -------
@@ -189,7 +213,9 @@ def isolated(
     OSError
         If no process can be started.
     """
-    with tempfile.TemporaryFile() as output:
+    # What a solver writes to the pipe by accident is not taken for an answer.
+    token = os.urandom(16)
+    with tempfile.TemporaryFile() as output, LoadingMeter.memory() as memory:
         reading, writing = os.pipe()
         begin = time.perf_counter()
         sys.stdout.flush()
@@ -197,23 +223,26 @@ def isolated(
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _be_child(writing, output, function, arguments, memory_limit)
-        os.close(writing)
-        # Both sides, so that neither can be too late.
-        with suppress(OSError):
-            os.setpgid(child, child)
+            _be_child(_Call(writing, token, output, memory, function, arguments, memory_limit))
         try:
-            answer, timed_out = _listen(reading, child, wall_limit)
+            os.close(writing)
+            watch = _Watch(child, memory, wall_limit, memory_limit)
+            answer = _listen(reading, token, child, watch)
         finally:
             os.close(reading)
-            # Whoever the child left behind goes with it.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
-            _, status, usage = os.wait4(child, 0)
+            code, spent, left = _end(child)
         wall = time.perf_counter() - begin
-        return replace(
-            _ended(answer, timed_out, status, usage, _tail(output), wall_limit), wall_seconds=wall
-        )
+        ended = _ended(answer, watch, code, _tail(output))
+    if left:
+        ended = replace(ended, message=f"{ended.message}; not ended: processes {left}".lstrip("; "))
+    return replace(
+        ended,
+        exit_code=0 if answer is not None else code,
+        cpu_seconds=spent.ru_utime + spent.ru_stime,
+        # Kilobytes on Linux, bytes on macOS.
+        peak_memory=spent.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        wall_seconds=wall,
+    )
 
 
 @contextmanager
@@ -243,39 +272,37 @@ def undisturbed() -> Iterator[None]:
         os.close(null)
 
 
-def _be_child(
-    writing: int,
-    output: IO[bytes],
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    memory_limit: int | None,
-) -> None:
+class _Call(NamedTuple):
+    """What a child is there for: where it answers, where it prints, and what it calls."""
+
+    writing: int
+    token: bytes
+    output: IO[bytes]
+    memory: mmap.mmap
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    memory_limit: int | None
+
+
+def _be_child(call: _Call) -> None:
     """Be the child: call, answer, end. Never returns."""
     code = 70
     process = os.getpid()
     try:
-        os.setpgid(0, 0)
+        os.setsid()
         end_with_parent()
+        mark()
+        meter.show(call.memory)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for stream in (1, 2):
-            os.dup2(output.fileno(), stream)
+            os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         # Notebooks and tests put streams of their own in place of those of the system.
         sys.stdin = open(0, closefd=False)  # for as long as the process lives
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        reserve = bytearray(_RESERVE)
-        try:
-            if memory_limit is not None:
-                total = _address_space() + memory_limit
-                resource.setrlimit(resource.RLIMIT_AS, (total, total))
-            answer = pickle.dumps((End.RETURNED, function(*arguments), "", ""))
-        except MemoryError as problem:
-            del reserve
-            answer = pickle.dumps((End.MEMORY, None, _said(problem), traceback_tail(problem)))
-        except BaseException as problem:
-            answer = pickle.dumps((End.RAISED, None, _said(problem), traceback_tail(problem)))
+        answer = _answer(call)
         if os.getpid() != process:
             # A copy that the function made of its process; the original answers.
             return
@@ -283,14 +310,37 @@ def _be_child(
             # The function may have closed it, or put anything in its place.
             with suppress(Exception):
                 spoken.flush()
+        os.write(call.writing, call.token + struct.pack("<q", len(answer)))
         view = memoryview(answer)
-        os.write(writing, struct.pack("<q", len(answer)))
         while view:
-            view = view[os.write(writing, view[:_PIECE]) :]
+            view = view[os.write(call.writing, view[:_PIECE]) :]
         code = 0
     finally:
         # Not sys.exit: what is registered to happen at the end belongs to the parent.
         os._exit(code)
+
+
+def _answer(call: _Call) -> bytes:
+    """Call the function; return what became of that, pickled."""
+    total = None
+    if call.memory_limit is not None:
+        total = _address_space() + call.memory_limit
+        resource.setrlimit(resource.RLIMIT_AS, (total, total + _RESERVE))
+    # For when there is no memory to say more.
+    last = pickle.dumps((End.MEMORY, None, "MemoryError", ""))
+    try:
+        return pickle.dumps((End.RETURNED, call.function(*call.arguments), "", ""))
+    except BaseException as problem:
+        try:
+            refused = isinstance(problem, OSError) and problem.errno == errno.ENOMEM
+            end = End.MEMORY if refused or isinstance(problem, MemoryError) else End.RAISED
+            if end == End.MEMORY and total is not None:
+                # The function may have set a limit of its own.
+                with suppress(ValueError, OSError):
+                    resource.setrlimit(resource.RLIMIT_AS, (total + _RESERVE, total + _RESERVE))
+            return pickle.dumps((end, None, _said(problem), traceback_tail(problem)))
+        except MemoryError:
+            return last
 
 
 def _said(problem: BaseException) -> str:
@@ -310,53 +360,136 @@ def _address_space() -> int:
         return 0
 
 
-def _listen(reading: int, child: int, wall_limit: float | None) -> tuple[bytes | None, bool]:
-    """Wait for the whole answer, the end of the child, or the limit."""
-    deadline = None if wall_limit is None else time.monotonic() + wall_limit
-    asked = ended = False
+class _Watch:
+    """Counts the time that a child could use, and sees what it takes; looks now and then.
+
+    Between two looks it is charged the wall time if it was asleep, by its own will or stopped,
+    else the processor time that it and all that it started took, if that is less: while others have
+    the processors it is not charged. The share of the time in which it imported or compiled, by its
+    own account, is charged apart, against a limit of its own.
+    """
+
+    def __init__(
+        self, child: int, memory: mmap.mmap, wall_limit: float | None, memory_limit: int | None
+    ) -> None:
+        self.child = child
+        self.memory = memory
+        self.limit = wall_limit
+        self.memory_limit = math.inf
+        if memory_limit is not None:
+            # Copies share what this process has, and each counts it.
+            self.memory_limit = memory_limit + usage([os.getpid()]).resident
+        self.timed_out = self.loading = self.too_large = False
+        self._spent = self._loaded = self._seen = self._cpu = 0.0
+        self._at = time.monotonic()
+        self._pause = _FIRST_LOOK
+        self.due = self._at + self._until()
+
+    def _until(self) -> float:
+        """Return the seconds until the next look; the limit cannot be reached before."""
+        left = math.inf if self.limit is None else self.limit - self._spent
+        return max(0.001, min(self._pause, left))
+
+    def look(self) -> bool:
+        """Look; return whether the child is to end."""
+        now = time.monotonic()
+        processes = marked(self.child)
+        found = usage(processes)
+        seen, self.loading = LoadingMeter.seen(self.memory)
+        passed = now - self._at
+        share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
+        used = passed if found.asleep else min(passed, max(0.0, found.cpu - self._cpu))
+        self._spent += (1.0 - share) * used
+        self._loaded += share * used
+        self._at, self._seen, self._cpu = now, seen, found.cpu
+        self._pause = min(2.0 * self._pause, _LOOK)
+        self.due = now + self._until()
+        # What several processes share is counted as often in the quicker of the two.
+        self.too_large = (
+            found.resident > self.memory_limit and in_memory(processes) > self.memory_limit
+        )
+        if self.limit is not None:
+            self.timed_out = self._spent >= self.limit or self._loaded >= _LOADING_LIMIT
+        return self.timed_out or self.too_large
+
+
+def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | None:
+    """Wait for the whole answer, the end of the child, or the limits."""
+    ended = False
+    asked = False
     # Others may hold the pipe open after the child has ended: those that it started.
-    watch = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
-    sources = [reading] if watch is None else [reading, watch]
-    pieces: list[bytes] = []
-    length = 0
-    wanted: int | None = None
+    end = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    sources = [reading] if end is None else [reading, end]
+    answer = bytearray()
+    head = len(token) + 8
     try:
-        while wanted is None or length < wanted:
-            left = math.inf if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                if asked:
-                    return None, True
+        while True:
+            left = watch.due - time.monotonic()
+            ready, _, _ = select(sources, [], [], 0 if ended else max(0.0, left))
+            if reading in ready:
+                piece = os.read(reading, _PIECE)
+                if not piece and end is None:
+                    return None
+                if not piece:
+                    # Closed, but it may go on.
+                    sources.remove(reading)
+                # What does not begin with the token is no answer, and may have no end.
+                if token.startswith(answer[: len(token)]):
+                    answer += piece
+                elif ended:
+                    return None
+                if len(answer) >= head and answer.startswith(token):
+                    wanted = head + struct.unpack_from("<q", answer, len(token))[0]
+                    if len(answer) >= wanted:
+                        return bytes(answer[head:wanted])
+            elif ended:
+                return None
+            else:
+                # What it wrote before its end may come with this look, or with one more.
+                ended = end in ready
+            if ended or time.monotonic() < watch.due:
+                continue
+            if asked or (watch.look() and watch.too_large):
+                return None
+            if watch.timed_out:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child, signal.SIGTERM)
-                asked, deadline = True, time.monotonic() + _GRACE
-                continue
-            ready, _, _ = select(sources, [], [], 0 if ended else min(left, _LOOK))
-            if reading not in ready:
-                if ended:
-                    return None, asked
-                # What it wrote before its end may come with this look, or with one more.
-                ended = watch in ready
-                continue
-            piece = os.read(reading, _PIECE)
-            if not piece:
-                return None, asked
-            pieces, length, wanted = _taken(pieces, piece, length, wanted)
+                asked, watch.due = True, time.monotonic() + _GRACE
     finally:
-        if watch is not None:
-            os.close(watch)
-    return b"".join(pieces)[8:wanted], asked
+        if end is not None:
+            os.close(end)
 
 
-def _taken(
-    pieces: list[bytes], piece: bytes, length: int, wanted: int | None
-) -> tuple[list[bytes], int, int | None]:
-    """Add a piece of an answer, whose first eight bytes say how long it is."""
-    pieces.append(piece)
-    length += len(piece)
-    if wanted is None and length >= 8:
-        pieces = [b"".join(pieces)]
-        wanted = 8 + struct.unpack_from("<q", pieces[0])[0]
-    return pieces, length, wanted
+def _end(child: int) -> tuple[int | None, Any, list[int]]:
+    """End a child and all that it started.
+
+    Returns
+    -------
+    int or None
+        Its exit code, minus the signal where one ended it; None where somebody else took it.
+    object
+        What it took, as `resource` has it.
+    list of int
+        What could not be ended.
+    """
+    for end in (os.killpg, os.kill):
+        # Its group before it is waited for: until then nobody else can have its number.
+        with suppress(ProcessLookupError, PermissionError):
+            end(child, signal.SIGKILL)
+    code: int | None = None
+    spent: Any = resource.struct_rusage([0] * 16)
+    # Where this process ignores SIGCHLD the system has taken it away.
+    with suppress(ChildProcessError):
+        _, status, spent = os.wait4(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+    deadline = time.monotonic() + _PATIENCE
+    # What one of them starts while they are looked through is found the next time.
+    while (left := marked(child)) and time.monotonic() < deadline:
+        for process in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.001)
+    return code, spent, left
 
 
 def _tail(output: IO[bytes]) -> str:
@@ -365,36 +498,29 @@ def _tail(output: IO[bytes]) -> str:
     return output.read().decode("utf-8", errors="replace")
 
 
-def _ended(
-    answer: bytes | None,
-    timed_out: bool,
-    status: int,
-    usage: Any,
-    output: str,
-    wall_limit: float | None,
-) -> Ended:
-    code = os.waitstatus_to_exitcode(status)
-    spent = {
-        "exit_code": code if answer is None else 0,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        # Kilobytes on Linux, bytes on macOS.
-        "peak_memory": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-        "output": output,
-    }
+def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -> Ended:
     if answer is not None:
         try:
             end, value, message, trace = pickle.loads(answer)
         except Exception as problem:
-            return Ended(End.CRASHED, message=f"the answer cannot be read: {problem}", **spent)
-        return Ended(end, value, message, trace, **spent)
-    if timed_out:
-        message = f"did not end within {wall_limit:.3g} s, and was ended"
-        return Ended(End.TIMEOUT, message=message, traceback=output, **spent)
-    if code < 0:
+            message = f"the answer cannot be read: {problem}"
+            return Ended(End.CRASHED, message=message, output=output)
+        return Ended(end, value, message, trace, output=output)
+    end, loading = End.CRASHED, False
+    if watch.too_large:
+        end, message = End.MEMORY, "what it started took more memory than it may have, all together"
+    elif watch.timed_out:
+        end, loading = End.TIMEOUT, watch.loading
+        message = f"did not end within {watch.limit:.3g} s, and was ended"
+        if loading:
+            message += " while it was importing or compiling"
+    elif code is None:
+        message = "the process ended without an answer, and somebody else took its exit code"
+    elif code < 0:
         message = f"the process was killed by {signal.Signals(-code).name}"
-        # Native code that gets no memory aborts; the system ends whoever takes all there is.
-        if "bad_alloc" in output or "MemoryError" in output:
-            return Ended(End.MEMORY, message=message, traceback=output, **spent)
-        return Ended(End.CRASHED, message=message, traceback=output, **spent)
-    message = f"the process ended with exit code {code}, without an answer"
-    return Ended(End.CRASHED, message=message, traceback=output, **spent)
+    else:
+        message = f"the process ended with exit code {code}, without an answer"
+    # Native code that gets no memory says so and ends.
+    if end == End.CRASHED and any(word in output.lower() for word in _WANT_OF_MEMORY):
+        end = End.MEMORY
+    return Ended(end, message=message, traceback=output, output=output, loading=loading)

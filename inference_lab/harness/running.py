@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -34,14 +34,13 @@ __all__ = ["blank", "crashed", "run", "warm_up_graph"]
 #: Edges of each kind whose ends make up the graph that solvers are warmed up on.
 _WARM_UP_EDGES = 6
 
-#: A run is ended by force after so many times its time limit, and so many seconds: more than it
-#: should need, compilation included, which its own clock leaves out, so that only a run that does
-#: not heed its limit is ended by force.
+#: A run is ended by force after so many times its time limit, and so many seconds that it could
+#: use: more than it should need, so that only a run that does not heed its limit is ended so.
 _WALL_SLACK = 1.5
 _WALL_CONSTANT = 30.0
 
-#: Seconds that a warm-up may take, compilation included: of our own solvers, which end, and of
-#: others, which may not.
+#: Seconds that a warm-up may take, without those of compilation: of our own solvers, which end, and
+#: of others, which may not.
 _WARM_UP_LIMIT = 60.0
 _FOREIGN_WARM_UP_LIMIT = 10.0
 
@@ -92,7 +91,7 @@ def _warm_up_apart(
     """
     key = _warmth(solver, graph, temperature)
     if key not in _warm:
-        ended = isolated(
+        ended = _patiently(
             _warm_up,
             *(solver, graph, temperature),
             wall_limit=_WARM_UP_LIMIT if _is_ours(solver) else _FOREIGN_WARM_UP_LIMIT,
@@ -103,6 +102,12 @@ def _warm_up_apart(
             with undisturbed():
                 _warm_up(solver, graph, temperature)
     return _warm[key]
+
+
+def _patiently(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Ended:
+    """Call `isolated`; once more if it had to end the call while that was compiling."""
+    ended = isolated(function, *arguments, **limits)
+    return isolated(function, *arguments, **limits) if ended.loading else ended
 
 
 def _is_ours(solver: Solver) -> bool:
@@ -248,7 +253,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     limit = settings.time_limit
     board = Board(graph.n_variables)
     try:
-        ended = isolated(
+        ended = _patiently(
             _attempt,
             record,
             case.problem,
