@@ -932,8 +932,16 @@ def bethe_marginals(
         log_z = _log_sum(work.new, k, temperature)
         if np.isinf(log_z):
             return -np.inf
+        # From differences, and then normalised: log Z has few digits left beside low temperatures.
+        best = np.inf
         for a in range(k):
-            marginals[start + a] = np.exp(-work.new[a] / temperature - log_z)
+            best = min(best, work.new[a])
+        share = 0.0
+        for a in range(k):
+            marginals[start + a] = np.exp((best - work.new[a]) / temperature)
+            share += marginals[start + a]
+        for a in range(k):
+            marginals[start + a] /= share
         degree = g.adj_ptr[i + 1] - g.adj_ptr[i] + g.inc_ptr[i + 1] - g.inc_ptr[i]
         total += (1 - degree) * log_z
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
