@@ -803,3 +803,11 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
         assert not state.pending.any()
         if done:
             break
+
+
+def test_marginals_sum_to_one_where_rounding_begins_to_decide():
+    """At the lowest temperature allowed, log Z itself has no digits behind the point left."""
+    unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0]])
+    graph = FactorGraph.potts(unary, [(0, 1)], [0.1])
+    found = il.solve(graph, "loopy-bp", temperature=graph.resolution)
+    assert found.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
