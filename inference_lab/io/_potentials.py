@@ -1,7 +1,9 @@
 """Potentials in text: numerals of any exponent as energies ``-ln``, and energies as numerals.
 
 What formats of potentials (UAI, libDAI) share. Doubles hold potentials down to 1e-308 only, and
-energies of real models go beyond that; such numerals are read and written with decimal arithmetic.
+energies of real models go beyond that; and near a potential of 1 doubles are too coarse to tell
+small energies apart. Such numerals are read and written with all their digits, so that each energy
+that is written is read back bit for bit.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ What is read
     (``1e-400``) keep their energy. Factors of no variables are the constant of the energy.
 
 What is written
-    Numerals as in UAI files (see `inference_lab.io.uai`), zeros left out. A variable of no factor
+    Numerals as in UAI files (see `inference_lab.io.uai`, also for what comes back bit for bit),
+    zeros left out. A variable of no factor
     gets one of ones, which tells its number of labels.
 
 References
