@@ -64,7 +64,7 @@ from inference_lab.io._assembly import (
     too_many_free_labels,
 )
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import constant_numerals, energies_of, numerals, prepared
+from inference_lab.io._potentials import energies_of, potentials
 from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
 
 # ---------------------------------------------------------------------------- reading
@@ -367,12 +367,11 @@ def serialise(graph: FactorGraph) -> list[str]:
     # Scopes come before all tables in the file, so the text of the tables waits in memory.
     scopes: list[str] = []
     tables: list[str] = []
-    shifts = [graph.constant]
-    for scope, table, shift in prepared(graph):
+    factors, constant = potentials(graph)
+    for scope, texts in factors:
         scopes.append(f"{len(scope)} {' '.join(map(str, scope))}\n")
-        tables.append(f"\n{table.size}\n{' '.join(numerals(table.ravel()))}\n")
-        shifts.append(shift)
-    for numeral in constant_numerals(math.fsum(shifts)):
+        tables.append(f"\n{len(texts)}\n{' '.join(texts)}\n")
+    for numeral in constant:
         scopes.append("0\n")
         tables.append(f"\n1\n{numeral}\n")
     labels = " ".join(map(str, graph.cardinalities.tolist()))
