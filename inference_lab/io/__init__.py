@@ -133,12 +133,21 @@ def read(
     Raises
     ------
     FormatError
-        If the suffix or format is unknown, or a file is damaged or says something impossible; the
-        message names the file, the place, and what was expected there. It is a ValueError.
+        If the suffix or format is unknown, or a file is damaged, says something impossible, or
+        declares more than is read; the message names the file, the place, and what was expected
+        there. It is a ValueError.
     ValueError
         If `costs` is set for another format: it says by itself what its numbers are.
     OSError
         If a file cannot be opened.
+
+    Notes
+    -----
+    Time and memory are linear in the size of the content and of the arrays it declares. What small
+    files may declare is bounded: 2**24 entries of tables beyond as many as the file has numbers,
+    a million labels of variables of no factor, costs of 1e100; packed files may unpack into 32 MiB
+    or a hundred times their size, and any file into 2 GiB. A variable twice in a scope is an error;
+    a loop of a max-cut problem is never cut, and one of a QUBO is its linear term.
 
     Examples
     --------
@@ -173,8 +182,10 @@ def read(
 def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | None = None) -> None:
     """Write a graph to a model file; `read` gives the same energies back.
 
-    The same graph always gives the same bytes, compressed or not. What a format cannot hold
-    exactly is said in its module (`inference_lab.io.uai` for ``.uai``).
+    The same graph always gives the same bytes, compressed or not. From ``.uai`` and ``.fg`` files
+    every cost comes back bit for bit, but those of factors whose smallest cost is beyond 700 in
+    size: these are shifted, and may lose half a unit in the last place, see `inference_lab.io.uai`.
+    From ``.wcsp`` files integer costs come back as they are, others within ``0.5 / scale``.
 
     Parameters
     ----------

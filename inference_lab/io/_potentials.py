@@ -1,7 +1,9 @@
 """Potentials in text: numerals of any exponent as energies ``-ln``, and energies as numerals.
 
 What formats of potentials (UAI, libDAI) share. Doubles hold potentials down to 1e-308 only, and
-energies of real models go beyond that; such numerals are read and written with decimal arithmetic.
+energies of real models go beyond that; and near a potential of 1 doubles are too coarse to tell
+small energies apart. Such numerals are read and written with all their digits, so that each energy
+that is written is read back bit for bit.
 """
 
 from __future__ import annotations
@@ -176,23 +178,8 @@ def energies_of(
 # ---------------------------------------------------------------------------- writing
 
 
-def constant_numerals(constant: float) -> list[str]:
-    """Return potentials whose energies add up to the constant exactly; none for zero.
-
-    One where ``|constant| <= 700``, else parts of 512, so that each is in the range of doubles.
-
-    Raises
-    ------
-    ValueError
-        If the constant exceeds 1e99 in size.
-    """
-    if abs(constant) > _MAX_COST:
-        raise ValueError(f"constant is {constant}; potentials can hold costs up to {_MAX_COST:g}")
-    return [_numeral(part) for part in _constant_parts(constant)]
-
-
-def prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray, float]]:
-    """Yield scope, energies fit to be written, and the shift taken out of them.
+def potentials(graph: FactorGraph) -> tuple[list[tuple[tuple[int, ...], list[str]]], list[str]]:
+    """Return the scope and the numerals of each factor, and those of the constant.
 
     Raises
     ------
@@ -200,6 +187,31 @@ def prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray, 
         If a finite cost exceeds 1e99 in size, or a factor over variables of one label each
         forbids everything.
     """
+    scopes: list[tuple[int, ...]] = []
+    tables: list[FloatArray] = []
+    shifts = [graph.constant]
+    for scope, table, shift in _prepared(graph):
+        scopes.append(scope)
+        tables.append(table.ravel())
+        shifts.append(shift)
+    texts = _numerals(np.concatenate([np.empty(0), *tables]))
+    ends = np.cumsum([0, *(table.size for table in tables)]).tolist()
+    factors = [(scope, texts[a:b]) for scope, a, b in zip(scopes, ends[:-1], ends[1:], strict=True)]
+    return factors, _constant_numerals(math.fsum(shifts))
+
+
+def _constant_numerals(constant: float) -> list[str]:
+    """Return potentials whose energies add up to the constant exactly; none for zero.
+
+    One where ``|constant| <= 700``, else parts of 512, so that each is in the range of doubles.
+    """
+    if abs(constant) > _MAX_COST:
+        raise ValueError(f"constant is {constant}; potentials can hold costs up to {_MAX_COST:g}")
+    return [_numeral(part) for part in _constant_parts(constant)]
+
+
+def _prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray, float]]:
+    """Yield scope, energies fit to be written, and the shift taken out of them."""
     for scope, table in graph.factors():
         finite = np.isfinite(table)
         if not finite.any():
@@ -230,7 +242,7 @@ def _halves(scope: tuple[int, ...], table: FloatArray) -> tuple[FloatArray, Floa
     return first, rest
 
 
-def numerals(energies: FloatArray) -> list[str]:
+def _numerals(energies: FloatArray) -> list[str]:
     """Return potentials ``exp(-energies)`` that are read back as exactly these energies.
 
     As short as doubles are printed, or with more digits where no double has that energy.

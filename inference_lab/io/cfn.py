@@ -493,7 +493,7 @@ def _costs(
 
 def _owners(reader: _Reader, functions: list[_Function]) -> IntArray:
     """Return for each function the one whose table it has: itself, or the one that it names."""
-    by_name = {function.name: f for f, function in enumerate(functions) if function.name}
+    by_name = {function.name: f for f, function in enumerate(functions)}
     owners = np.arange(len(functions), dtype=np.int64)
     for f, function in enumerate(functions):
         if function.shares is None:

@@ -15,7 +15,8 @@ What is read
     (``1e-400``) keep their energy. Factors of no variables are the constant of the energy.
 
 What is written
-    Numerals as in UAI files (see `inference_lab.io.uai`), zeros left out. A variable of no factor
+    Numerals as in UAI files (see `inference_lab.io.uai`, also for what comes back bit for bit),
+    zeros left out. A variable of no factor
     gets one of ones, which tells its number of labels.
 
 References
@@ -41,7 +42,7 @@ from inference_lab.io._assembly import (
     table_sizes,
 )
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import constant_numerals, energies_of, numerals, prepared
+from inference_lab.io._potentials import energies_of, potentials
 from inference_lab.io._tokens import Tokens, whole
 
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -280,16 +281,15 @@ def serialise(graph: FactorGraph) -> list[str]:
     <BLANKLINE>
     """
     blocks: list[str] = []
-    shifts = [graph.constant]
     named = np.zeros(graph.n_variables, dtype=bool)
-    for scope, table, shift in prepared(graph):
+    factors, constant = potentials(graph)
+    for scope, texts in factors:
         named[list(scope)] = True
         # In reverse the last variable, which varies fastest here, is the first one there.
-        blocks.append(_block(graph, scope[::-1], numerals(table.ravel())))
-        shifts.append(shift)
+        blocks.append(_block(graph, scope[::-1], texts))
     for variable in np.flatnonzero(~named).tolist():
         blocks.append(_block(graph, (variable,), ["1"] * int(graph.cardinalities[variable])))
-    blocks += [_block(graph, (), [numeral]) for numeral in constant_numerals(math.fsum(shifts))]
+    blocks += [_block(graph, (), [numeral]) for numeral in constant]
     return [f"{len(blocks)}\n", *blocks]
 
 

@@ -1,0 +1,263 @@
+"""Small files that would cost much, numbers of any size, and what is read back bit for bit."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import math
+import re
+import struct
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.io import FormatError, _limits
+
+#: Bytes of memory and CPU seconds that no small file takes.
+MEMORY, SECONDS = 200_000_000, 20.0
+
+
+def measured(read: Callable[[], il.FactorGraph]) -> il.FactorGraph | FormatError:
+    """Return what is read or how it is refused, in bounded time and memory."""
+    begin = time.process_time()
+    tracemalloc.start()
+    try:
+        found: il.FactorGraph | FormatError = read()
+    except FormatError as problem:
+        found = problem
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < MEMORY, peak
+    assert time.process_time() - begin < SECONDS
+    return found
+
+
+def _wcsp_shared(pairs: list[tuple[int, int]], n: int, labels: int) -> str:
+    """Return a shared table of one listed tuple, used on many pairs."""
+    head = f"t {n} {labels} {1 + len(pairs)} 99\n{' '.join([str(labels)] * n)}\n"
+    return head + "-2 0 1 3 1  0 0 5\n" + "\n".join(f"2 {i} {j} 3 -1" for i, j in pairs)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        (".fg", "1 1 9999999 2 2 0 1 1 1", r"line 1, token 3: factor 0: expected a variable"),
+        (".fg", "1 1 999999 2 2 0 1 1 1", None),
+        (".dd", "p 9999999 1 0 0", r"line 1: expected the number of left nodes, 0 to 1000000"),
+        (".dd", "p 999999 1 0 0", None),
+        (".wcsp", "t 2 9 1 9 4000 5000 2 0 1 0 0", r"at most 16777227 are read"),
+        (".wcsp", _wcsp_shared([(0, 1)] * 3000, 2, 900), None),
+        (".wcsp", _wcsp_shared([(i, i + 1) for i in range(3000)], 3001, 900), None),
+        (".wcsp", "t 3 400 2 9 9 9 999999  -3 0 1 2 0 0  3 0 1 2 0 -1", r"at most 167772\d\d are"),
+        (".uai", "MARKOV 2 9999999 1 1 1 1 1 1", r"variable 0 has 9999999 labels and no factor"),
+        (".cfn", "{{t <9} [4000 5000] [{[0 1] 0 []}]}", r"has 20000000 entries; at most 16777216"),
+        (
+            ".cfn",
+            f"{{{{t <9}} [{'1 ' * 4000}] [{{[{' '.join(map(str, range(4000)))}] [3]}}]}}",
+            None,
+        ),
+        (".cfn", f"{{{{t <9}} [2] [{{[0] 0 [{'1' * 100_000}x 5]}}]}}", r"0 to 1, got '1111"),
+        (".uai", f"MARKOV 1 2 1 1 0 2 1 {'1' * 100_000}x", r"expected a number, got '1111"),
+    ],
+)
+def test_small_files_cost_little(
+    tmp_path: Path, suffix: str, text: str, message: str | None
+) -> None:
+    """Whatever they declare: refused, or read in linear time with tables that stay shared."""
+    path = tmp_path / f"m{suffix}"
+    path.write_text(text)
+    found = measured(lambda: il.read(path))
+    if message is None:
+        assert isinstance(found, il.FactorGraph), found
+    else:
+        assert re.search(rf"{re.escape(str(path))}, .*{message}", str(found)), found
+
+
+def test_a_shared_table_stays_one_table(tmp_path: Path) -> None:
+    """On many pairs; several times on one pair; turned around; and beside another table."""
+    path = tmp_path / "m.wcsp"
+    uses = [(1, 2), (0, 1), (0, 1), (2, 1), (3, 2)]
+    path.write_text(_wcsp_shared(uses, 4, 30).replace(" 6 99", " 7 99") + "\n2 2 3 0 1 4 5 7")
+    graph = il.read(path)
+    table = np.full((30, 30), 3.0)
+    table[0, 0] = 5.0
+    other = np.zeros((30, 30))
+    other[4, 5] = 7.0
+    found = {tuple(graph.edges[e].tolist()): graph.edge_table(e) for e in range(graph.n_edges)}
+    assert set(map(frozenset, found)) == {frozenset(p) for p in [(0, 1), (1, 2), (2, 3)]}
+    expected = {(0, 1): 3 * table, (1, 2): table + table.T, (2, 3): table.T + other}
+    for (i, j), got in found.items():
+        np.testing.assert_array_equal(got if i < j else got.T, expected[min(i, j), max(i, j)])
+
+
+def test_sums_of_shared_tables_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them on each of many pairs are a table for each pair."""
+    monkeypatch.setattr(_limits, "MAX_ENTRIES", 20_000)
+    pairs = [(i, i + 1) for i in range(50)]
+    text = _wcsp_shared(pairs, 51, 30).replace(" 51 99", " 102 99")
+    again = "\n".join(f"2 {i} {j} 0 -2" for i, j in pairs)
+    path = tmp_path / "m.wcsp"
+    path.write_text(text + "\n-2 0 1 0 1  2 3 4\n" + again)
+    found = measured(lambda: il.read(path))
+    assert "with others on its pair: all tables have 45000 entries" in str(found)
+    path.write_text(text + "\n-2 0 1 0 1  2 3 4\n" + "\n".join(["1 0 0 0"] * 50))
+    assert il.read(path).n_edges == 50
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("m.cfn", "{{t <9} [2] [{[0] 0 [" + "0" * 25 + "3 5]}]}", r"0 to 1, got '00000000"),
+        ("m.cfn", "{{t <9} [2] [{[0] 0 [" + "7" * 5000 + " 5]}]}", r"0 to 1, got '7777"),
+        ("m.cfn", "{{t <9} [2] [{[0] 0 [²  5]}]}", r"0 to 1, got '²'"),
+        ("m.cfn", "{{t <1e308} [2] [{[0] [-1e308 0]} {[0] [-1e308 0]}]}", r"finite ones are at"),
+        ("m.wcsp", "t 1 2 2 9 2 1 0 0 0 0 -1", r"the keyword of function 1 is expected"),
+        ("m.wcsp", f"t 1 2 1 {10**300} 2 1 0 {10**200} 0", r"a cost is 1e\+200"),
+        ("m.wcsp", f"inference-lab/scale=1e-300/offset=0 1 2 1 {10**30} 2 1 0 0 1 0 {10**29}",
+         r"the scale is 1e-300"),
+        ("m.uai", "MARKOV 1 2 1 1 0 2 1 1e" + "9" * 100, r"factor 0 over \(0,\): a cost is -2"),
+        ("m.dd", "p 1 1 1 0\na 0 0 0 1e308", r"line 2: the cost is 1e\+308"),
+        ("m.max-cut", "2 2 1 2 1e308 1 2 1e308", r"entry 0: the weight is '1e308'"),
+        ("m.qubo", "2 1 1 2 1e308", r"entry 0: the weight is '1e308'"),
+    ],
+)  # fmt: skip
+def test_numbers_of_any_size(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """What no energy holds is refused where it stands."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(FormatError, match=rf"{re.escape(str(path))}, .*{message}"):
+        il.read(path, format=path.suffix[1:])
+
+
+def test_leading_zeros_are_the_same_number(tmp_path: Path) -> None:
+    """However many."""
+    path = tmp_path / "m.cfn"
+    path.write_text("{{t <9} [2] [{[" + "0" * 30 + "] 0 [" + "0" * 5000 + "1 5]}]}")
+    assert il.read(path).unary.tolist() == [[0.0, 5.0]]
+
+
+def test_what_the_graph_refuses_is_a_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the name of the file, whatever the format."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise ValueError("more than anyone wants")
+
+    monkeypatch.setattr(il.FactorGraph, "from_terms", refuse)
+    for suffix, text in [
+        ("uai", "MARKOV 0 0"), ("fg", "0"), ("wcsp", "t 0 0 0 9"), ("cfn", "{{t <9} [] []}"),
+        ("dd", "p 0 0 0 0"), ("max-cut", "0 0"), ("qubo", "0 0"),
+    ]:  # fmt: skip
+        path = tmp_path / f"m.{suffix}"
+        path.write_text(text)
+        with pytest.raises(FormatError, match=rf"m\.{suffix}: more than anyone wants"):
+            il.read(path, format=suffix)
+
+
+# ---------------------------------------------------------------------- packed files
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_packed_files_are_bounded_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A bomb is refused before it is unpacked."""
+    monkeypatch.setattr(_limits, "MAX_UNPACKED", 1_000_000)
+    pack = {".gz": gzip.compress, ".xz": lambda data: lzma.compress(data, preset=0)}[suffix]
+    path = tmp_path / f"bomb.uai{suffix}"
+    path.write_bytes(pack(b"MARKOV 0 0" + b" " * (4 << 20)))
+    found = measured(lambda: il.read(path))
+    assert re.search(r"more than 1,000,000 bytes of content, .* of a file of [0-9,]+", str(found))
+
+
+def test_a_file_that_is_packed_twice_has_no_known_suffix(tmp_path: Path) -> None:
+    """One layer is taken off, by the last suffix."""
+    path = tmp_path / "m.uai.gz.xz"
+    path.write_bytes(lzma.compress(gzip.compress(b"MARKOV 0 0")))
+    with pytest.raises(FormatError, match="unknown kind of model file"):
+        il.read(path)
+    with pytest.raises(FormatError, match="expected MARKOV or BAYES"):
+        il.read(path, format="uai")
+
+
+def test_an_xz_file_that_asks_for_too_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its head names a window of 4 GiB: read where the system grants that, or refused."""
+    data = bytearray(lzma.compress(b"MARKOV 0 0"))
+    size = (data[12] + 1) * 4
+    data[data.index(b"\x21\x01", 12) + 2] = 40
+    data[8 + size : 12 + size] = struct.pack("<I", zlib.crc32(bytes(data[12 : 8 + size])))
+    path = tmp_path / "m.uai.xz"
+    path.write_bytes(data)
+    assert il.read(path).n_variables == 0
+
+    def fails(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(lzma.LZMAFile, "read", fails)
+    with pytest.raises(FormatError, match="more memory than there is"):
+        il.read(path)
+
+
+# ---------------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("suffix", [".uai", ".fg"])
+def test_costs_are_read_back_bit_for_bit(tmp_path: Path, suffix: str) -> None:
+    """Of all sizes, with neighbours, infinities and the smallest doubles."""
+    rng = np.random.default_rng(0)
+    sizes = 10.0 ** rng.uniform(-20, 6, size=150) * rng.choice([-1.0, 1.0], size=150)
+    costs = np.concatenate([
+        sizes, np.nextafter(sizes, math.inf), rng.random(300), 1.0 + rng.random(100),
+        [0.0, math.inf, 5e-324, -5e-324, 2.2e-308, 1e-300, 1e5, -1e5, 1e9, 699.9, 709.0, 745.2],
+        [1.0, math.log(2), 0.5, 0.1, -0.1, 1e15 + 1, 1e50, np.nextafter(1.0, 0)],
+    ])  # fmt: skip
+    unary = np.zeros((costs.size, 2))
+    unary[:, 1] = costs
+    # A smallest cost within 700 on each row: no factor is shifted.
+    unary[costs < -700, 1] *= -1
+    graph = il.FactorGraph.from_terms(unary, constant=1 / 3)
+    path = tmp_path / f"m{suffix}"
+    il.write(graph, path)
+    again = il.read(path)
+    np.testing.assert_array_equal(again.unary, graph.unary)
+    assert again.constant == graph.constant
+
+
+def test_a_factor_beyond_doubles_is_shifted(tmp_path: Path) -> None:
+    """So that other tools see potentials; the rounding of the differences is lost."""
+    rows = [[1000.3, 1001.7], [-2000.1, 0.1], [0.1, 5000.3]]
+    path = tmp_path / "m.uai"
+    il.write(il.FactorGraph.from_terms(np.array(rows)), path)
+    again = il.read(path)
+    assert again.unary[:2].min(axis=1).tolist() == [0.0, 0.0]
+    assert again.unary[2].tolist() == rows[2]
+    x = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    expected = [math.fsum(row[a] for row, a in zip(rows, r, strict=True)) for r in x]
+    np.testing.assert_allclose(again.energy(x), expected, rtol=1e-15)
+
+
+def test_decimals_are_rounded_once(tmp_path: Path) -> None:
+    """Where numerals have more digits than doubles, or leave their range."""
+    from decimal import Context, Decimal
+
+    context = Context(prec=80, Emax=10**17, Emin=-(10**17))
+    rng = np.random.default_rng(1)
+    texts = ["0." + "9" * k + "7" for k in range(24, 60)] + ["1." + "0" * 30 + "4", "2e-5000"]
+    texts += [f"{m:.17f}{d:08d}e{p}" for m, d, p in zip(
+        rng.uniform(0, 10, 200), rng.integers(10**8, size=200),
+        rng.choice([0, -1, 1, 3, -9, 250, -300, -400, 500, -4000, 99999], size=200), strict=True,
+    )]  # fmt: skip
+    path = tmp_path / "m.uai"
+    path.write_text(f"MARKOV 1 {len(texts)} 1 1 0 {len(texts)} {' '.join(texts)}")
+    expected = [-float(context.ln(Decimal(text))) for text in texts]
+    assert il.read(path).unary_of(0).tolist() == expected
