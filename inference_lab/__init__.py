@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inference_lab.clustering import HMRFKMeans as HMRFKMeans
-    from inference_lab.comparison import Comparison as Comparison
     from inference_lab.constraints import Constraints as Constraints
     from inference_lab.contract import Outcome as Outcome
     from inference_lab.contract import Run as Run
     from inference_lab.contract import Solution as Solution
     from inference_lab.contract import Solver as Solver
     from inference_lab.contract import Status as Status
-    from inference_lab.factor_graph import DiagonalTerms as DiagonalTerms
-    from inference_lab.factor_graph import FactorGraph as FactorGraph
-    from inference_lab.factor_graph import OwnTables as OwnTables
-    from inference_lab.factor_graph import SharedTable as SharedTable
+    from inference_lab.graph.factor_graph import DiagonalTerms as DiagonalTerms
+    from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
+    from inference_lab.graph.factor_graph import OwnTables as OwnTables
+    from inference_lab.graph.factor_graph import SharedTable as SharedTable
     from inference_lab.harness.comparing import compare as compare
     from inference_lab.io import read as read
     from inference_lab.io import write as write
     from inference_lab.problem import Problem as Problem
     from inference_lab.problem import ProblemFamily as ProblemFamily
-    from inference_lab.registry import available_problems as available_problems
-    from inference_lab.registry import available_solvers as available_solvers
+    from inference_lab.registry.registry import available_problems as available_problems
+    from inference_lab.registry.registry import available_solvers as available_solvers
+    from inference_lab.reporting.comparison import Comparison as Comparison
     from inference_lab.solving import solve as solve
-    from inference_lab.spec import SpecError as SpecError
+    from inference_lab.specs.grammar import SpecError as SpecError
 
 __version__ = "0.1.0"
 
 _HOME = {
     "HMRFKMeans": "clustering",
-    "Comparison": "comparison",
+    "Comparison": "reporting.comparison",
     "compare": "harness.comparing",
     "Constraints": "constraints",
     "Outcome": "contract",
@@ -48,18 +48,18 @@ _HOME = {
     "Solution": "contract",
     "Solver": "contract",
     "Status": "contract",
-    "DiagonalTerms": "factor_graph",
-    "FactorGraph": "factor_graph",
-    "OwnTables": "factor_graph",
-    "SharedTable": "factor_graph",
+    "DiagonalTerms": "graph.factor_graph",
+    "FactorGraph": "graph.factor_graph",
+    "OwnTables": "graph.factor_graph",
+    "SharedTable": "graph.factor_graph",
     "read": "io",
     "write": "io",
     "Problem": "problem",
     "ProblemFamily": "problem",
-    "available_problems": "registry",
-    "available_solvers": "registry",
+    "available_problems": "registry.registry",
+    "available_solvers": "registry.registry",
     "solve": "solving",
-    "SpecError": "spec",
+    "SpecError": "specs.grammar",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

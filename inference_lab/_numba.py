@@ -25,7 +25,7 @@ from inference_lab.loading import meter
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: Files whose kernels are compiled into the kernels of other files.
-_SHARED = ("_numba.py", "factor_graph.py", "kernels.py", "terms.py")
+_SHARED = ("_numba.py", "graph/factor_graph.py", "graph/terms.py", "kernels/messages.py")
 
 
 def _cache_folder() -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     DIAGONAL,
     TABLE,
     DiagonalTerms,

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.spec import MAX_LENGTH, SpecError, format_spec, shortened
-from inference_lab.spec import build as build_spec
-from inference_lab.trust import is_trusted, untrusted
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_spec, shortened
+from inference_lab.specs.grammar import build as build_spec
+from inference_lab.specs.trust import is_trusted, untrusted
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Problem:
         -------
         dict
             ``pairwise_f``, ``nmi``, ``ari`` and ``accuracy`` (after matching of labels) as in
-            `inference_lab.scoring.score`; empty without ground truth.
+            `inference_lab.results.scoring.score`; empty without ground truth.
         """
         if self.truth is None:
             return {}
-        from inference_lab.scoring import score
+        from inference_lab.results.scoring import score
 
         return score(self.truth, self.graph.check_labels(labels), self.scored)
 
@@ -123,7 +123,7 @@ def as_problem(
     ----------
     source : str, path, Problem, ProblemFamily or FactorGraph
         A string is a spec, ``module:object`` or ``path/to/file.py:object`` (see
-        `inference_lab.registry`), or the path of a model file.
+        `inference_lab.registry.registry`), or the path of a model file.
     data_dir : path, optional
         The data folder; default: the environment variable ``INFERENCE_LAB_DATA``.
     trusted : bool
@@ -187,7 +187,7 @@ def as_problems(
 
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
     """Yield the problems of a source, which is what the spec stands for unless that is empty."""
-    from inference_lab.registry import item_spec, problem_registry
+    from inference_lab.registry.registry import item_spec, problem_registry
 
     if isinstance(source, Problem):
         yield _with_info(source, {**source.info, "spec": spec}) if spec else source
@@ -223,7 +223,7 @@ def _with_info(problem: Problem, info: Mapping[str, Any]) -> Problem:
 
 def _is_path(text: str) -> bool:
     """Whether a string is meant as the path of a model file."""
-    from inference_lab.registry import names_code
+    from inference_lab.registry.registry import names_code
 
     if len(text) > MAX_LENGTH:
         return False

@@ -21,12 +21,12 @@ from inference_lab.contract import (
     proves,
     small_energy,
 )
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import contradiction, n_entries, unary_minimum
-from inference_lab.judging import judged
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.feasibility import contradiction, n_entries, unary_minimum
+from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.loading import imports_timed, meter
-from inference_lab.registry import as_solver
-from inference_lab.terms import COST_LIMIT
+from inference_lab.registry.registry import as_solver
+from inference_lab.results.judging import judged
 
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from inference_lab.constraints import Constraints
-from inference_lab.datasets import load
-from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
-from inference_lab.initialisation import (
+from inference_lab.constraints.centroids import (
     class_centroids,
     constraint_centroids,
     kmeans_centroids,
     squared_distances,
 )
+from inference_lab.data.datasets import load
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
 from inference_lab.problem import Problem, ProblemFamily
 
 

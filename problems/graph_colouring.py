@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import sample_pairs
-from inference_lab.factor_graph import DiagonalTerms, FactorGraph, IntArray
-from inference_lab.images import find_file
+from inference_lab.data.images import find_file
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily
@@ -32,7 +32,7 @@ class ColouringProblem(Problem):
         -------
         dict
             ``conflicts``, the number of edges with ends of the same colour; and with a planted
-            colouring the measures of `inference_lab.scoring.score` against it.
+            colouring the measures of `inference_lab.results.scoring.score` against it.
         """
         colours = self.graph.check_labels(labels)
         edges = self.graph.edges
@@ -65,7 +65,7 @@ class GraphColouring(ProblemFamily):
         methods that look at one vertex at a time have nothing to begin with.
     path : str, optional
         A graph in the DIMACS format (``.col``; ``.gz`` and ``.xz`` are unpacked), found as in
-        `inference_lab.images.find_file`.
+        `inference_lab.data.images.find_file`.
     seed : int
         Of the graph and of the preferences, independently of each other.
 

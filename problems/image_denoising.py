@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
-from inference_lab.grids import grid_edges
-from inference_lab.images import Image, ImageProblem, draw_shapes, load_image, shrink, to_grey
+from inference_lab.data.images import Image, ImageProblem, draw_shapes, load_image, shrink, to_grey
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
+from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import ProblemFamily
 
 #: Strength of the noise where none is given: grey values of 255, or share of the pixels.
@@ -60,7 +60,7 @@ class ImageDenoising(ProblemFamily):
     ----------
     image : str
         ``shapes`` (drawn by `seed`), ``china`` or ``flower`` (photographs that come with
-        scikit-learn), or a file, see `inference_lab.images.find_file`. Colours become grey.
+        scikit-learn), or a file, see `inference_lab.data.images.find_file`. Colours become grey.
     levels : int
         2 for a binary mask.
     noise : {"gaussian", "impulse"}

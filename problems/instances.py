@@ -19,11 +19,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from inference_lab.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.spec import SpecError, nearest
-from inference_lab.trust import check_inside, data_folder, is_inside
+from inference_lab.specs.grammar import SpecError, nearest
+from inference_lab.specs.trust import check_inside, data_folder, is_inside
 
 
 @dataclass(frozen=True)

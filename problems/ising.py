@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.grids import grid_edges
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import Problem, ProblemFamily
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.instances import Instances, available_instances
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from inference_lab.constraints import sample_pairs
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     DiagonalTerms,
     FactorGraph,
     OwnTables,

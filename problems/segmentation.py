@@ -11,10 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.datasets import DataFormatError
-from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
-from inference_lab.grids import grid_edges
-from inference_lab.images import (
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.images import (
     EMBEDDED,
     Image,
     ImageProblem,
@@ -28,8 +26,10 @@ from inference_lab.images import (
     shrink,
     to_grey,
 )
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import ProblemFamily
-from inference_lab.trust import check_inside
+from inference_lab.specs.trust import check_inside
 
 #: Colour models are fitted to at most this many pixels of a region, drawn at random.
 _FITTED = 10_000
@@ -55,7 +55,7 @@ class SegmentationProblem(ImageProblem):
         Returns
         -------
         dict
-            The measures of `inference_lab.scoring.score`; and where labels stand for given
+            The measures of `inference_lab.results.scoring.score`; and where labels stand for given
             regions, ``misclassified``, the share of the scored pixels that are in the wrong one,
             and ``iou``, the mean over the regions of intersection by union. Empty without ground
             truth.
@@ -88,7 +88,7 @@ class Segmentation(ProblemFamily):
     ----------
     image : str
         ``shapes`` (coloured by `seed`), ``china`` or ``flower`` (photographs that come with
-        scikit-learn), or a file, see `inference_lab.images.find_file`.
+        scikit-learn), or a file, see `inference_lab.data.images.find_file`.
     truth : str, optional
         Ground truth: an image in which each region has a value, or a ``.mat`` file of the
         Berkeley data set. Default: the file of that kind beside the image, or ``gt.png`` there.
@@ -403,7 +403,7 @@ def _clustered(
             axis=1,
         )
     else:
-        from inference_lab.initialisation import kmeans_centroids, squared_distances
+        from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
 
         distances = squared_distances(features, kmeans_centroids(features[members], regions, rng))
         variance = float(distances.min(axis=1).mean()) / features.shape[1]

@@ -10,9 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
-from inference_lab.grids import grid_edges
-from inference_lab.images import (
+from inference_lab.data.images import (
     Image,
     ImageProblem,
     draw_shapes,
@@ -22,6 +20,8 @@ from inference_lab.images import (
     sample,
     shrink,
 )
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
+from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import ProblemFamily
 
 
@@ -125,7 +125,7 @@ class Stereo(ProblemFamily):
         from ``image/stereo`` of the data folder. ``files``: your own.
     left, right : str, optional
         Rectified images of equal size, for ``pair=files``; paths as in
-        `inference_lab.images.find_file`.
+        `inference_lab.data.images.find_file`.
     truth : str, optional
         Image of the left disparities times `truth_scale`, 0 where they are not known.
     truth_scale : float

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.cuts.moves import MoveMaker
+from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.move_making import MoveMaker
-from inference_lab.roof_duality import unsupported_arity
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.feasibility import unary_minimum
 from inference_lab.solvers.icm import descend
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.cuts.moves import MoveMaker
+from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.move_making import MoveMaker
-from inference_lab.roof_duality import unsupported_arity
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.feasibility import unary_minimum
 from inference_lab.solvers.icm import descend
 
 
@@ -66,8 +66,9 @@ class AlphaExpansion(Solver):
     ----------
     A cycle is a minimum cut for each label, in practice near linear in variables and edges; twice
     the network where roof duality is needed. Terms of r variables become pairs with about 2^r
-    auxiliary variables and are refused above `inference_lab.roof_duality.MAX_ARITY`. Memory:
-    linear in the graph (`inference_lab.roof_duality.LabelChoice`).
+    auxiliary variables and are refused above
+    `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY`. Memory: linear in the graph
+    (`inference_lab.algorithms.cuts.roof_duality.LabelChoice`).
 
     References
     ----------

@@ -9,17 +9,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     NO_FORM,
     POTTS,
     TABLE,
     FactorGraph,
     IntArray,
 )
-from inference_lab.feasibility import unary_minimum
-from inference_lab.persistency import reduce
-from inference_lab.registry import as_solver
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 

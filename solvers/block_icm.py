@@ -10,9 +10,9 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.kernels import cost_scale, edge_cost, min_sum_message
+from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.kernels.messages import cost_scale, edge_cost, min_sum_message
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-12

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.kernels import local_costs, unflatten
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.messages import local_costs, unflatten
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
 _STEPS = 1_000_000

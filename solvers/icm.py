@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.kernels import finite_costs, first_label, least, local_costs
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.kernels.messages import finite_costs, first_label, least, local_costs
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13

@@ -9,17 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.cycle_cuts import tighten
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.linear_model import (
-    LinearModel,
-    build_linear_model,
-    model_size,
-    sum_of_minima,
-)
-from inference_lab.linear_solvers import (
+from inference_lab.algorithms.cuts.persistency import Reduction, reduce
+from inference_lab.algorithms.linear.backends import (
     Relaxation,
     Relaxed,
     check_backend,
@@ -28,7 +19,16 @@ from inference_lab.linear_solvers import (
     why_too_large,
     why_unavailable,
 )
-from inference_lab.persistency import Reduction, reduce
+from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.model import (
+    LinearModel,
+    build_linear_model,
+    model_size,
+    sum_of_minima,
+)
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.feasibility import unary_minimum
 from inference_lab.solvers.icm import descend
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
@@ -49,13 +49,14 @@ _SETUP_SECONDS = 1e-5
 class ILP(Solver):
     """Minimise the energy exactly as an integer linear program.
 
-    The model is that of `lp-relaxation` (`inference_lab.linear_model.build_linear_model`) with
-    binary node variables; everything else follows from them. Labels that some optimum does
-    without are ruled out first (`inference_lab.persistency`). The relaxation follows, then rounds
-    of cuts (`inference_lab.cycle_cuts`), its solution rounded in each and improved by ICM, in the
-    end by Kernighan-Lin. If a labelling meets the bound, that is the answer; else the labels that
-    cannot be part of anything better, by their reduced costs, are left out, and branch and bound
-    solves the rest with the cuts. Every labelling is evaluated on the graph.
+    The model is that of `lp-relaxation`
+    (`inference_lab.algorithms.linear.model.build_linear_model`) with binary node variables;
+    everything else follows from them. Labels that some optimum does without are ruled out first
+    (`inference_lab.algorithms.cuts.persistency`). The relaxation follows, then rounds of cuts
+    (`inference_lab.algorithms.linear.cycle_cuts`), its solution rounded in each and improved by
+    ICM, in the end by Kernighan-Lin. If a labelling meets the bound, that is the answer; else the
+    labels that cannot be part of anything better, by their reduced costs, are left out, and branch
+    and bound solves the rest with the cuts. Every labelling is evaluated on the graph.
 
     Parameters
     ----------

@@ -11,11 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.feasibility import n_entries, unary_minimum
-from inference_lab.kernels import edge_cost, unflatten
-from inference_lab.ordering import (
+from inference_lab.algorithms.elimination.order import (
     BoolArray,
     Domains,
     Elimination,
@@ -25,6 +21,10 @@ from inference_lab.ordering import (
     elimination_order,
     interactions,
 )
+from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.feasibility import n_entries, unary_minimum
+from inference_lab.kernels.messages import edge_cost, unflatten
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
 _BLOCK = 2048
@@ -823,9 +823,10 @@ class JunctionTree(Solver):
     """Exact inference by elimination on a tree of tables (Lauritzen and Spiegelhalter 1988).
 
     Labels that hard terms rule out are removed first, and variables with one label left drop out
-    (`inference_lab.ordering.allowed_labels`). The others are eliminated one by one in an order of
-    small tables. The table of variable ``v`` adds up its unary, the terms not yet used, and
-    the messages of earlier tables that contain ``v``; its message over the other variables ``s`` is
+    (`inference_lab.algorithms.elimination.order.allowed_labels`). The others are eliminated one by
+    one in an order of small tables. The table of variable ``v`` adds up its unary, the terms not
+    yet used, and the messages of earlier tables that contain ``v``; its message over the other
+    variables ``s`` is
 
         ``M(s) = min_a table(s, a)``  or, at T > 0,  ``M(s) = -T log sum_a exp(-table(s, a) / T)``.
 

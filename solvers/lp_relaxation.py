@@ -10,23 +10,23 @@ from typing import Any, Literal
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.feasibility import n_entries, unary_minimum
-from inference_lab.kernels import edge_cost
-from inference_lab.linear_model import (
-    LinearModel,
-    build_linear_model,
-    model_size,
-    sum_of_minima,
-)
-from inference_lab.linear_solvers import (
+from inference_lab.algorithms.linear.backends import (
     check_backend,
     seconds_to_start,
     solve_relaxation,
     why_too_large,
     why_unavailable,
 )
+from inference_lab.algorithms.linear.model import (
+    LinearModel,
+    build_linear_model,
+    model_size,
+    sum_of_minima,
+)
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.feasibility import n_entries, unary_minimum
+from inference_lab.kernels.messages import edge_cost
 from inference_lab.solvers.icm import descend
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
@@ -518,11 +518,11 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
 class LPRelaxation(Solver):
     """Solve the local-polytope relaxation, round it, polish; its value is a proved lower bound.
 
-    The LP is that of `inference_lab.linear_model.build_linear_model`: for the diagonal family the
-    compact LP of constrained clustering, for everything else the local polytope, of any arity. The
-    lower bound is computed from the duals by a formula that holds for any vector, so it is valid
-    whatever the LP solver's tolerances; where a rounded labelling meets it, the labelling is
-    proved optimal.
+    The LP is that of `inference_lab.algorithms.linear.model.build_linear_model`: for the diagonal
+    family the compact LP of constrained clustering, for everything else the local polytope, of any
+    arity. The lower bound is computed from the duals by a formula that holds for any vector, so it
+    is valid whatever the LP solver's tolerances; where a rounded labelling meets it, the labelling
+    is proved optimal.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ class LPRelaxation(Solver):
     ----------
     The simplex method, typically a few iterations a constraint; rounding O(k n) a draw;
     derandomising as in `derandomise`, left out (with a note) where time does not allow it. Memory
-    as in `inference_lab.linear_model.LinearModel`.
+    as in `inference_lab.algorithms.linear.model.LinearModel`.
 
     References
     ----------

@@ -8,10 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import TABLE, FactorGraph, IntArray
-from inference_lab.kernels import cost_scale
-from inference_lab.reparametrisation import (
+from inference_lab.algorithms.dual.reparametrisation import (
     decode,
     dual_bound,
     energy_step,
@@ -23,8 +20,11 @@ from inference_lab.reparametrisation import (
     sweep_edges,
     sweep_factors,
 )
+from inference_lab.algorithms.dual.tightening import tighten
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import TABLE, FactorGraph, IntArray
+from inference_lab.kernels.messages import cost_scale
 from inference_lab.solvers.icm import descend
-from inference_lab.tightening import tighten
 
 #: With tightening to come, sweeps over the terms end when one gains less than this share of all
 #: that was gained, since the sweeps over clusters go on with them.
@@ -42,7 +42,8 @@ class MPLP(Solver):
     takes its variables' costs in, gives each its share of the min-marginals, and then each in turn
     what is left (MPLP of Globerson and Jaakkola 2007, with the maximal hand-over of MPLP++). When
     that gains little more, clusters of three and four variables are added in rounds, where the
-    bound has most to gain, and take part in the sweeps, see `inference_lab.tightening`.
+    bound has most to gain, and take part in the sweeps, see
+    `inference_lab.algorithms.dual.tightening`.
 
     Parameters
     ----------

@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.algorithms.linear.integer_costs import (
+    Rounding,
+    plan_rounding,
+    table_rises,
+    unary_rises,
+)
+from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.extras import how_to_install
-from inference_lab.factor_graph import TABLE, FactorGraph, FloatArray, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.integer_costs import Rounding, plan_rounding, table_rises, unary_rises
-from inference_lab.linear_model import sum_of_minima
+from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.feasibility import unary_minimum
 from inference_lab.solvers.icm import descend
+from inference_lab.specs.extras import how_to_install
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "ortools"
@@ -43,8 +48,9 @@ class CPSAT(Solver):
     * each entry of a table is paid for by whoever has its labels; an infinite one is a clause that
       forbids them.
 
-    Costs are rounded down to integers (`inference_lab.integer_costs`), so that the lower bound of
-    CP-SAT is one of the energy. An ICM descent gives the labelling to start from.
+    Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that
+    the lower bound of CP-SAT is one of the energy. An ICM descent gives the labelling to start
+    from.
 
     Parameters
     ----------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.contract import Outcome, Run, Solver, Status
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.feasibility import unary_minimum
-from inference_lab.persistency import reduce
-from inference_lab.registry import as_solver
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 
 
@@ -17,9 +17,10 @@ from inference_lab.solving import solve
 class Persistency(Solver):
     """Shrink the problem by what is known of an optimum, and hand the rest to another solver.
 
-    Dead-end elimination, one-against-all cuts and roof duality (`inference_lab.persistency`) rule
-    out labels that some optimal labelling does without. Another solver works on the variables and
-    labels that are left; its labellings and bounds are mapped back.
+    Dead-end elimination, one-against-all cuts and roof duality
+    (`inference_lab.algorithms.cuts.persistency`) rule out labels that some optimal labelling does
+    without. Another solver works on the variables and labels that are left; its labellings and
+    bounds are mapped back.
 
     Parameters
     ----------
@@ -44,12 +45,12 @@ class Persistency(Solver):
 
     Complexity
     ----------
-    `inference_lab.persistency.reduce`, and the other solver on what is left. Memory: linear,
-    besides that of the other solver.
+    `inference_lab.algorithms.cuts.persistency.reduce`, and the other solver on what is left.
+    Memory: linear, besides that of the other solver.
 
     References
     ----------
-    As `inference_lab.persistency.reduce`.
+    As `inference_lab.algorithms.cuts.persistency.reduce`.
 
     Examples
     --------

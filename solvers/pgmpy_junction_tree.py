@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.linear_model import sum_of_minima
-from inference_lab.pgmpy_models import (
+from inference_lab.algorithms.linear.model import sum_of_minima
+from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
     pgmpy_inference,
     pgmpy_model,
     range_of,
 )
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.feasibility import unary_minimum
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Products of potentials stay above exp(-600), so that none becomes zero by itself.

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.algorithms.cuts.persistency import reduce
+from inference_lab.algorithms.linear.model import sum_of_minima
+from inference_lab.algorithms.semidefinite.model import Model, build_model
+from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxation
 from inference_lab.contract import Outcome, Run, Solver, proves
-from inference_lab.factor_graph import FactorGraph, IntArray
-from inference_lab.feasibility import unary_minimum
-from inference_lab.linear_model import sum_of_minima
-from inference_lab.persistency import reduce
-from inference_lab.registry import as_solver
-from inference_lab.semidefinite import MATRICES, Relaxation
-from inference_lab.semidefinite_model import Model, build_model
+from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.icm import descend
 from inference_lab.solvers.kernighan_lin import (
     begin_pass,
@@ -52,8 +52,8 @@ class Semidefinite(Solver):
     labels (Frieze and Jerrum 1997; Goemans and Williamson 1995). The relaxation to positive
     semidefinite matrices is tightened by inequalities as they are violated (triangles, and for two
     labels hypermetric ones, for more cliques, two-partitions, wheels and chorded cycles) and solved
-    by alternating directions, see `inference_lab.semidefinite`. Its matrices are rounded to
-    labellings, which descend by ICM and Kernighan-Lin passes.
+    by alternating directions, see `inference_lab.algorithms.semidefinite.relaxation`. Its matrices
+    are rounded to labellings, which descend by ICM and Kernighan-Lin passes.
 
     Terms with a cost of its own for each label that both ends share are not covered, unless the
     variables have two labels.
@@ -70,7 +70,7 @@ class Semidefinite(Solver):
         empty for none.
     persistency : bool
         First rule out labels that some optimal labelling does without
-        (`inference_lab.persistency`).
+        (`inference_lab.algorithms.cuts.persistency`).
     tolerance : float
         Residuals, per square root of the order, at which the relaxation counts as solved.
     progress : float
@@ -86,13 +86,13 @@ class Semidefinite(Solver):
     ----------
     Every reported bound is a proved one, whether or not the method has converged: from any
     multipliers a lower bound of the dual objective follows, in which a factorisation proves that a
-    matrix is semidefinite in spite of rounding (`inference_lab.semidefinite.Relaxation`). Where
-    the costs are multiples of a number, bounds are rounded up to the next energy there can be.
-    `converged` says that the relaxation with all inequalities the search finds is solved to the
-    tolerance. No factor between energy and bound is promised for signed costs. Deterministic for a
-    seed. Trees are solved exactly by elimination. An energy is found infeasible where its bound
-    rises above all finite energies. With persistency the bound holds up to rounding,
-    as its reductions do.
+    matrix is semidefinite in spite of rounding
+    (`inference_lab.algorithms.semidefinite.relaxation.Relaxation`). Where the costs are multiples
+    of a number, bounds are rounded up to the next energy there can be. `converged` says that the
+    relaxation with all inequalities the search finds is solved to the tolerance. No factor between
+    energy and bound is promised for signed costs. Deterministic for a seed. Trees are solved
+    exactly by elimination. An energy is found infeasible where its bound rises above all finite
+    energies. With persistency the bound holds up to rounding, as its reductions do.
 
     Iterations
     ----------

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.elimination.order import Domains, allowed_labels
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
-from inference_lab.kernels import cost_scale, edge_cost, local_costs
-from inference_lab.ordering import Domains, allowed_labels
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.messages import cost_scale, edge_cost, local_costs
 from inference_lab.solvers.block_icm import soften
 from inference_lab.solvers.simulated_annealing import grow_region
 
@@ -734,8 +734,8 @@ class SubgraphSearch(Solver):
     nothing any more, the search begins anew from random labels, and its results are fused with the
     best so far.
 
-    Labels that hard terms rule out (`inference_lab.ordering.allowed_labels`) are removed first.
-    Other hard terms count as finite costs above all others together.
+    Labels that hard terms rule out (`inference_lab.algorithms.elimination.order.allowed_labels`)
+    are removed first. Other hard terms count as finite costs above all others together.
 
     Parameters
     ----------

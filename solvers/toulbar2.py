@@ -15,19 +15,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.extras import how_to_install
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.feasibility import unary_minimum
-from inference_lab.integer_costs import (
+from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,
     plan_rounding,
     table_rises,
     unary_rises,
 )
-from inference_lab.linear_model import sum_of_minima
+from inference_lab.algorithms.linear.model import sum_of_minima
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.feasibility import unary_minimum
 from inference_lab.solvers.icm import descend
+from inference_lab.specs.extras import how_to_install
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "pytoulbar2"
@@ -52,9 +52,9 @@ class Toulbar2(Solver):
     ``pip install "inference-lab[toulbar2]"`` installs it. Branch and bound with soft arc
     consistency (EDAC, or VAC), which shifts costs between terms as message passing does.
 
-    Costs are rounded down to integers (`inference_lab.integer_costs`), so that the lower bound of
-    toulbar2 is one of the energy; infinite costs are its top. An ICM descent gives the first upper
-    bound.
+    Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that
+    the lower bound of toulbar2 is one of the energy; infinite costs are its top. An ICM descent
+    gives the first upper bound.
 
     Parameters
     ----------

@@ -9,16 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import kernel, lean_kernel
+from inference_lab.algorithms.elimination.order import Domains, allowed_labels
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import FactorGraph, FloatArray, GraphArrays, Int32Array, IntArray
-from inference_lab.kernels import (
+from inference_lab.graph.factor_graph import (
+    FactorGraph,
+    FloatArray,
+    GraphArrays,
+    Int32Array,
+    IntArray,
+)
+from inference_lab.kernels.messages import (
     cost_scale,
     edge_cost,
     message_ptr,
     sum_product_message,
     unflatten,
 )
-from inference_lab.ordering import Domains, allowed_labels
 
 #: Messages sent between two looks at the clock are so many that they go through this many entries.
 _CHUNK = 1 << 22

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab.algorithms.dual.reparametrisation import Dual, half_ptr, start_dual
+from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     NO_FORM,
     TABLE,
     FactorGraph,
@@ -21,7 +23,7 @@ from inference_lab.factor_graph import (
     Int32Array,
     IntArray,
 )
-from inference_lab.kernels import (
+from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
     LINEAR,
@@ -37,9 +39,7 @@ from inference_lab.kernels import (
     repulsive_message,
     slot_ptr,
 )
-from inference_lab.reparametrisation import Dual, half_ptr, start_dual
 from inference_lab.solvers.icm import descend
-from inference_lab.tightening import tighten
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2
@@ -769,8 +769,8 @@ class TRWS(Solver):
         Improve the best labelling by ICM at the end if it is not proved optimal.
     tighten : {"cycles", "triplets"} or None
         When the sweeps have ended without a proof, go on from their reparametrisation with
-        clusters of variables, see `inference_lab.tightening`: those of frustrated cycles, triangles
-        of existing pairs, or none.
+        clusters of variables, see `inference_lab.algorithms.dual.tightening`: those of frustrated
+        cycles, triangles of existing pairs, or none.
 
     Guarantees
     ----------

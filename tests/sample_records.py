@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inference_lab.contract import TracePoint
-from inference_lab.records import Record
+from inference_lab.results.records import Record
 
 HERE = {"id": "here", "python": "3.11"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     DiagonalTerms,
     FactorGraph,
     OwnTables,

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
-from inference_lab import feasibility
 from inference_lab.contract import (
     OPTIMALITY_TOLERANCE,
     Outcome,
@@ -29,9 +28,10 @@ from inference_lab.contract import (
     Status,
     proves,
 )
-from inference_lab.factor_graph import DiagonalTerms, FactorGraph, OwnTables
-from inference_lab.feasibility import contradiction
-from inference_lab.random_graphs import random_graph
+from inference_lab.graph import feasibility
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, OwnTables
+from inference_lab.graph.feasibility import contradiction
+from inference_lab.graph.random_graphs import random_graph
 
 INF = math.inf
 

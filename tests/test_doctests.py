@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_lab.extras import how_to_install
+from inference_lab.specs.extras import how_to_install
 
 #: Walked one by one: in a checkout, solvers and problems lie outside the folder of the package.
 PACKAGES = ("inference_lab", "inference_lab.solvers", "inference_lab.problems")

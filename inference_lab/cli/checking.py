@@ -20,7 +20,7 @@ def check(solver: str, as_json: bool) -> None:
     of a registered one. Exit code 0 only if every check that applies passes.
     """
     from inference_lab.conformance import Verdict, run_checks
-    from inference_lab.registry import as_solver
+    from inference_lab.registry.registry import as_solver
 
     with as_input(), quiet_stdout():
         method = as_solver(solver)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from inference_lab.comparison import Comparison
+    from inference_lab.reporting.comparison import Comparison
 
 
 class BadInput(click.ClickException):
@@ -123,8 +123,8 @@ def say(text: str) -> None:
 def as_input() -> Iterator[None]:
     """Treat what goes wrong inside as bad input."""
     from inference_lab.harness.planning import InputError
-    from inference_lab.records import RecordError
-    from inference_lab.spec import SpecError
+    from inference_lab.results.records import RecordError
+    from inference_lab.specs.grammar import SpecError
 
     try:
         yield

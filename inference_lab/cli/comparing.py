@@ -29,8 +29,8 @@ from inference_lab.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from inference_lab.comparison import Comparison
     from inference_lab.harness.comparing import Progress
+    from inference_lab.reporting.comparison import Comparison
 
 
 #: What ``inference-lab compare`` compares when nothing is named: E-steps of real data with few
@@ -125,8 +125,8 @@ def compare(
     from inference_lab.harness.comparing import compare as compare_solvers
     from inference_lab.harness.executors import ClusterError
     from inference_lab.harness.planning import InputError
-    from inference_lab.records import RecordStore
-    from inference_lab.spec import SpecError
+    from inference_lab.results.records import RecordStore
+    from inference_lab.specs.grammar import SpecError
 
     store = RecordStore(out / "runs.jsonl")
     new = 0
@@ -195,7 +195,7 @@ def _say_more(comparison: Comparison, out: Path, new: int, named: bool) -> None:
 
 def _default_problems(data_dir: Path | None) -> list[str]:
     """Return the problems to compare on when none is named."""
-    from inference_lab.datasets import DataNotFoundError, load
+    from inference_lab.data.datasets import DataNotFoundError, load
 
     name, spec = DEFAULT_FROM_FOLDER
     try:

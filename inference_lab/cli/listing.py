@@ -25,7 +25,7 @@ from inference_lab.cli.common import (
 @debug
 def list_names(kind: str, name: str | None, verbose: bool, as_json: bool) -> None:
     """List the solvers or problems there are, or show the settings of one by NAME."""
-    from inference_lab.registry import problem_registry, solver_registry
+    from inference_lab.registry.registry import problem_registry, solver_registry
 
     registry: Any = solver_registry if kind == "solvers" else problem_registry
     if name is not None:
@@ -82,7 +82,7 @@ def _described(registry: Any, name: str) -> dict[str, Any]:
     import typing
     from dataclasses import MISSING, fields
 
-    from inference_lab.spec import format_value
+    from inference_lab.specs.grammar import format_value
 
     cls = registry.load(name)
     documentation = inspect.getdoc(cls) or ""

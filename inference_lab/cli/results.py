@@ -54,8 +54,8 @@ def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_js
     Writes index.html (one file, to be looked at or passed on), README.md, tables as CSV and LaTeX,
     figures as SVG and PDF. Exit code 1 if the records contradict each other.
     """
-    from inference_lab.comparison import Comparison
     from inference_lab.harness.folder import find_store
+    from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -123,7 +123,7 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
     """Put the records of several folders, such as those of shards, into one."""
     from inference_lab.harness.folder import RECORDS, find_store
     from inference_lab.harness.folder import merge as merge_stores
-    from inference_lab.records import RecordStore
+    from inference_lab.results.records import RecordStore
 
     with as_input():
         sources = [find_store(folder) for folder in folders]

@@ -77,7 +77,7 @@ def solve(
 ) -> None:
     """Run one solver on FILE, a model file or a problem's spec."""
     from inference_lab.harness.planning import load_problem
-    from inference_lab.registry import as_solver
+    from inference_lab.registry.registry import as_solver
     from inference_lab.solving import solve as solve_graph
 
     with as_input(), quiet_stdout():
@@ -99,7 +99,7 @@ def solve(
         with as_input():
             out.write_text("".join(f"{label}\n" for label in solution.labels), encoding="ascii")
     if picture is not None and solution.labels is not None:
-        from inference_lab.images import write_image
+        from inference_lab.data.images import write_image
 
         shown = problem.picture(solution.labels)
         if shown is not None:
@@ -122,7 +122,7 @@ def _check_picture(problem: Problem, path: Path) -> None:
     """Refuse before the run what could not be shown or written after it."""
     import numpy as np
 
-    from inference_lab.images import check_picture_path
+    from inference_lab.data.images import check_picture_path
 
     try:
         check_picture_path(path)
@@ -135,8 +135,8 @@ def _check_picture(problem: Problem, path: Path) -> None:
 def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
     """Read a model file with evidence."""
     from inference_lab.harness.planning import load_problem
-    from inference_lab.registry import problem_registry
-    from inference_lab.spec import build
+    from inference_lab.registry.registry import problem_registry
+    from inference_lab.specs.grammar import build
 
     family = problem_registry.load("file")
     return load_problem(build(family, "file", {"path": file, "evidence": str(evidence)}), data_dir)
@@ -145,7 +145,7 @@ def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
 def _solution_document(
     problem: Problem, solution: Solution, scores: dict[str, float]
 ) -> dict[str, Any]:
-    from inference_lab.records import jsonable
+    from inference_lab.results.records import jsonable
 
     marginals = solution.marginals
     return {
@@ -183,7 +183,7 @@ def _solution_document(
 def _solution_lines(
     problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
 ) -> list[str]:
-    from inference_lab.comparison import gap_percent
+    from inference_lab.reporting.comparison import gap_percent
 
     def line(name: str, text: str) -> None:
         lines.append(f"{name:<10} {text}")

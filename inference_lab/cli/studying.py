@@ -67,7 +67,7 @@ def reproduce(
     the library. A study is a file from somewhere: unless --trust is given, it may name neither
     Python files and modules nor files outside the data folder.
     """
-    from inference_lab.datasets import DataFormatError, DataNotFoundError
+    from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.harness.executors import ClusterError
     from inference_lab.reporting.writing import check_folder
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study

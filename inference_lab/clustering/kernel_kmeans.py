@@ -38,8 +38,8 @@ from inference_lab.clustering.bregman_kmeans import BregmanKMeans, check_word
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep
 from inference_lab.constraints import Constraints
-from inference_lab.factor_graph import FloatArray, IntArray
-from inference_lab.initialisation import farthest_first
+from inference_lab.constraints.centroids import farthest_first
+from inference_lab.graph.factor_graph import FloatArray, IntArray
 
 __all__ = ["KernelHMRFKMeans"]
 

@@ -14,8 +14,8 @@ from inference_lab.clustering.distortions import (
     dense,
 )
 from inference_lab.constraints import Constraints
-from inference_lab.factor_graph import FloatArray, IntArray
-from inference_lab.initialisation import farthest_first
+from inference_lab.constraints.centroids import farthest_first
+from inference_lab.graph.factor_graph import FloatArray, IntArray
 
 __all__ = ["Init", "initial_centroids"]
 

@@ -27,12 +27,12 @@ from inference_lab.conformance.graphs import (
 from inference_lab.conformance.runs import Case, Runs, call_of
 from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Status
-from inference_lab.extras import why_missing
-from inference_lab.factor_graph import FactorGraph, FloatArray
-from inference_lab.judging import marginals_fault, partition_fault, shape_fault
-from inference_lab.random_graphs import FAMILIES, FINITE, HARD, SCALES, random_graph
-from inference_lab.registry import solver_registry
-from inference_lab.spec import SpecError, build, parse_spec
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray
+from inference_lab.graph.random_graphs import FAMILIES, FINITE, HARD, SCALES, random_graph
+from inference_lab.registry.registry import solver_registry
+from inference_lab.results.judging import marginals_fault, partition_fault, shape_fault
+from inference_lab.specs.extras import why_missing
+from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 __all__ = ["Examination"]
 

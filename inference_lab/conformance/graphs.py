@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_lab.factor_graph import DiagonalTerms, FactorGraph, FloatArray
-from inference_lab.random_graphs import random_graph
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray
+from inference_lab.graph.random_graphs import random_graph
 
 __all__ = [
     "LARGE",

@@ -18,8 +18,8 @@ from inference_lab.conformance.graphs import (
 )
 from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Solver, Status, TracePoint
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.random_graphs import FAMILIES, SCALES, random_graph
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import FAMILIES, SCALES, random_graph
 from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from inference_lab.conformance.checks import Examination
 from inference_lab.conformance.verdicts import Check, CheckResult, Verdict, judge
 from inference_lab.contract import Solver
-from inference_lab.registry import as_solver
-from inference_lab.spec import build
+from inference_lab.registry.registry import as_solver
+from inference_lab.specs.grammar import build
 
 __all__ = ["run_checks", "solver_checks"]
 
@@ -33,7 +33,7 @@ def solver_checks(
         A solver object, a class whose settings all have defaults, or a spec string.
     graphs_per_family : int
         Number of random graphs drawn from each of the families of
-        `inference_lab.random_graphs`; the checks share the runs on them.
+        `inference_lab.graph.random_graphs`; the checks share the runs on them.
 
     Raises
     ------

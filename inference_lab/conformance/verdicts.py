@@ -125,7 +125,7 @@ def with_graph(message: str) -> str:
         f"{message}\n    (of the graphs drawn the smallest that shows it; variables: "
         f"{graph.n_variables}, their labels: {labels}, edges: {graph.n_edges}, higher-order terms: "
         f"{graph.n_factors}; `solve` is in inference_lab, `random_graph` in "
-        "inference_lab.random_graphs)"
+        "inference_lab.graph.random_graphs)"
     )
 
 

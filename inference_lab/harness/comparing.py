@@ -16,9 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from inference_lab.comparison import Comparison, gap_percent
 from inference_lab.contract import Solver
-from inference_lab.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.folder import Planned, note_plan
 from inference_lab.harness.planning import (
@@ -35,8 +34,9 @@ from inference_lab.harness.planning import (
 from inference_lab.harness.running import blank, crashed, run
 from inference_lab.harness.workers import Crash
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.records import Record, RecordError, RecordStore, RunKey, physical_memory
-from inference_lab.registry import as_solver
+from inference_lab.registry.registry import as_solver
+from inference_lab.reporting.comparison import Comparison, gap_percent
+from inference_lab.results.records import Record, RecordError, RecordStore, RunKey, physical_memory
 
 __all__ = ["RERUN", "Progress", "compare"]
 

@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from inference_lab.extras import how_to_install
 from inference_lab.harness.workers import Crash, Worker, finished, limited_threads
+from inference_lab.specs.extras import how_to_install
 
 __all__ = ["Call", "ClusterError", "Executor", "executor"]
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab.contract import Solver
-from inference_lab.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemSource, as_problems
-from inference_lab.records import Record, RunKey
-from inference_lab.spec import SpecError
+from inference_lab.results.records import Record, RunKey
+from inference_lab.specs.grammar import SpecError
 
 __all__ = [
     "Case",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint
-from inference_lab.factor_graph import FactorGraph, IntArray, OwnTables
+from inference_lab.graph.factor_graph import FactorGraph, IntArray, OwnTables
 from inference_lab.harness.isolation import (
     Board,
     End,
@@ -26,8 +26,8 @@ from inference_lab.harness.isolation import (
 from inference_lab.harness.planning import Case, Settings, one_line, solver_source
 from inference_lab.harness.workers import Crash, said, traceback_tail
 from inference_lab.problem import Problem
-from inference_lab.records import Record, RecordError
-from inference_lab.registry import as_solver
+from inference_lab.registry.registry import as_solver
+from inference_lab.results.records import Record, RecordError
 
 __all__ = ["blank", "crashed", "run", "warm_up_graph"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.factor_graph import (
+from inference_lab.graph.factor_graph import (
     FactorGraph,
     FloatArray,
     IntArray,
@@ -15,9 +15,9 @@ from inference_lab.factor_graph import (
     PairwiseTerms,
     SharedTable,
 )
+from inference_lab.graph.terms import Unaries
 from inference_lab.io import _limits
 from inference_lab.io._files import FormatError
-from inference_lab.terms import Unaries
 
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
 _MAX_AXES = 31

@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
 from inference_lab.io import _arithmetic
 from inference_lab.io._assembly import (
     assemble,

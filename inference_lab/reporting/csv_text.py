@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.json_lines import clean_text
+from inference_lab.results.json_lines import clean_text
 
 if TYPE_CHECKING:
     import pandas as pd

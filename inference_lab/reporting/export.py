@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inference_lab.comparison import Comparison
-from inference_lab.extras import how_to_install
-from inference_lab.files import write_whole
-from inference_lab.records import Record
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_frame
+from inference_lab.results.files import write_whole
+from inference_lab.results.records import Record
+from inference_lab.specs.extras import how_to_install
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from inference_lab.reporting.numbers import NONE, counted, decimals_for, energy_text
-from inference_lab.summaries import ProblemSummary, Row
+from inference_lab.results.summaries import ProblemSummary, Row
 
 __all__ = ["known_facts", "row_decimals", "sizes"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from inference_lab.comparison import Comparison
-from inference_lab.records import Record
 from inference_lab.reporting.cells import (
     Columns,
     count_cell,
@@ -13,9 +11,11 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Cell, Column, Section, Table, Text
 from inference_lab.reporting.numbers import NONE, decimals_for
 from inference_lab.reporting.statistics import median
+from inference_lab.results.records import Record
 
 __all__ = ["marginals_section"]
 

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from inference_lab.comparison import Comparison
-from inference_lab.records import Record
 from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
 from inference_lab.reporting.overview import classes_section, map_section, results_section
@@ -29,6 +28,7 @@ from inference_lab.reporting.runs import (
 )
 from inference_lab.reporting.short import in_short
 from inference_lab.reporting.timing import history_section, targets_section
+from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
 

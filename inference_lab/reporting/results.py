@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.comparison import Comparison
-from inference_lab.records import Record
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
-from inference_lab.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
+from inference_lab.results.records import Record
+from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 
 __all__ = ["Classes", "Results", "natural", "problem_class"]
 

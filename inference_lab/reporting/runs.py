@@ -7,14 +7,14 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 
-from inference_lab.comparison import Comparison, environment_id
 from inference_lab.contract import proves
-from inference_lab.records import TRACE_LIMIT, Record
 from inference_lab.reporting.cells import count_cell, text_cell
+from inference_lab.reporting.comparison import Comparison, environment_id
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
 from inference_lab.reporting.numbers import NONE, bytes_text, bytes_texts, counted
 from inference_lab.reporting.statistics import median
-from inference_lab.trust import DATA_VARIABLE
+from inference_lab.results.records import TRACE_LIMIT, Record
+from inference_lab.specs.trust import DATA_VARIABLE
 
 __all__ = [
     "again_section",
@@ -258,7 +258,7 @@ def again_section(comparison: Comparison, command: str) -> Section:
 
 def _reads_files(record: Record) -> bool:
     """Return whether the problem of a record is made of files, by its settings."""
-    from inference_lab import datasets, images
+    from inference_lab.data import datasets, images
 
     info = record.problem_info
     embedded = {

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inference_lab.comparison import Comparison
 from inference_lab.contract import proves
-from inference_lab.records import jsonable
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.facts import known_facts, row_decimals, sizes
@@ -25,7 +24,8 @@ from inference_lab.reporting.numbers import (
     share_text,
     shortened,
 )
-from inference_lab.summaries import ProblemSummary, Row, SolverSummary
+from inference_lab.results.records import jsonable
+from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
 
 if TYPE_CHECKING:
     from rich.table import Table

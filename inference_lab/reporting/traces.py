@@ -9,7 +9,7 @@ far as its record bears it out: no energy below that of the labelling it gave ba
 above the one it ended with. A run of which no labelling was kept has therefore never had one.
 
 Seconds are the solver's own, without compilation and without evaluation. Traces are thinned to
-`inference_lab.records.TRACE_LIMIT` points; a time can be late by one step of what is left.
+`inference_lab.results.records.TRACE_LIMIT` points; a time can be late by one step of what is left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
-from inference_lab.records import Record
+from inference_lab.results.records import Record
 
 __all__ = ["Steps", "Traces", "quality_at", "steps", "target_energy", "time_to_target"]
 

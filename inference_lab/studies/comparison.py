@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from inference_lab.records import Record, RecordStore
-from inference_lab.registry import as_solver, problem_registry
-from inference_lab.spec import SpecError
+from inference_lab.registry.registry import as_solver, problem_registry
+from inference_lab.results.records import Record, RecordStore
+from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.reading import StudyError, read_field
 
 if TYPE_CHECKING:
-    from inference_lab.comparison import Comparison
     from inference_lab.harness.comparing import Progress
+    from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document, Section
 
 __all__ = ["Grid", "SolverStudy", "render_comparison", "run_comparison"]
@@ -252,10 +252,10 @@ def run_comparison(
     StudyError
         If a problem or a solver cannot be made.
     """
-    from inference_lab.comparison import Comparison
     from inference_lab.harness.comparing import compare
     from inference_lab.harness.planning import InputError
-    from inference_lab.trust import untrusted
+    from inference_lab.reporting.comparison import Comparison
+    from inference_lab.specs.trust import untrusted
 
     store = RecordStore(Path(folder) / "runs.jsonl")
     try:

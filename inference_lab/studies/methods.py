@@ -13,8 +13,8 @@ import numpy as np
 from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.constraints import Constraints
-from inference_lab.factor_graph import IntArray
-from inference_lab.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
+from inference_lab.graph.factor_graph import IntArray
+from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.points import StudyPoints
 from inference_lab.studies.wekaut import WekaUTKMeans

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.datasets import available, load
-from inference_lab.factor_graph import FloatArray, IntArray
-from inference_lab.images import find_file, read_image
+from inference_lab.data.datasets import available, load
+from inference_lab.data.images import find_file, read_image
+from inference_lab.data.texts import corpora, latent_semantics, load_corpus
+from inference_lab.graph.factor_graph import FloatArray, IntArray
 from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features
-from inference_lab.texts import corpora, latent_semantics, load_corpus
 
 __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
 
@@ -123,10 +123,10 @@ def _mosaic(name: str, data_dir: str | None) -> StudyPoints:
 def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
     """Return what `load_points` can load: name to loader.
 
-    * the names of `inference_lab.datasets`;
+    * the names of `inference_lab.data.datasets`;
     * ``letters-ijl-tenth`` and ``pendigits-389-tenth``, a tenth of these, as in the papers;
-    * the names of `inference_lab.texts` for TF-IDF weights under the cosine, with ``-counts`` for
-      counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
+    * the names of `inference_lab.data.texts` for TF-IDF weights under the cosine, with ``-counts``
+      for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
       directions of the weights;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
     * ``lange-toy``, see `four_clouds`.

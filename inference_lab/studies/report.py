@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.factor_graph import FloatArray
-from inference_lab.files import write_whole
+from inference_lab.graph.factor_graph import FloatArray
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,
@@ -28,6 +27,7 @@ from inference_lab.reporting.document import (
     Text,
 )
 from inference_lab.reporting.statistics import holm
+from inference_lab.results.files import write_whole
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Study
 from inference_lab.studies.figures import learning_curves, score_name

@@ -11,13 +11,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from inference_lab.files import write_whole
 from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.workers import Crash, said, traceback_tail
-from inference_lab.json_lines import JsonLine, LineStore, RecordError, json_object, jsonable
-from inference_lab.records import environment
-from inference_lab.registry import as_solver
-from inference_lab.spec import SpecError
+from inference_lab.registry.registry import as_solver
+from inference_lab.results.files import write_whole
+from inference_lab.results.json_lines import JsonLine, LineStore, RecordError, json_object, jsonable
+from inference_lab.results.records import environment
+from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.reading import StudyError
 

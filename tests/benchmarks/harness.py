@@ -22,7 +22,7 @@ import numpy as np
 
 import inference_lab as il
 from inference_lab.contract import TracePoint
-from inference_lab.records import Record, RecordStore
+from inference_lab.results.records import Record, RecordStore
 
 PROBLEMS = [f"potts-grid(height=6, width=6, seed={seed})" for seed in range(10)]
 SOLVERS = ["icm", "loopy-bp", "mean-field", "trw-s"]

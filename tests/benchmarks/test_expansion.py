@@ -12,8 +12,8 @@ import pytest
 from workloads import EStep, FloatArray, estep
 
 import inference_lab as il
-from inference_lab.grids import grid_edges
-from inference_lab.persistency import Reduction, reduce
+from inference_lab.algorithms.cuts.persistency import Reduction, reduce
+from inference_lab.graph.grids import grid_edges
 
 LABELS = 16
 #: Differences of grey value are cut off here.

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from inference_lab.cycle_cuts import tighten
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.linear_model import build_linear_model
-from inference_lab.linear_solvers import Relaxation, Relaxed
+from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
+from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.model import build_linear_model
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import as_problem
 
 

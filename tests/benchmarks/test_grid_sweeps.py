@@ -20,7 +20,7 @@ from reference import Image, Reference, compile_reference
 
 import inference_lab as il
 from inference_lab.contract import Run
-from inference_lab.grids import grid_edges
+from inference_lab.graph.grids import grid_edges
 
 HEIGHT, WIDTH, LABELS = 288, 384, 16
 #: Where the truncated linear terms are cut off, in labels.

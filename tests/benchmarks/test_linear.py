@@ -9,8 +9,8 @@ import pytest
 from workloads import estep
 
 import inference_lab as il
-from inference_lab.linear_model import LinearModel, build_linear_model
-from inference_lab.linear_solvers import solve_relaxation
+from inference_lab.algorithms.linear.backends import solve_relaxation
+from inference_lab.algorithms.linear.model import LinearModel, build_linear_model
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

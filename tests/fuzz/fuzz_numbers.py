@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import inference_lab as il
-from inference_lab.factor_graph import FactorGraph
-from inference_lab.random_graphs import SCALES, random_graph
-from inference_lab.registry import as_solver, solver_registry
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import SCALES, random_graph
+from inference_lab.registry.registry import as_solver, solver_registry
 
 SHORT = 40
 CASE_SECONDS = 60.0

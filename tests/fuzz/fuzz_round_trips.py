@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import inference_lab as il
-from inference_lab.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 SHORT = 60
 CASE_SECONDS = 20.0

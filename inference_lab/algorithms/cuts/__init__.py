@@ -1,0 +1,1 @@
+"""Maximum flows, what they prove, and the moves they make."""

@@ -1,0 +1,609 @@
+"""Minimum cuts between two terminals, on floating-point capacities.
+
+A cut assigns every node ``y_i = 0`` (the source's side) or ``y_i = 1`` (the sink's side) and
+costs, over the nodes ``i`` and the edges ``u v``,
+
+``sum source_i y_i + sink_i (1 - y_i) + sum forward_uv (1 - y_u) y_v + backward_uv y_u (1 - y_v)``.
+
+The flow that proves the minimum grows two breadth-first trees, one from each terminal, and mends
+them after each augmentation instead of growing them anew (incremental breadth-first search). Paths
+are shortest, so that the number of augmentations does not depend on the capacities, which may
+therefore be arbitrary floats. The arrays are laid out once; a cut on the same edges with other
+capacities allocates nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.graph.factor_graph import FloatArray, Int32Array, IntArray
+
+UInt32Array: TypeAlias = npt.NDArray[np.uint32]
+
+__all__ = ["Cut", "CutArrays", "CutGraph", "minimum_cut"]
+
+#: Arcs looked at between two looks at the clock: about a tenth of a second.
+_WORK = 10_000_000
+
+#: ``parent`` of a root, and of a node that has lost its parent.
+_ROOT = -1
+_ORPHAN = -2
+
+# Places in ``CutArrays.state``: the level each tree has been grown to, the tree that is growing
+# (+1, -1, or 0 between two levels), and first place and length of each of the four queues.
+_SOURCE_LEVEL = 0
+_SINK_LEVEL = 1
+_GROWING = 2
+_FIRST = 3
+_LENGTH = 7
+
+
+class CutArrays(NamedTuple):
+    """The arrays of a network with ``n`` nodes and ``2 m`` arcs, and of the search in it.
+
+    * ``ptr`` (n + 1,) int64: the arcs that leave each node; ``head`` (2m,) uint32: where they end;
+      ``sister`` (2m,) uint32: the arc the other way (unsigned, so that no index is tested for
+      being negative, which costs a tenth of the time);
+    * ``residual`` (2m,) float64: what can still flow along each arc; ``excess`` (n,) float64: what
+      the source can still send to a node directly, or minus what the node can send to the sink;
+    * ``level`` (n,) int32: distance from the source in its tree, or minus the distance to the sink
+      in its tree, 0 for nodes in neither; ``parent`` (n,) int32: the arc towards the root;
+    * ``queues`` (4, n) int32, ``queued`` (n,) uint8: nodes to grow from, for each tree one ring
+      for the current and one for the next level, and the rings each node stands in;
+    * ``orphans`` (n,) int32: scratch; ``state`` (11,) int64: what a search that was interrupted
+      goes on from.
+    """
+
+    ptr: IntArray
+    head: UInt32Array
+    sister: UInt32Array
+    residual: FloatArray
+    excess: FloatArray
+    level: Int32Array
+    parent: Int32Array
+    queues: Int32Array
+    queued: npt.NDArray[np.uint8]
+    orphans: Int32Array
+    state: IntArray
+
+
+@inlined
+def _enqueue(c: CutArrays, tree: int, level: int, v: int) -> None:
+    """Put a node into the ring of its tree and of the parity of its level, once."""
+    ring = (level & 1) if tree > 0 else 2 + (level & 1)
+    bit = np.uint8(1 << ring)
+    if c.queued[v] & bit:
+        return
+    c.queued[v] |= bit
+    at = c.state[_FIRST + ring] + c.state[_LENGTH + ring]
+    if at >= c.level.size:
+        at -= c.level.size
+    c.queues[ring, at] = v
+    c.state[_LENGTH + ring] += 1
+
+
+@lean_kernel
+def _start(c: CutArrays) -> None:
+    """Make every node with excess or deficit a root, and empty the queues."""
+    c.state[:] = 0
+    c.state[_SOURCE_LEVEL] = 1
+    c.state[_SINK_LEVEL] = 1
+    for v in range(c.level.size):
+        c.parent[v] = _ROOT
+        c.queued[v] = 0
+        if c.excess[v] > 0.0:
+            c.level[v] = 1
+            _enqueue(c, 1, 1, v)
+        elif c.excess[v] < 0.0:
+            c.level[v] = -1
+            _enqueue(c, -1, 1, v)
+        else:
+            c.level[v] = 0
+
+
+@inlined
+def _adopt(c: CutArrays, tree: int, count: int) -> int:
+    """Find new parents for the first `count` orphans of a tree, and for those this makes.
+
+    An orphan takes a parent that keeps its level if there is one; else it moves to the lowest
+    level possible, which orphans its children, or leaves the tree. Returns the arcs looked at.
+    """
+    n = c.level.size
+    grown = c.state[_SOURCE_LEVEL] if tree > 0 else c.state[_SINK_LEVEL]
+    limit = grown + 1 if c.state[_GROWING] == tree else grown
+    first = 0
+    work = 0
+    while count > 0:
+        v = c.orphans[first]
+        first += 1
+        if first == n:
+            first = 0
+        count -= 1
+        level = c.level[v] * tree
+        best = limit
+        arc = _ORPHAN
+        for a in range(c.ptr[v], c.ptr[v + 1]):
+            other = c.level[c.head[a]] * tree
+            # An orphan at level 1 was a root: everything it can hang on is at level 1 or above.
+            if 0 < other < best and c.residual[c.sister[a] if tree > 0 else a] > 0.0:
+                best = other
+                arc = a
+                if other < level:
+                    break
+        work += c.ptr[v + 1] - c.ptr[v]
+        if arc != _ORPHAN and best == level - 1:
+            c.parent[v] = arc
+            continue
+        for a in range(c.ptr[v], c.ptr[v + 1]):
+            u = c.head[a]
+            if c.level[u] * tree == level + 1 and c.parent[u] == c.sister[a]:
+                c.parent[u] = _ORPHAN
+                at = first + count
+                c.orphans[at if at < n else at - n] = u
+                count += 1
+        if arc == _ORPHAN:
+            c.level[v] = 0
+            continue
+        c.parent[v] = arc
+        c.level[v] = (best + 1) * tree
+        if best + 1 >= grown:
+            _enqueue(c, tree, best + 1, v)
+    return work
+
+
+@inlined
+def _augment(c: CutArrays, arc: int) -> int:
+    """Push what fits along the path through `arc`, from the source's tree to the sink's.
+
+    Mends both trees; returns the work done.
+    """
+    top = c.head[c.sister[arc]]
+    bottom = c.head[arc]
+    amount = c.residual[arc]
+    v = top
+    while c.parent[v] >= 0:
+        amount = min(amount, c.residual[c.sister[c.parent[v]]])
+        v = c.head[c.parent[v]]
+    amount = min(amount, c.excess[v])
+    v = bottom
+    while c.parent[v] >= 0:
+        amount = min(amount, c.residual[c.parent[v]])
+        v = c.head[c.parent[v]]
+    amount = min(amount, -c.excess[v])
+
+    c.residual[arc] -= amount
+    c.residual[c.sister[arc]] += amount
+    work = 1
+    # Orphans are met from the far end of the path; they are adopted from the root's end on, so
+    # that those further out find the others in their new places.
+    count = 0
+    v = top
+    while c.parent[v] >= 0:
+        a = c.parent[v]
+        down = c.sister[a]
+        c.residual[a] += amount
+        c.residual[down] -= amount
+        if c.residual[down] <= 0.0:
+            c.parent[v] = _ORPHAN
+            c.orphans[count] = v
+            count += 1
+        v = c.head[a]
+        work += 1
+    c.excess[v] -= amount
+    if c.excess[v] <= 0.0:
+        c.parent[v] = _ORPHAN
+        c.orphans[count] = v
+        count += 1
+    for i in range(count // 2):
+        c.orphans[i], c.orphans[count - 1 - i] = c.orphans[count - 1 - i], c.orphans[i]
+    work += _adopt(c, 1, count)
+    count = 0
+    v = bottom
+    while c.parent[v] >= 0:
+        a = c.parent[v]
+        c.residual[c.sister[a]] += amount
+        c.residual[a] -= amount
+        if c.residual[a] <= 0.0:
+            c.parent[v] = _ORPHAN
+            c.orphans[count] = v
+            count += 1
+        v = c.head[a]
+        work += 1
+    c.excess[v] += amount
+    if c.excess[v] >= 0.0:
+        c.parent[v] = _ORPHAN
+        c.orphans[count] = v
+        count += 1
+    for i in range(count // 2):
+        c.orphans[i], c.orphans[count - 1 - i] = c.orphans[count - 1 - i], c.orphans[i]
+    work += _adopt(c, -1, count)
+    return work
+
+
+@lean_kernel
+def _augment_path(c: CutArrays, arc: int) -> int:
+    """Run `_augment`; a function of its own, so that the search stays small."""
+    return _augment(c, arc)
+
+
+@inlined
+def _grow(c: CutArrays, tree: int, budget: int) -> int:
+    """Grow one tree by a level; return the work left, negative if it ran out before the end."""
+    n = c.level.size
+    level = c.state[_SOURCE_LEVEL] if tree > 0 else c.state[_SINK_LEVEL]
+    ring = (level & 1) if tree > 0 else 2 + (level & 1)
+    bit = np.uint8(1 << ring)
+    while c.state[_LENGTH + ring] > 0:
+        if budget < 0:
+            return budget
+        v = c.queues[ring, c.state[_FIRST + ring]]
+        c.state[_FIRST + ring] += 1
+        if c.state[_FIRST + ring] == n:
+            c.state[_FIRST + ring] = 0
+        c.state[_LENGTH + ring] -= 1
+        c.queued[v] &= ~bit
+        if c.level[v] != level * tree:
+            continue
+        budget -= c.ptr[v + 1] - c.ptr[v]
+        a = c.ptr[v]
+        while a < c.ptr[v + 1]:
+            u = c.head[a]
+            other = c.level[u] * tree
+            if other <= 0 and c.residual[a if tree > 0 else c.sister[a]] > 0.0:
+                if other == 0:
+                    c.level[u] = (level + 1) * tree
+                    c.parent[u] = c.sister[a]
+                    _enqueue(c, tree, level + 1, u)
+                else:
+                    budget -= _augment_path(c, a if tree > 0 else c.sister[a])
+                    if c.level[v] != level * tree:
+                        break
+                    if budget < 0:
+                        _enqueue(c, tree, level, v)
+                        return budget
+                    # The arc is looked at again: there may be another path through it.
+                    continue
+            a += 1
+    if tree > 0:
+        c.state[_SOURCE_LEVEL] = level + 1
+    else:
+        c.state[_SINK_LEVEL] = level + 1
+    c.state[_GROWING] = 0
+    return budget
+
+
+@lean_kernel
+def _flow(c: CutArrays, budget: int) -> bool:
+    """Augment until neither tree can grow; return False if the budget ran out before.
+
+    Once one of them cannot, the flow is maximal; the other then grows to its full extent, so that
+    in the end the trees are the nodes that the source reaches and those that reach the sink.
+    """
+    while True:
+        if c.state[_GROWING] == 0:
+            from_source = c.state[_LENGTH + (c.state[_SOURCE_LEVEL] & 1)]
+            to_sink = c.state[_LENGTH + 2 + (c.state[_SINK_LEVEL] & 1)]
+            if from_source == 0 and to_sink == 0:
+                return True
+            # In turn: a fifth faster on grids than growing from the shorter queue.
+            lower = c.state[_SOURCE_LEVEL] <= c.state[_SINK_LEVEL]
+            c.state[_GROWING] = 1 if to_sink == 0 or (from_source > 0 and lower) else -1
+        if c.state[_GROWING] > 0:
+            budget = _grow(c, 1, budget)
+        else:
+            budget = _grow(c, -1, budget)
+        if budget < 0:
+            return False
+
+
+@lean_kernel
+def _dual_value(c: CutArrays, capacity: FloatArray, excess: FloatArray) -> float:
+    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of `excess`.
+
+    `capacity` and `excess` are what ``residual`` and ``excess`` were before. Clipped to the
+    capacities the flow is feasible whatever rounding did to it, so this is a lower bound on
+    ``sum_i excess_i y_i`` plus the cut arcs, by weak duality.
+    """
+    total = 0.0
+    for v in range(c.level.size):
+        left = excess[v]
+        for a in range(c.ptr[v], c.ptr[v + 1]):
+            s = c.sister[a]
+            # Both ends must see the same number, so it is formed in the order of the arcs.
+            if a < s:
+                flow = 0.5 * ((capacity[a] - c.residual[a]) - (capacity[s] - c.residual[s]))
+                left -= max(-capacity[s], min(capacity[a], flow))
+            else:
+                flow = 0.5 * ((capacity[s] - c.residual[s]) - (capacity[a] - c.residual[a]))
+                left += max(-capacity[a], min(capacity[s], flow))
+        total += min(0.0, left)
+    return total
+
+
+class CutGraph:
+    """A network laid out once, on which cuts are found for many sets of capacities.
+
+    Fill ``arrays.residual`` (at ``arcs[e]``, the places of edge ``e``'s arc forwards and of its arc
+    backwards) and ``arrays.excess`` (source minus sink), or call `load`; then `solve`.
+
+    Parameters
+    ----------
+    ptr, head, sister : arrays
+        As in `CutArrays`.
+    arcs : (m, 2) int32 array
+        The places of the two arcs of each edge.
+
+    Attributes
+    ----------
+    arrays : CutArrays
+    arcs : (m, 2) int32 array
+
+    Complexity
+    ----------
+    At most ``n m`` augmentations, each of O(n) and the mending of the trees; on graphs of images
+    and constraints, the time is near linear. Memory: 45 bytes a node and 16 an arc.
+
+    References
+    ----------
+    A. Goldberg, S. Hed, H. Kaplan, R. Tarjan, R. Werneck, "Maximum flows by incremental
+    breadth-first search", ESA 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from inference_lab.algorithms.cuts.maxflow import CutGraph
+    >>> network = CutGraph.from_edges(3, [(0, 1), (1, 2)])
+    >>> for middle in (1.0, 5.0):
+    ...     _ = network.load([middle, 3.0], 0.0, source=[4.0, 0.0, 0.0], sink=[0.0, 0.0, 9.0])
+    ...     _ = network.solve()
+    ...     print(network.source_side().tolist())
+    [True, False, False]
+    [True, True, False]
+    """
+
+    def __init__(self, ptr: IntArray, head: Int32Array, sister: Int32Array, arcs: Int32Array):
+        n = ptr.size - 1
+        self.arcs = arcs
+        self.arrays = CutArrays(
+            ptr=ptr,
+            head=head.view(np.uint32),
+            sister=sister.view(np.uint32),
+            residual=np.zeros(head.size),
+            excess=np.zeros(n),
+            level=np.zeros(n, dtype=np.int32),
+            parent=np.full(n, _ROOT, dtype=np.int32),
+            queues=np.zeros((4, n), dtype=np.int32),
+            queued=np.zeros(n, dtype=np.uint8),
+            orphans=np.zeros(n, dtype=np.int32),
+            state=np.zeros(_LENGTH + 4, dtype=np.int64),
+        )
+
+    @classmethod
+    def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
+        """Lay out a network from its edges; parallel ones and loops are allowed.
+
+        Parameters
+        ----------
+        n_nodes : int
+        edges : (m, 2) array of int
+
+        Raises
+        ------
+        ValueError
+            If an edge names a missing node, or there are too many edges for 32-bit numbers.
+        """
+        ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+        if n_nodes < 0:
+            raise ValueError(f"n_nodes must not be negative, got {n_nodes}")
+        wrong = (ends < 0) | (ends >= n_nodes)
+        if wrong.any():
+            e = int(np.argwhere(wrong)[0, 0])
+            raise ValueError(
+                f"edges[{e}] = {tuple(ends[e].tolist())} names a missing node; "
+                f"there are {n_nodes}, counted from 0"
+            )
+        if 2 * len(ends) > np.iinfo(np.int32).max:
+            raise ValueError(f"edges has {len(ends)} rows; at most 2^30 - 1 fit")
+        tails = ends.ravel()
+        order = np.argsort(tails, kind="stable").astype(np.int32)
+        place = np.empty(order.size, dtype=np.int32)
+        place[order] = np.arange(order.size, dtype=np.int32)
+        ptr = np.concatenate(
+            [np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(tails, minlength=n_nodes))]
+        ).astype(np.int64)
+        return cls(ptr, tails[order ^ 1].astype(np.int32), place[order ^ 1], place.reshape(-1, 2))
+
+    def load(
+        self,
+        forward: npt.ArrayLike,
+        backward: npt.ArrayLike,
+        source: npt.ArrayLike,
+        sink: npt.ArrayLike,
+    ) -> float:
+        """Set the capacities.
+
+        ``+inf`` is replaced by a number larger than the sum of all finite capacities, so that a
+        cut pays as few infinite ones as possible and then as little else as possible.
+
+        Parameters
+        ----------
+        forward, backward : float or (m,) array
+            Capacities from ``edges[e, 0]`` to ``edges[e, 1]`` and back; not negative.
+        source, sink : float or (n,) array
+            Capacities from the source to each node, and from each node to the sink.
+
+        Returns
+        -------
+        float
+            The number that stands for ``+inf``.
+
+        Raises
+        ------
+        ValueError
+            If a capacity is negative or NaN, or a shape does not fit.
+        """
+        m, n = len(self.arcs), self.arrays.excess.size
+        parts = {
+            "forward": (forward, m),
+            "backward": (backward, m),
+            "source": (source, n),
+            "sink": (sink, n),
+        }
+        values: dict[str, FloatArray] = {}
+        for name, (given, size) in parts.items():
+            array = np.asarray(given, dtype=np.float64)
+            if array.ndim > 1 or (array.ndim == 1 and array.size != size):
+                raise ValueError(
+                    f"{name} must be a number or have shape ({size},), got {array.shape}"
+                )
+            bad = ~(array >= 0)
+            if bad.any():
+                at = int(np.flatnonzero(bad)[0])
+                where = f"{name}[{at}]" if array.ndim else name
+                raise ValueError(f"{where} is {array.flat[at]}; capacities must not be negative")
+            values[name] = np.broadcast_to(array, (size,))
+        total = sum(float(v[np.isfinite(v)].sum()) for v in values.values())
+        infinity = larger_power_of_two(total)
+        finite = {name: np.where(np.isinf(v), infinity, v) for name, v in values.items()}
+        self.arrays.residual[self.arcs[:, 0]] = finite["forward"]
+        self.arrays.residual[self.arcs[:, 1]] = finite["backward"]
+        # A loop is never cut, and a node must not become its own parent.
+        loops = self.arrays.head[self.arcs[:, 0]] == self.arrays.head[self.arcs[:, 1]]
+        self.arrays.residual[self.arcs[loops].ravel()] = 0.0
+        self.arrays.excess[:] = finite["source"] - finite["sink"]
+        return infinity
+
+    def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
+        """Find a maximum flow, and with it the minimum cuts.
+
+        Parameters
+        ----------
+        should_stop : callable, optional
+            Asked every tenth of a second or so.
+
+        Returns
+        -------
+        bool
+            False if it was stopped; the sides then mean nothing.
+        """
+        c = self.arrays
+        _start(c)
+        while not _flow(c, _WORK):
+            if should_stop is not None and should_stop():
+                return False
+        return True
+
+    def source_side(self) -> npt.NDArray[np.bool_]:
+        """Return the nodes on the source's side of the minimum cut where that is smallest, (n,).
+
+        They are on its side in every minimum cut.
+        """
+        return self.arrays.level > 0
+
+    def sink_side(self) -> npt.NDArray[np.bool_]:
+        """Return the nodes on the sink's side of the minimum cut where that is smallest, (n,)."""
+        return self.arrays.level < 0
+
+    def dual_value(self, capacity: FloatArray, excess: FloatArray) -> float:
+        """Return a lower bound on ``sum_i excess_i y_i`` plus the arcs cut, over all ``y``.
+
+        It holds whatever rounding did to the flow, up to the rounding of one sum, and is the
+        minimum after `solve`.
+
+        Parameters
+        ----------
+        capacity, excess : arrays
+            What ``arrays.residual`` and ``arrays.excess`` held before `solve`.
+        """
+        return _dual_value(self.arrays, capacity, excess)
+
+
+def larger_power_of_two(total: float) -> float:
+    """Return a power of two that is more than four times `total`: an infinity to calculate with.
+
+    Raises
+    ------
+    ValueError
+        If that is beyond what a float can hold.
+    """
+    exponent = math.frexp(max(total, 1.0))[1] + 2
+    # Many of them are added up on the way.
+    if exponent > 960:
+        raise ValueError(f"costs add up to {total}, too large to tell them from infinite ones")
+    return math.ldexp(1.0, exponent)
+
+
+class Cut(NamedTuple):
+    """A minimum cut.
+
+    Attributes
+    ----------
+    value : float
+        The capacities that are cut, added up; ``inf`` if one of them is infinite.
+    source_side : (n,) bool array
+        The nodes on the source's side.
+    """
+
+    value: float
+    source_side: npt.NDArray[np.bool_]
+
+
+def minimum_cut(
+    n_nodes: int,
+    edges: npt.ArrayLike,
+    forward: npt.ArrayLike,
+    backward: npt.ArrayLike = 0.0,
+    *,
+    source: npt.ArrayLike,
+    sink: npt.ArrayLike,
+) -> Cut:
+    """Find a minimum cut between a source and a sink that are joined to the nodes.
+
+    Parameters
+    ----------
+    n_nodes : int
+    edges : (m, 2) array of int
+        Parallel edges add up; a loop is never cut.
+    forward, backward : float or (m,) array
+        Capacities of each edge in its direction and back; not negative, ``+inf`` allowed.
+    source, sink : float or (n,) array
+        Capacities from the source to the nodes, and from the nodes to the sink.
+
+    Returns
+    -------
+    Cut
+        With the smallest source's side of all minimum cuts. If every cut has infinite capacity,
+        one with the fewest infinite ones.
+
+    Raises
+    ------
+    ValueError
+        If a capacity is negative or NaN, a shape does not fit, or an edge names a missing node.
+
+    Examples
+    --------
+    >>> from inference_lab.algorithms.cuts.maxflow import minimum_cut
+    >>> cut = minimum_cut(2, [(0, 1)], [2.5], source=[4.0, 0.0], sink=[0.0, 3.0])
+    >>> cut.value, cut.source_side.tolist()
+    (2.5, [True, False])
+    """
+    network = CutGraph.from_edges(n_nodes, edges)
+    network.load(forward, backward, source, sink)
+    network.solve()
+    side = network.source_side()
+    ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    u, v = side[ends[:, 0]], side[ends[:, 1]]
+    m = len(ends)
+    value = (
+        np.broadcast_to(np.asarray(forward, dtype=np.float64), (m,))[u & ~v].sum()
+        + np.broadcast_to(np.asarray(backward, dtype=np.float64), (m,))[v & ~u].sum()
+        + np.broadcast_to(np.asarray(source, dtype=np.float64), (n_nodes,))[~side].sum()
+        + np.broadcast_to(np.asarray(sink, dtype=np.float64), (n_nodes,))[side].sum()
+    )
+    return Cut(float(value), side)

@@ -1,0 +1,191 @@
+"""Large moves: many variables at once choose between the label they have and another one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, energy_change
+from inference_lab.contract import Outcome, Run
+from inference_lab.graph.factor_graph import FactorGraph, GraphArrays, IntArray
+
+#: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
+_RELATIVE_GAIN = 1e-13
+
+
+#: Sweeps of the descent that follows a cycle.
+_SWEEPS = 20
+
+Descent: TypeAlias = Callable[[GraphArrays, IntArray, IntArray, int], int]
+
+
+class Moved(NamedTuple):
+    """What came of a move.
+
+    Attributes
+    ----------
+    changed : bool
+        The energy fell, and the labelling changed.
+    exact : bool
+        No other choice between the two labels is better.
+    """
+
+    changed: bool
+    exact: bool
+
+
+class MoveMaker:
+    """A labelling, and moves that are made where they lower its energy.
+
+    Violated hard terms count first, then the finite costs.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    run : Run
+    start : (n,) int64 array
+    rule : {"qpbo", "truncate"}
+        As in `LabelChoice.minimise`.
+    descend : callable
+        ``descend(arrays, x, order, max_sweeps)`` changes single labels of ``x``, in place, while
+        the energy falls. It follows each cycle in which a move was not exact, for such a move may
+        not find what a single change gains.
+
+    Attributes
+    ----------
+    x : (n,) int64 array
+    """
+
+    def __init__(
+        self, graph: FactorGraph, run: Run, start: IntArray, rule: Rule, descend: Descent
+    ) -> None:
+        self.graph = graph
+        self.run = run
+        self.rule: Rule = rule
+        self.x = start
+        self._descend = descend
+        self._inexact = False
+        self._choice = LabelChoice(graph)
+        self._moves = self._successes = self._pairs = self._nonsubmodular = 0
+        run.offer(start)
+
+    def move(self, zero: IntArray, one: IntArray, *, bound: bool = False) -> Moved | None:
+        """Choose between two labels at each variable, one of which it has.
+
+        With `bound` the choice covers all labellings, and its bound is reported. Returns None if
+        the time ran out.
+        """
+        choice = self._choice.minimise(
+            zero,
+            one,
+            current=self.x,
+            rule=self.rule,
+            bound=bound,
+            should_stop=lambda: self.run.remaining <= 0.0,
+        )
+        if choice is None:
+            return None
+        self._moves += 1
+        self._inexact = self._inexact or not choice.exact
+        self._pairs += choice.pairs
+        self._nonsubmodular += choice.nonsubmodular
+        if bound:
+            self.run.bound(choice.bound)
+        new = np.where(choice.taken > 0, one, np.where(choice.taken == 0, zero, self.x))
+        infinite, finite, scale = energy_change(self.graph.arrays, self.x, new)
+        if infinite > 0 or (infinite == 0 and finite >= -_RELATIVE_GAIN * scale):
+            return Moved(False, choice.exact)
+        self.x = new
+        self._successes += 1
+        self.run.offer(new)
+        return Moved(True, choice.exact)
+
+    def whole(self) -> bool:
+        """Choose between all labellings of a graph with two labels; return whether none is finite.
+
+        One cut settles it where it is submodular; else roof duality labels what it can.
+        """
+        one = np.minimum(self.graph.cardinalities - 1, 1)
+        self.move(np.zeros_like(one), one, bound=True)
+        return math.isinf(self.run.lower_bound) and self.run.lower_bound > 0
+
+    def cycle_until_stable(
+        self,
+        labels: list[tuple[int, int]],
+        candidates: Callable[[int, int], tuple[IntArray, IntArray] | None],
+        max_cycles: int | None,
+        shuffle: bool,
+    ) -> Outcome:
+        """Try every kind of move in turn until none of them lowers the energy.
+
+        Parameters
+        ----------
+        labels : list of pairs of int
+            What names a kind of move.
+        candidates : callable
+            Gives the two labellings of a kind, or None where there is nothing to choose.
+        max_cycles : int or None
+        shuffle : bool
+            Draw a new order for each cycle.
+        """
+        # A kind is settled once it has failed, or been exact, since the last other success.
+        settled = np.zeros(len(labels), dtype=bool)
+        cycles = 0
+        while not settled.all():
+            if self.run.proved or self.run.should_stop(cycles) or cycles == max_cycles:
+                break
+            cycles += 1
+            order = self.run.rng.permutation(len(labels)) if shuffle else np.arange(len(labels))
+            if not self._cycle([labels[kind] for kind in order], candidates, settled, order):
+                break
+            if self._inexact and self._polish():
+                settled[:] = False
+        return Outcome(
+            converged=bool(settled.all()) or self.run.proved,
+            iterations=cycles,
+            diagnostics=self.diagnostics(),
+        )
+
+    def _cycle(
+        self,
+        labels: list[tuple[int, int]],
+        candidates: Callable[[int, int], tuple[IntArray, IntArray] | None],
+        settled: npt.NDArray[np.bool_],
+        order: IntArray,
+    ) -> bool:
+        """Try the kinds of move that are not settled, in this order; False if time ran out."""
+        for kind, pair in zip(order, labels, strict=True):
+            if settled[kind]:
+                continue
+            choice = candidates(*pair)
+            moved = Moved(False, True) if choice is None else self.move(*choice)
+            if moved is None or self.run.remaining <= 0.0:
+                return False
+            if moved.changed:
+                settled[:] = False
+            settled[kind] = moved.exact or not moved.changed
+        return True
+
+    def _polish(self) -> bool:
+        """Descend by single changes; return whether there were any."""
+        self._inexact = False
+        new = self.x.copy()
+        order = self.run.rng.permutation(new.size)
+        self._descend(self.graph.arrays, new, order, _SWEEPS)
+        if (new == self.x).all():
+            return False
+        self.x = new
+        self.run.offer(new)
+        return True
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Return the number of moves tried and made, and the share of non-submodular pairs."""
+        return {
+            "moves": self._moves,
+            "successful_moves": self._successes,
+            "nonsubmodular_share": self._nonsubmodular / max(1, self._pairs),
+        }

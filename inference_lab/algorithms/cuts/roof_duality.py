@@ -1,0 +1,672 @@
+"""Choosing between two labels at every variable, by minimum cuts: exact, or by roof duality.
+
+The energy as a function of ``y``, where ``y_i = 0`` takes the label ``zero[i]`` and ``y_i = 1``
+the label ``one[i]``, is a quadratic pseudo-Boolean function
+
+``E(y) = c + sum_i l_i y_i + sum_ij q_ij y_i y_j``
+
+once the products of three and more variables, which come from higher-order factors, are written
+with auxiliary variables. Where no ``q_ij`` is positive it is submodular, and a minimum cut finds
+its minimum. Else its roof dual, a minimum cut in a network with two nodes a variable, gives a
+lower bound and labels a part of the variables, *persistently*: setting them so raises the energy
+of no labelling.
+
+Infinite costs become a number ``M`` larger than any difference of finite energies, so that first
+the violated ones are as few as possible and then the rest is as little as possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.cuts.maxflow import CutArrays, CutGraph, larger_power_of_two
+from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.messages import edge_cost
+
+__all__ = [
+    "MAX_ARITY",
+    "Choice",
+    "LabelChoice",
+    "energy_change",
+    "magnitude",
+    "unsupported_arity",
+]
+
+#: Factors of more variables are refused: a choice turns one of arity r into about 2^r nodes.
+MAX_ARITY = 10
+
+#: A coefficient below this share of the costs it is the difference of is rounding, not a sign.
+_NOISE = 1e-14
+
+Rule = Literal["qpbo", "truncate"]
+
+
+def unsupported_arity(graph: FactorGraph) -> str | None:
+    """Return why the factors are too large to be reduced to pairs, or None."""
+    arity = int(np.diff(graph.factor_ptr).max(initial=0))
+    if arity <= MAX_ARITY:
+        return None
+    return (
+        f"a factor has {arity} variables; its reduction to pairs needs about 2^{arity} nodes, "
+        f"at most {MAX_ARITY} variables are taken on"
+    )
+
+
+class Moves(NamedTuple):
+    """Where the parts of the quadratic function stand.
+
+    * ``place`` (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges;
+    * ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
+      positions of a factor's scope, in the order of `numpy.triu_indices`;
+    * ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
+      of the pairs that join its auxiliary nodes to its variables;
+    * ``quadratic`` (p,) float64: the coefficients of the pairs;
+    * ``table`` float64: scratch for the largest factor.
+    """
+
+    place: npt.NDArray[np.int32]
+    factor_pair_ptr: IntArray
+    factor_pairs: npt.NDArray[np.int32]
+    aux_node: IntArray
+    aux_pair: IntArray
+    quadratic: FloatArray
+    table: FloatArray
+
+
+@inlined
+def _finite(value: float, infinity: float) -> float:
+    return infinity if np.isinf(value) else value
+
+
+@inlined
+def _add_pair(t: Moves, c: CutArrays, p: int, q: float) -> None:
+    """Add ``q y_i y_j = q / 2 (y_i + y_j) - q / 2 |y_i - y_j|`` to the network."""
+    first = t.place[p, 0]
+    second = t.place[p, 1]
+    t.quadratic[p] += q
+    half = 0.5 * q
+    c.excess[c.head[second]] += half
+    c.excess[c.head[first]] += half
+    c.residual[first] -= half
+    c.residual[second] -= half
+
+
+@inlined
+def _fill_factor(
+    g: GraphArrays, t: Moves, c: CutArrays, f: int, zero: IntArray, one: IntArray, infinity: float
+) -> None:
+    """Add a higher-order factor to the network.
+
+    Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform).
+    A monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d``,
+
+    * for ``a < 0``: ``min_w a w (S - (d - 1))``;
+    * for ``a > 0``: ``a (S2 + min_w sum_i w_i (c_i (2 i - S) - 1))`` with ``S2`` the sum of the
+      products of pairs, ``i`` from 1 to ``(d - 1) // 2``, and ``c_i = 2``, but 1 for the last
+      ``i`` of an odd ``d`` (Ishikawa 2011).
+    """
+    lo = g.factor_ptr[f]
+    arity = g.factor_ptr[f + 1] - lo
+    size = 1 << arity
+    scale = 0.0
+    for mask in range(size):
+        index = 0
+        for s in range(arity):
+            v = g.scopes[lo + s]
+            index = index * g.cardinalities[v] + (one[v] if mask >> s & 1 else zero[v])
+        t.table[mask] = _finite(g.tables[g.table_ptr[f] + index], infinity)
+        scale = max(scale, abs(t.table[mask]))
+    noise = _NOISE * size * scale
+    for s in range(arity):
+        for mask in range(size):
+            if mask >> s & 1:
+                t.table[mask] -= t.table[mask ^ (1 << s)]
+    node = t.aux_node[f]
+    pair = t.aux_pair[f]
+    for mask in range(size):
+        degree = 0
+        for s in range(arity):
+            degree += mask >> s & 1
+        if degree < 3:
+            continue
+        a = t.table[mask]
+        if abs(a) <= noise:
+            a = 0.0
+        for i in range(1, max(1, (degree - 1) // 2) + 1):
+            constant = 0.0
+            slope = 0.0
+            if a < 0.0 and i == 1:
+                constant = -a * (degree - 1)
+                slope = a
+            elif a > 0.0:
+                weight = 1.0 if degree & 1 and i == (degree - 1) // 2 else 2.0
+                constant = a * (2.0 * weight * i - 1.0)
+                slope = -a * weight
+            c.excess[node] += constant
+            node += 1
+            for s in range(arity):
+                if mask >> s & 1:
+                    _add_pair(t, c, pair, slope)
+                    pair += 1
+        if a > 0.0:
+            for s in range(arity):
+                for u in range(s + 1, arity):
+                    both = (1 << s) | (1 << u)
+                    if mask & both == both:
+                        t.table[both] += a
+    at = t.factor_pair_ptr[f]
+    for s in range(arity):
+        c.excess[g.scopes[lo + s]] += t.table[1 << s]
+        for u in range(s + 1, arity):
+            q = t.table[(1 << s) | (1 << u)]
+            if not 0.0 < q <= noise:
+                _add_pair(t, c, t.factor_pairs[at], q)
+            at += 1
+
+
+@lean_kernel
+def _fill(
+    g: GraphArrays, t: Moves, c: CutArrays, zero: IntArray, one: IntArray, infinity: float
+) -> None:
+    """Write the choice between two labellings into the network.
+
+    Pairs that are not submodular leave negative capacities, which are mended afterwards.
+    """
+    n = g.cardinalities.size
+    m = g.edges.shape[0]
+    for i in range(n):
+        c.excess[i] = 0.0
+        if zero[i] != one[i]:
+            start = g.unary_ptr[i]
+            c.excess[i] = _finite(g.unary[start + one[i]], infinity) - _finite(
+                g.unary[start + zero[i]], infinity
+            )
+    for e in range(m):
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        i0 = zero[i]
+        i1 = one[i]
+        j0 = zero[j]
+        j1 = one[j]
+        half = 0.0
+        if i0 != i1 or j0 != j1:
+            c00 = _finite(edge_cost(g, e, i0, j0), infinity)
+            c10 = _finite(edge_cost(g, e, i1, j0), infinity)
+            c01 = _finite(edge_cost(g, e, i0, j1), infinity)
+            c11 = _finite(edge_cost(g, e, i1, j1), infinity)
+            # In this order it is exactly 0 where one end has no choice.
+            q = (c11 - c01) - (c10 - c00)
+            if 0.0 < q <= _NOISE * (abs(c00) + abs(c01) + abs(c10) + abs(c11)):
+                q = 0.0
+            half = 0.5 * q
+            c.excess[i] += (c10 - c00) + half
+            c.excess[j] += (c01 - c00) + half
+        t.quadratic[e] = 2.0 * half
+        c.residual[t.place[e, 0]] = -half
+        c.residual[t.place[e, 1]] = -half
+    for i in range(n, c.excess.size):
+        c.excess[i] = 0.0
+    for p in range(m, t.quadratic.size):
+        t.quadratic[p] = 0.0
+        c.residual[t.place[p, 0]] = 0.0
+        c.residual[t.place[p, 1]] = 0.0
+    for f in range(g.factor_ptr.size - 1):
+        _fill_factor(g, t, c, f, zero, one, infinity)
+
+
+@lean_kernel
+def _count(t: Moves, n_pairs: int) -> tuple[int, int]:
+    """Count the pairs of variables that interact, and those that are not submodular."""
+    pairs = 0
+    positive = 0
+    for p in range(n_pairs):
+        pairs += t.quadratic[p] != 0.0
+        positive += t.quadratic[p] > 0.0
+    return pairs, positive
+
+
+@lean_kernel
+def _truncate(
+    t: Moves, c: CutArrays, n_pairs: int, zero: IntArray, one: IntArray, x: IntArray
+) -> None:
+    """Raise costs until the function is submodular.
+
+    Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in all, but never
+    that of the current labelling ``x``, so that whatever lowers the new function lowers the old.
+    """
+    for p in range(n_pairs):
+        q = t.quadratic[p]
+        if q <= 0.0:
+            continue
+        i = c.head[t.place[p, 1]]
+        j = c.head[t.place[p, 0]]
+        first = zero[i] != one[i] and x[i] == one[i]
+        second = zero[j] != one[j] and x[j] == one[j]
+        # The halves of q that `_fill` added to both are what raising both by q / 2 takes.
+        if first != second:
+            shift = 0.5 * q if second else -0.5 * q
+            c.excess[i] += shift
+            c.excess[j] -= shift
+        c.residual[t.place[p, 0]] = 0.0
+        c.residual[t.place[p, 1]] = 0.0
+
+
+@lean_kernel
+def _load_double(t: Moves, single: CutArrays, c: CutArrays) -> float:
+    """Write the function into the network with a second node ``1 - y_i`` for each variable.
+
+    A pair that is not submodular joins each variable to the complement of the other; every node
+    has as many arcs either way, so that only the ends of arcs are written anew. Returns the sum
+    of the positive coefficients.
+    """
+    n = single.excess.size
+    arcs = single.head.size
+    positive = 0.0
+    for p in range(t.quadratic.size):
+        q = t.quadratic[p]
+        first = np.int64(t.place[p, 0])
+        second = np.int64(t.place[p, 1])
+        i = np.int64(single.head[second])
+        j = np.int64(single.head[first])
+        half = 0.5 * abs(q)
+        c.residual[first] = half
+        c.residual[second] = half
+        c.residual[first + arcs] = half
+        c.residual[second + arcs] = half
+        # From i to j, or to the complement of j; and the mirror image.
+        if q > 0.0:
+            positive += q
+            here = second + arcs
+            there = second
+            c.head[first] = j + n
+            c.head[first + arcs] = j
+        else:
+            here = second
+            there = second + arcs
+            c.head[first] = j
+            c.head[first + arcs] = j + n
+        c.sister[first] = here
+        c.head[here] = i
+        c.sister[here] = first
+        c.sister[first + arcs] = there
+        c.head[there] = i + n
+        c.sister[there] = first + arcs
+    for v in range(n):
+        c.excess[v] = single.excess[v]
+        c.excess[n + v] = -single.excess[v]
+    return positive
+
+
+@lean_kernel
+def _energy(g: GraphArrays, x: IntArray) -> tuple[int, float]:
+    """Return the number of infinite costs of a labelling and the sum of the finite ones."""
+    infinite = 0
+    total = 0.0
+    for i in range(g.cardinalities.size):
+        value = g.unary[g.unary_ptr[i] + x[i]]
+        if np.isinf(value):
+            infinite += 1
+        else:
+            total += value
+    for e in range(g.edges.shape[0]):
+        value = edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
+        if np.isinf(value):
+            infinite += 1
+        else:
+            total += value
+    for f in range(g.factor_ptr.size - 1):
+        index = 0
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
+        value = g.tables[g.table_ptr[f] + index]
+        if np.isinf(value):
+            infinite += 1
+        else:
+            total += value
+    return infinite, total
+
+
+@inlined
+def _add_change(
+    before: float, after: float, infinite: int, finite: float, scale: float
+) -> tuple[int, float, float]:
+    if np.isinf(before):
+        infinite -= 1
+    else:
+        finite -= before
+        scale += abs(before)
+    if np.isinf(after):
+        infinite += 1
+    else:
+        finite += after
+        scale += abs(after)
+    return infinite, finite, scale
+
+
+@lean_kernel
+def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, float, float]:
+    """Return what a move from labelling `x` to `new` changes.
+
+    The change in the number of infinite costs, that of the sum of the finite ones, and the sum of
+    the absolute values that went into it, to which its rounding error is relative. Only terms
+    whose labels change are looked up.
+    """
+    infinite = 0
+    finite = 0.0
+    scale = 0.0
+    for i in range(g.cardinalities.size):
+        if x[i] != new[i]:
+            start = g.unary_ptr[i]
+            infinite, finite, scale = _add_change(
+                g.unary[start + x[i]], g.unary[start + new[i]], infinite, finite, scale
+            )
+    for e in range(g.edges.shape[0]):
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        if x[i] != new[i] or x[j] != new[j]:
+            infinite, finite, scale = _add_change(
+                edge_cost(g, e, x[i], x[j]),
+                edge_cost(g, e, new[i], new[j]),
+                infinite,
+                finite,
+                scale,
+            )
+    for f in range(g.factor_ptr.size - 1):
+        before = 0
+        after = 0
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            v = g.scopes[s]
+            before = before * g.cardinalities[v] + x[v]
+            after = after * g.cardinalities[v] + new[v]
+        if before != after:
+            start = g.table_ptr[f]
+            infinite, finite, scale = _add_change(
+                g.tables[start + before], g.tables[start + after], infinite, finite, scale
+            )
+    return infinite, finite, scale
+
+
+@inlined
+def _larger(size: float, value: float) -> float:
+    return size if np.isinf(value) else max(size, abs(value))
+
+
+@lean_kernel
+def magnitude(g: GraphArrays) -> float:
+    """Return the sum over all terms of the largest absolute finite cost."""
+    total = 0.0
+    for i in range(g.cardinalities.size):
+        size = 0.0
+        for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
+            size = _larger(size, g.unary[a])
+        total += size
+    for e in range(g.edges.shape[0]):
+        ki = g.cardinalities[g.edges[e, 0]]
+        kj = g.cardinalities[g.edges[e, 1]]
+        size = 0.0
+        if g.kinds[e] == TABLE:
+            for a in range(ki * kj):
+                size = _larger(size, g.weights[e] * g.pairwise[g.offsets[e] + a])
+        else:
+            size = _larger(size, g.weights[e])
+            for a in range(min(ki, kj)):
+                size = _larger(size, edge_cost(g, e, a, a))
+        total += size
+    for f in range(g.factor_ptr.size - 1):
+        size = 0.0
+        for a in range(g.table_ptr[f], g.table_ptr[f + 1]):
+            size = _larger(size, g.tables[a])
+        total += size
+    return total
+
+
+class Choice(NamedTuple):
+    """What came of a choice between two labels.
+
+    Attributes
+    ----------
+    taken : (n,) int8 array
+        1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no
+        choice the value means nothing.
+    bound : float
+        Lower bound on the energy of every labelling that takes one of the two labels at each
+        variable; ``inf`` if all of them are infinite, ``-inf`` if it was not asked for.
+    exact : bool
+        The function was submodular: nothing is open, and `taken` is a minimum.
+    pairs, nonsubmodular : int
+        Pairs of variables that interact in the function, and those of them that are not
+        submodular.
+    """
+
+    taken: npt.NDArray[np.int8]
+    bound: float
+    exact: bool
+    pairs: int
+    nonsubmodular: int
+
+
+class LabelChoice:
+    """The choice between two labels at every variable, for many pairs of labellings.
+
+    The network is laid out once, for the graph; each choice fills it anew.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        With factors of at most `MAX_ARITY` variables.
+
+    Guarantees
+    ----------
+    Where the function of the choice is submodular, the result is a minimum (first of the number
+    of infinite costs, then of the rest). Else, with rule ``"qpbo"``, the variables labelled take
+    these labels in every minimum (strong persistency), and taking them raises the energy of no
+    labelling; with ``"truncate"`` the result's energy is at most that of the current labelling.
+    All up to rounding.
+
+    Complexity
+    ----------
+    A choice costs O(n + m) for filling, 2^r r^2 a factor of arity r, and a minimum cut. Memory,
+    besides the graph: 45 bytes a variable and 48 an edge; once a choice is not submodular, 135
+    and 112. A factor of arity r adds about 2^r auxiliary variables, with r pairs each at most.
+
+    References
+    ----------
+    V. Kolmogorov, R. Zabih, "What energy functions can be minimized via graph cuts?", PAMI 26(2),
+    2004. P. Hammer, P. Hansen, B. Simeone, "Roof duality, complementation and persistency in
+    quadratic 0-1 optimization", Mathematical Programming 28, 1984. V. Kolmogorov, C. Rother,
+    "Minimizing non-submodular functions with graph cuts - a review", PAMI 29(7), 2007.
+    H. Ishikawa, "Transformation of general binary MRF minimization to the first-order case", PAMI
+    33(6), 2011. C. Rother, S. Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005
+    (truncation).
+
+    Examples
+    --------
+    >>> import numpy as np, inference_lab as il
+    >>> from inference_lab.algorithms.cuts.roof_duality import LabelChoice
+    >>> g = il.FactorGraph.potts([[0.0, 3.0, 1.0], [2.0, 0.0, 2.0]], [(0, 1)], [1.5])
+    >>> choice = LabelChoice(g).minimise(np.array([0, 1]), np.array([2, 2]), bound=True)
+    >>> choice.taken.tolist(), choice.bound
+    ([0, 0], 1.5)
+    """
+
+    def __init__(self, graph: FactorGraph) -> None:
+        reason = unsupported_arity(graph)
+        if reason is not None:
+            raise ValueError(reason)
+        self.graph = graph
+        n, m = graph.n_variables, graph.n_edges
+        #: Takes the place of an infinite cost. A labelling without one costs at most a quarter of
+        #: it beside the constant, one with at least three quarters.
+        self.infinity = math.inf
+        if graph.has_infinite:
+            self.infinity = larger_power_of_two(magnitude(graph.arrays))
+        arities = np.diff(graph.factor_ptr)
+        sizes = np.unique(arities).tolist()
+        aux_nodes = np.zeros(graph.n_factors, dtype=np.int64)
+        aux_pairs = np.zeros(graph.n_factors, dtype=np.int64)
+        for arity in sizes:
+            node, _ = _aux_pairs(arity)
+            aux_nodes[arities == arity] = node[-1] + 1
+            aux_pairs[arities == arity] = node.size
+        inner_ptr = _starts(arities * (arities - 1) // 2)
+        inner = np.empty((int(inner_ptr[-1]), 2), dtype=np.int64)
+        for arity in sizes:
+            members = np.flatnonzero(arities == arity)
+            scope = graph.factor_scopes[graph.factor_ptr[members, None] + np.arange(arity)]
+            first, second = np.triu_indices(arity, 1)
+            rows = inner_ptr[members, None] + np.arange(first.size)
+            inner[rows] = np.stack([scope[:, first], scope[:, second]], axis=2)
+        # Pairs that stand in several factors, or are edges, too, share their coefficient.
+        pairs, which = _merged(np.concatenate([graph.edges, inner]), n)
+        self._pairs = len(pairs)
+        aux_node = n + _starts(aux_nodes)
+        aux_pair = self._pairs + _starts(aux_pairs)
+        nodes = int(aux_node[-1])
+        self._nodes = nodes
+        if graph.n_factors:
+            edges = np.empty((int(aux_pair[-1]), 2), dtype=np.int64)
+            edges[: self._pairs] = pairs
+            for arity in sizes:
+                members = np.flatnonzero(arities == arity)
+                node, position = _aux_pairs(arity)
+                rows = aux_pair[members, None] + np.arange(node.size)
+                edges[rows, 0] = aux_node[members, None] + node
+                edges[rows, 1] = graph.factor_scopes[graph.factor_ptr[members, None] + position]
+            self.network = CutGraph.from_edges(nodes, edges)
+        else:
+            # The network is the graph itself, whose adjacency is there already.
+            a = graph.arrays
+            place = np.empty(2 * m, dtype=np.int32)
+            place[a.adj_half] = np.arange(2 * m, dtype=np.int32)
+            self.network = CutGraph(a.adj_ptr, a.adj_var, a.adj_reverse, place.reshape(-1, 2))
+        self._double: CutGraph | None = None
+        self._moves = Moves(
+            place=self.network.arcs,
+            factor_pair_ptr=inner_ptr,
+            factor_pairs=which[m:].astype(np.int32),
+            aux_node=aux_node[:-1],
+            aux_pair=aux_pair[:-1],
+            quadratic=np.zeros(len(self.network.arcs)),
+            table=np.zeros(1 << int(arities.max(initial=0))),
+        )
+
+    def minimise(
+        self,
+        zero: IntArray,
+        one: IntArray,
+        *,
+        current: IntArray | None = None,
+        rule: Rule = "qpbo",
+        bound: bool = False,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> Choice | None:
+        """Choose between two labellings at every variable.
+
+        Parameters
+        ----------
+        zero, one : (n,) int64 arrays
+            The two labels of each variable; equal where there is no choice.
+        current : (n,) int64 array, optional
+            The labelling that truncation keeps tight, of labels from the two; `zero` by default.
+        rule : {"qpbo", "truncate"}
+            What is done with pairs that are not submodular.
+        bound : bool
+            Compute the bound; there is none for a truncated function.
+        should_stop : callable, optional
+            Asked every tenth of a second or so.
+
+        Returns
+        -------
+        Choice, or None if it was stopped
+        """
+        t, single = self._moves, self.network.arrays
+        _fill(self.graph.arrays, t, single, zero, one, self.infinity)
+        pairs, positive = _count(t, self._pairs)
+        truncated = positive > 0 and rule == "truncate"
+        if truncated:
+            _truncate(t, single, self._pairs, zero, one, zero if current is None else current)
+        n = self.graph.n_variables
+        doubled = positive > 0 and not truncated
+        if doubled:
+            network = self._doubled()
+            surplus = _load_double(t, single, network.arrays)
+        else:
+            network = self.network
+        capacity = excess = np.empty(0)
+        if bound and not truncated:
+            capacity, excess = network.arrays.residual.copy(), network.arrays.excess.copy()
+        if not network.solve(should_stop):
+            return None
+        level = network.arrays.level
+        if doubled:
+            # The two nodes of a variable are mirror images up to rounding: both must agree.
+            mirrored = level[self._nodes : self._nodes + n]
+            taken = np.full(n, -1, dtype=np.int8)
+            taken[(level[:n] < 0) & (mirrored > 0)] = 1
+            taken[(level[:n] > 0) & (mirrored < 0)] = 0
+        else:
+            taken = (level[:n] < 0).astype(np.int8)
+        value = -math.inf
+        if bound and not truncated:
+            value = network.dual_value(capacity, excess)
+            if doubled:
+                value = 0.5 * (value + float(excess[: self._nodes].sum()) - surplus)
+            infinite, finite = _energy(self.graph.arrays, zero)
+            value += finite
+            if infinite:
+                value += infinite * self.infinity
+            value = math.inf if value > 0.5 * self.infinity else value + self.graph.constant
+        return Choice(taken, value, positive == 0, pairs, positive)
+
+    def _doubled(self) -> CutGraph:
+        """Return the network of roof duality, laid out on first use."""
+        if self._double is None:
+            a = self.network.arrays
+            arcs = a.head.size
+            self._double = CutGraph(
+                np.concatenate([a.ptr[:-1], a.ptr + arcs]),
+                np.empty(2 * arcs, dtype=np.int32),
+                np.empty(2 * arcs, dtype=np.int32),
+                np.concatenate([self.network.arcs, self.network.arcs + np.int32(arcs)]),
+            )
+        return self._double
+
+
+def _starts(sizes: IntArray) -> IntArray:
+    """Return where consecutive blocks of these sizes start, and where the last one ends."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return the distinct unordered pairs by first appearance, and the number of each row's."""
+    key = pairs.min(axis=1, initial=n) * max(n, 1) + pairs.max(axis=1, initial=-1)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    return pairs[first[order]], rank[which]
+
+
+def _aux_pairs(arity: int) -> tuple[IntArray, IntArray]:
+    """Return which auxiliary node of a factor is joined to which place of its scope.
+
+    In the order in which `_fill_factor` goes through them.
+    """
+    node: list[int] = []
+    position: list[int] = []
+    count = 0
+    for mask in range(1 << arity):
+        members = [s for s in range(arity) if mask >> s & 1]
+        if len(members) < 3:
+            continue
+        for _ in range(max(1, (len(members) - 1) // 2)):
+            node += [count] * len(members)
+            position += members
+            count += 1
+    return np.array(node, dtype=np.int64), np.array(position, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Reparametrisations, clusters of variables, and how bounds of them are tightened."""

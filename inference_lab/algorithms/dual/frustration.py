@@ -1,0 +1,528 @@
+"""Where clusters promise to raise the bound: frustrated cycles, and cliques of pairs.
+
+Both look at what is left of the pairs of a reparametrisation, see
+`inference_lab.algorithms.dual.clusters`.
+
+D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
+UAI 2012: the projection graph and the search in it.
+D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
+using message passing", UAI 2008: the gain that is sure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.dual.clusters import Clusters, gain_of_cliques, pair_keys
+from inference_lab.algorithms.dual.reparametrisation import Dual, offsets, stretches
+from inference_lab.contract import Run
+from inference_lab.graph.factor_graph import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.kernels.messages import edge_cost
+
+#: Edges of the projection graph that are kept, the strongest ones.
+_MAX_PROJECTED = 4_000_000
+#: Links that the search for cycles looks at from one root.
+_EFFORT = 3000
+#: Cycles that one root may give in one search.
+_PER_ROOT = 4
+#: Roots searched between two looks at the clock.
+_ROOTS = 2000
+#: Cliques listed between two looks at the clock.
+_LISTED = 200_000
+#: No clique whose joint table has more entries is looked at.
+_MAX_JOINT = 1_000_000
+
+
+# ------------------------------------------------------------------ the projection graph
+
+
+@inlined
+def least_without(
+    rows: int, columns: int, table: FloatArray, row: int, best: FloatArray, second: FloatArray,
+    at: IntArray,
+) -> tuple[float, float, int]:  # fmt: skip
+    """Return the least entry outside a row, the least in other columns, and the first's column."""
+    one = np.inf
+    two = np.inf
+    where = -1
+    for b in range(columns):
+        value = second[b] if at[b] == row else best[b]
+        if value < one:
+            two = one
+            one = value
+            where = b
+        elif value < two:
+            two = value
+    return one, two, where
+
+
+@lean_kernel
+def project(
+    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float,
+    table: FloatArray, best: FloatArray, second: FloatArray, at: IntArray, nodes: IntArray,
+    strength: FloatArray,
+) -> int:  # fmt: skip
+    """Write the edges of the projection graph that come from the edges of `begin` to `end`.
+
+    Its nodes are the splits of a variable's labels into one label and the rest (one split where
+    there are two labels), numbered like the entries of the unaries. Two splits are joined with
+    strength ``min over labels on different sides - min over labels on equal sides`` of what is
+    left of their edge. Those of at least `threshold` in size are written to `nodes` (cap, 2) and
+    `strength` (cap,), which have room for all; their number is returned. `table`, `best`,
+    `second` and `at` are scratch, for one edge and one row of it.
+
+    Complexity: O(k^2) an edge.
+    """
+    count = 0
+    for e in range(begin, end):
+        i, j = g.edges[e, 0], g.edges[e, 1]
+        ki, kj = g.cardinalities[i], g.cardinalities[j]
+        if ki == 1 or kj == 1:
+            continue
+        pi, pj = dual.half_ptr[2 * e], dual.half_ptr[2 * e + 1]
+        for a in range(ki):
+            for b in range(kj):
+                table[a * kj + b] = (
+                    edge_cost(g, e, a, b) - dual.from_edge[pi + a] - dual.from_edge[pj + b]
+                )
+                if hard and (
+                    np.isinf(dual.unary[g.unary_ptr[i] + a])
+                    or np.isinf(dual.unary[g.unary_ptr[j] + b])
+                ):
+                    table[a * kj + b] = np.inf
+        # The two least entries of each column.
+        for b in range(kj):
+            best[b] = np.inf
+            second[b] = np.inf
+            at[b] = -1
+        for a in range(ki):
+            for b in range(kj):
+                value = table[a * kj + b]
+                if value < best[b]:
+                    second[b] = best[b]
+                    best[b] = value
+                    at[b] = a
+                elif value < second[b]:
+                    second[b] = value
+        for a in range(1 if ki == 2 else ki):
+            outside, other, where = least_without(ki, kj, table, a, best, second, at)
+            row_best = np.inf
+            row_second = np.inf
+            row_at = -1
+            for b in range(kj):
+                value = table[a * kj + b]
+                if value < row_best:
+                    row_second = row_best
+                    row_best = value
+                    row_at = b
+                elif value < row_second:
+                    row_second = value
+            for b in range(1 if kj == 2 else kj):
+                column = second[b] if at[b] == a else best[b]
+                differ = min(column, row_second if row_at == b else row_best)
+                same = min(table[a * kj + b], other if where == b else outside)
+                if np.isinf(differ) and np.isinf(same):
+                    continue
+                value = differ - same
+                if abs(value) >= threshold:
+                    nodes[count, 0] = g.unary_ptr[i] + a
+                    nodes[count, 1] = g.unary_ptr[j] + b
+                    strength[count] = value
+                    count += 1
+    return count
+
+
+class Projection(NamedTuple):
+    """The projection graph: links of each node by falling strength, signs kept apart.
+
+    ``variable`` says to which variable a node belongs.
+    """
+
+    ptr: IntArray
+    to: Int32Array
+    size: FloatArray
+    differ: npt.NDArray[np.bool_]
+    variable: Int32Array
+
+
+# ------------------------------------------------------------------ frustrated cycles
+
+
+class Search(NamedTuple):
+    """State of the search for cycles, an entry for each node; `stamp` marks those reached."""
+
+    stamp: IntArray
+    depth: Int32Array
+    parent: Int32Array
+    parity: npt.NDArray[np.bool_]
+    queue: Int32Array
+
+
+@lean_kernel
+def frustrated_cycles(
+    graph: Projection,
+    roots: IntArray,
+    mark: int,
+    threshold: float,
+    per_root: int,
+    longest: int,
+    search: Search,
+    ends: IntArray,
+    cycles: Int32Array,
+) -> int:
+    """Find short cycles with an odd number of links that want their ends to differ.
+
+    From each root a breadth-first search over the links of at least `threshold` gives every node
+    the side it should be on; a link between two nodes reached that contradicts closes a cycle.
+    Cycles that come back to a variable by another split are left out. The variables of each cycle
+    go to `cycles`, one cycle after the other, where they end to `ends`; the number of cycles is
+    returned. Root ``r`` of the list marks what it reaches by ``mark + r + 1``, which nothing else
+    may have used.
+    """
+    count = 0
+    used = 0
+    for root in roots:
+        mark += 1
+        search.stamp[root] = mark
+        search.depth[root] = 0
+        search.parent[root] = -1
+        search.parity[root] = False
+        search.queue[0] = root
+        head = 0
+        tail = 1
+        found = 0
+        limit = longest // 2
+        effort = _EFFORT
+        while head < tail and found < per_root and effort > 0:
+            u = search.queue[head]
+            head += 1
+            if search.depth[u] > limit:
+                break
+            for p in range(graph.ptr[u], graph.ptr[u + 1]):
+                if graph.size[p] < threshold:
+                    break
+                effort -= 1
+                v = graph.to[p]
+                side = search.parity[u] != graph.differ[p]
+                if search.stamp[v] != mark:
+                    search.stamp[v] = mark
+                    search.depth[v] = search.depth[u] + 1
+                    search.parent[v] = u
+                    search.parity[v] = side
+                    search.queue[tail] = v
+                    tail += 1
+                    continue
+                if search.parity[v] == side:
+                    continue
+                # Up from both ends to where the ways meet; the root's end of it is left out.
+                length = 0
+                a, b = u, v
+                while a != b:
+                    if search.depth[a] >= search.depth[b]:
+                        a = search.parent[a]
+                    else:
+                        b = search.parent[b]
+                    length += 1
+                length += 1
+                if length > longest or length < 3:
+                    continue
+                if count == ends.size or used + length > cycles.size:
+                    return count
+                low, high = used, used + length - 1
+                a, b = u, v
+                while a != b:
+                    if search.depth[a] >= search.depth[b]:
+                        cycles[low] = graph.variable[a]
+                        low += 1
+                        a = search.parent[a]
+                    else:
+                        cycles[high] = graph.variable[b]
+                        high -= 1
+                        b = search.parent[b]
+                cycles[low] = graph.variable[a]
+                simple = True
+                for s in range(used, used + length):
+                    for t in range(used, s):
+                        if cycles[s] == cycles[t]:
+                            simple = False
+                if not simple:
+                    continue
+                used += length
+                ends[count] = used
+                count += 1
+                found += 1
+                # Cycles at least as short as the first one, then no more from this root.
+                limit = min(limit, search.depth[u])
+                if found == per_root:
+                    break
+    return count
+
+
+@lean_kernel
+def triangulate(
+    n: int, keys: IntArray, ends: IntArray, count: int, cycles: Int32Array, out: Int32Array
+) -> int:
+    """Cut cycles into triangles that share a variable; return the number of triangles.
+
+    The variable is the one with most chords among the pairs there are; `keys` holds these sorted,
+    as ``i * n + j`` with ``i < j``. The rows of `out` are sorted.
+    """
+    made = 0
+    begin = 0
+    for q in range(count):
+        length = ends[q] - begin
+        best, most = 0, -1
+        for p in range(length if length > 3 else 1):
+            there = 0
+            i = cycles[begin + p]
+            for d in range(2, length - 1):
+                j = cycles[begin + (p + d) % length]
+                key = np.int64(min(i, j)) * n + max(i, j)
+                low, high = 0, keys.size
+                while low < high:
+                    middle = (low + high) >> 1
+                    if keys[middle] < key:
+                        low = middle + 1
+                    else:
+                        high = middle
+                there += low < keys.size and keys[low] == key
+            if there > most:
+                best, most = p, there
+        i = cycles[begin + best]
+        for d in range(1, length - 1):
+            j = cycles[begin + (best + d) % length]
+            l = cycles[begin + (best + d + 1) % length]  # noqa: E741
+            out[made, 0] = min(i, min(j, l))
+            out[made, 2] = max(i, max(j, l))
+            out[made, 1] = i + j + l - out[made, 0] - out[made, 2]
+            made += 1
+        begin = ends[q]
+    return made
+
+
+def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projection | None:
+    """Build the projection graph of links above `tolerance`; None if there are none, or no time."""
+    graph, g = clusters.graph, clusters.g
+    sizes = graph.cardinalities[clusters.edges].prod(axis=1)
+    widest = int(graph.cardinalities.max(initial=1))
+    table, rows = np.empty(int(sizes.max(initial=1))), np.empty((2, widest))
+    at = np.empty(widest, dtype=np.int64)
+    threshold = tolerance
+    nodes = np.empty((0, 2), dtype=np.int64)
+    strength = np.empty(0)
+    for lo, hi in stretches(8 * sizes):
+        if run.should_stop():
+            return None
+        room = int(sizes[lo:hi].sum())
+        new_nodes = np.empty((room, 2), dtype=np.int64)
+        new_strength = np.empty(room)
+        count = project(
+            g, lo, hi, clusters.dual, clusters.hard, threshold, table, rows[0], rows[1], at,
+            new_nodes, new_strength,
+        )  # fmt: skip
+        nodes = np.concatenate([nodes, new_nodes[:count]])
+        strength = np.concatenate([strength, new_strength[:count]])
+        if strength.size > _MAX_PROJECTED:
+            kept = np.argpartition(-np.abs(strength), _MAX_PROJECTED)[:_MAX_PROJECTED]
+            kept.sort()
+            nodes, strength = nodes[kept], strength[kept]
+            threshold = float(np.abs(strength).min())
+    if strength.size == 0:
+        return None
+    size = np.abs(strength)
+    # Infinitely strong links come first, but can be halved.
+    size = np.minimum(size, 4.0 * float(size[np.isfinite(size)].max(initial=1.0)))
+    ends, other = nodes.ravel(), nodes[:, ::-1].ravel()
+    both = np.repeat(size, 2)
+    order = np.lexsort((-both, ends))
+    return Projection(
+        offsets(np.bincount(ends, minlength=int(graph.unary_ptr[-1]))),
+        other[order].astype(np.int32),
+        both[order],
+        # With positive strength the ends want to be on equal sides.
+        np.repeat(strength < 0, 2)[order],
+        np.repeat(np.arange(graph.n_variables, dtype=np.int32), graph.cardinalities),
+    )
+
+
+def find_cycles(
+    clusters: Clusters, longest: int, wanted: int, tolerance: float, run: Run
+) -> Int32Array:
+    """Return triangles that cut frustrated cycles up, those of the strongest cycles first.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    longest : int
+        Most variables of a cycle.
+    wanted : int
+        The search ends with this many triangles, new ones only, shape (T, 3).
+    tolerance : float
+        Weaker links are left out: no cycle can gain more than its weakest link.
+    run : Run
+        Its clock is honoured; its generator shuffles the roots of the search.
+    """
+    found = np.empty((0, 3), dtype=np.int32)
+    projection = make_projection(clusters, tolerance, run)
+    if projection is None:
+        return found
+    n, n_nodes = clusters.graph.n_variables, projection.variable.size
+    search = Search(
+        np.zeros(n_nodes, dtype=np.int64),
+        np.empty(n_nodes, dtype=np.int32),
+        np.empty(n_nodes, dtype=np.int32),
+        np.empty(n_nodes, dtype=np.bool_),
+        np.empty(n_nodes, dtype=np.int32),
+    )
+    keys = pair_keys(n, clusters.edges)
+    keys.sort()
+    roots = run.rng.permutation(np.flatnonzero(np.diff(projection.ptr)))
+    threshold, weakest = float(projection.size.max()), float(projection.size.min())
+    ends = np.empty(_ROOTS * _PER_ROOT, dtype=np.int64)
+    cycles = np.empty(ends.size * longest, dtype=np.int32)
+    triangles = np.empty((cycles.size, 3), dtype=np.int32)
+    mark = 0
+    while threshold > 0.5 * weakest and len(found) < wanted:
+        # Half as strong each time, down to the weakest link.
+        threshold *= 0.5
+        for begin in range(0, roots.size, _ROOTS):
+            if run.should_stop() or len(found) >= 2 * wanted:
+                return found
+            part = roots[begin : begin + _ROOTS]
+            count = frustrated_cycles(
+                projection, part, mark, threshold, _PER_ROOT, longest, search, ends, cycles
+            )
+            mark += part.size
+            made = triangulate(n, keys, ends, count, cycles, triangles)
+            if made:
+                found, _ = clusters.new_ones(np.concatenate([found, triangles[:made]]))
+    return found
+
+
+# ------------------------------------------------------------------ cliques
+
+
+@lean_kernel
+def list_cliques(
+    g: GraphArrays, begin: int, size: int, of_first: IntArray, of_second: IntArray,
+    members: Int32Array, edges: Int32Array,
+) -> tuple[int, int]:  # fmt: skip
+    """List the cliques of `size` 3 or 4 of the pairs there are, from adjacency position `begin` on.
+
+    Writes variables, rising, and edges of the pairs to the rows of `members` and `edges`; returns
+    their number, and the position to go on from. A position with more cliques than there are rows
+    is cut short. `of_first` and `of_second` are scratch of length n filled with -1.
+    """
+    count = 0
+    marked = -1
+    p = begin
+    while p < g.adj_half.size:
+        h = g.adj_half[p]
+        i, j = g.edges[h >> 1, h & 1], g.adj_var[p]
+        if i > j:
+            p += 1
+            continue
+        if i != marked:
+            if marked >= 0:
+                for q in range(g.adj_ptr[marked], g.adj_ptr[marked + 1]):
+                    of_first[g.adj_var[q]] = -1
+            for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                of_first[g.adj_var[q]] = g.adj_half[q] >> 1
+            marked = i
+        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
+            of_second[g.adj_var[q]] = g.adj_half[q] >> 1
+        before = count
+        full = False
+        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
+            l = g.adj_var[q]  # noqa: E741
+            if l < j or of_first[l] < 0:
+                continue
+            stop = g.adj_ptr[l + 1] if size == 4 else g.adj_ptr[l] + 1
+            for r in range(g.adj_ptr[l], stop):
+                last = g.adj_var[r] if size == 4 else l
+                if size == 4 and (last < l or of_first[last] < 0 or of_second[last] < 0):
+                    continue
+                if count == len(members):
+                    full = True
+                    break
+                members[count, 0], members[count, 1], members[count, 2] = i, j, l
+                edges[count, 0] = h >> 1
+                edges[count, 1] = of_first[l]
+                if size == 3:
+                    edges[count, 2] = of_second[l]
+                else:
+                    members[count, 3] = last
+                    edges[count, 2] = of_first[last]
+                    edges[count, 3] = of_second[l]
+                    edges[count, 4] = of_second[last]
+                    edges[count, 5] = g.adj_half[r] >> 1
+                count += 1
+            if full:
+                break
+        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
+            of_second[g.adj_var[q]] = -1
+        if full and before > 0:
+            # This position again, with all the room.
+            count = before
+            break
+        p += 1
+        if full:
+            break
+    if marked >= 0:
+        for q in range(g.adj_ptr[marked], g.adj_ptr[marked + 1]):
+            of_first[g.adj_var[q]] = -1
+    return count, p
+
+
+def find_cliques(
+    clusters: Clusters, size: int, wanted: int, tolerance: float, run: Run
+) -> Int32Array:
+    """Return cliques of existing pairs by what the bound is sure to gain from a cluster over each.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    size : {3, 4}
+        Number of variables.
+    wanted : int
+        The best so many are returned, new ones only, shape (T, size).
+    tolerance : float
+        Cliques that gain no more are left out.
+    run : Run
+        Its clock is honoured.
+    """
+    n = clusters.graph.n_variables
+    scratch = np.full((2, n), -1, dtype=np.int64)
+    members = np.empty((_LISTED, size), dtype=np.int32)
+    edges = np.empty((_LISTED, size * (size - 1) // 2), dtype=np.int32)
+    best = np.empty((0, size), dtype=np.int32)
+    gains = np.empty(0)
+    position = 0
+    while position < clusters.g.adj_half.size and not run.should_stop():
+        count, position = list_cliques(
+            clusters.g, position, size, scratch[0], scratch[1], members, edges
+        )
+        joint = clusters.graph.cardinalities[members[:count]].astype(np.float64).prod(axis=1)
+        kept = np.flatnonzero(joint <= _MAX_JOINT)
+        listed, theirs = members[kept], edges[kept]
+        room = clusters.room_for(listed)
+        gain = np.zeros(len(listed))
+        for lo, hi in stretches(clusters.cost_of(listed)[0]):
+            if run.should_stop():
+                break
+            gain_of_cliques(
+                clusters.g, listed[lo:hi], theirs[lo:hi], clusters.dual, clusters.hard, room,
+                gain[lo:hi],
+            )  # fmt: skip
+        order = np.argsort(-gain, kind="stable")
+        order = order[gain[order] > tolerance]
+        new, which = clusters.new_ones(listed[order])
+        best = np.concatenate([best, new])
+        gains = np.concatenate([gains, gain[order[which]]])
+        order = np.argsort(-gains, kind="stable")[:wanted]
+        best, gains = best[order], gains[order]
+    return best

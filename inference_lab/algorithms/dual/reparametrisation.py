@@ -1,0 +1,689 @@
+"""The dual of the local polytope: costs moved between terms, and the bound they then give.
+
+Every term ``f`` passes a part ``d_fi(x_i)`` of its cost on to each of its variables, which changes
+no energy. The sum of the minima of what is left,
+
+``constant + sum_i min (theta_i + sum_f d_fi) + sum_f min (theta_f - sum_i d_fi)``,
+
+is a lower bound on the energy, whatever the parts are. The kernels here change the parts of one
+term, or of all terms at one variable, so that the bound never falls.
+
+Parts are finite. A label that is found to be in no labelling of finite energy is marked by a
+``+inf`` in `Dual.unary`; its parts mean nothing from then on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.graph.factor_graph import (
+    TABLE,
+    FactorGraph,
+    FloatArray,
+    GraphArrays,
+    Int32Array,
+    IntArray,
+)
+from inference_lab.kernels.messages import edge_cost, factor_message, min_sum_message, slot_ptr
+
+#: Rounding of a sum is charged to the bound at this many units in the last place of its terms.
+ULPS = 8.0 * 2.0**-53
+#: Table entries visited between two looks at the clock: about 0.1 s.
+_STRETCH = 50_000_000
+#: No cluster has more variables; the pairs of larger ones are too many.
+LARGEST_CLUSTER = 6
+#: Whole numbers up to here, and their sums, are exact.
+_EXACT = 2.0**53
+
+
+class Dual(NamedTuple):
+    """A reparametrisation, in flat arrays.
+
+    * ``half_ptr`` (2m + 1,) and ``from_edge``: the part that edge ``e`` passed to ``edges[e, s]``
+      starts at ``half_ptr[2 e + s]``;
+    * ``slot_ptr`` (slots + 1,) and ``from_factor``: the part that each higher-order factor passed
+      to the variable at each position of its scope;
+    * ``unary``: the unaries with all parts added, ``+inf`` for labels that are ruled out.
+    """
+
+    half_ptr: IntArray
+    from_edge: FloatArray
+    slot_ptr: IntArray
+    from_factor: FloatArray
+    unary: FloatArray
+
+
+class ClusterArrays(NamedTuple):
+    """Clusters of variables above the pairs, in flat arrays, see
+    `inference_lab.algorithms.dual.clusters`.
+
+    * ``ptr`` (C + 1,) into ``variables`` int32: those of each cluster, rising;
+    * ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1),
+      (0, 2), ..., (1, 2), ... of each cluster;
+    * ``part_ptr`` (C + 1,) into ``parts``: what a cluster passed to these pairs, one after the
+      other, row-major with the smaller variable first;
+    * ``table`` (C,): where the cluster's own costs start in ``tables``, row-major by rising
+      variables; -1 if it has none.
+    """
+
+    ptr: IntArray
+    variables: Int32Array
+    pair_ptr: IntArray
+    edges: Int32Array
+    part_ptr: IntArray
+    parts: FloatArray
+    table: IntArray
+    tables: FloatArray
+
+
+def no_clusters() -> ClusterArrays:
+    """Return the arrays of no clusters."""
+    nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    names, costs = np.empty(0, dtype=np.int32), np.empty(0)
+    return ClusterArrays(start, names, start, names, start, costs, nothing, costs)
+
+
+def offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
+    """Return where consecutive blocks of these sizes start, and the end of the last."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Cut a sequence into stretches of bounded work, between which the clock is looked at."""
+    if work.size == 0:
+        return []
+    cuts = np.flatnonzero(np.diff(np.cumsum(work) // _STRETCH)) + 1
+    return list(itertools.pairwise([0, *cuts.tolist(), work.size]))
+
+
+def half_ptr(graph: FactorGraph) -> IntArray:
+    """Return where the part of each half-edge starts, shape (2m + 1,)."""
+    return offsets(graph.cardinalities[graph.edges.ravel()])
+
+
+def start_dual(
+    graph: FactorGraph,
+    from_edge: FloatArray | None = None,
+    from_factor: FloatArray | None = None,
+) -> Dual:
+    """Return the dual in which the terms have passed on the given parts, nothing by default.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    from_edge : flat float64 array, optional
+        For edge 0 the part of ``edges[0, 0]``, that of ``edges[0, 1]``, and so on for all edges.
+        Any message passing on energies gives such parts: what arrives at a variable from an edge.
+        ``+inf`` rules a label out.
+    from_factor : flat float64 array, optional
+        The same for each position of ``factor_scopes``.
+
+    Raises
+    ------
+    ValueError
+        If an array has the wrong size or holds NaN or ``-inf``.
+    """
+    halves, slots = half_ptr(graph), slot_ptr(graph)
+    parts = []
+    unary = graph.unary_values.copy()
+    for name, given, ptr, variables in (
+        ("from_edge", from_edge, halves, graph.edges.ravel()),
+        ("from_factor", from_factor, slots, graph.factor_scopes),
+    ):
+        size = int(ptr[-1])
+        part = np.zeros(size) if given is None else np.array(given, dtype=np.float64)
+        if part.shape != (size,):
+            raise ValueError(f"{name} must have shape ({size},), got {part.shape}")
+        bad = np.flatnonzero(np.isnan(part) | np.isneginf(part))
+        if bad.size:
+            raise ValueError(
+                f"{name}[{bad[0]}] is {part[bad[0]]}; parts must be finite, or +inf for a label "
+                "that is ruled out"
+            )
+        infinite = np.isinf(part)
+        if size:
+            label = np.arange(size) - np.repeat(ptr[:-1], np.diff(ptr))
+            entry = np.repeat(graph.unary_ptr[variables], np.diff(ptr)) + label
+            unary[entry[infinite]] = np.inf
+            part[infinite] = 0.0
+            np.add.at(unary, entry, part)
+        parts.append(part)
+    return Dual(halves, parts[0], slots, parts[1], unary)
+
+
+class Scratch(NamedTuple):
+    """Scratch arrays for one term at a time.
+
+    The first four are as long as the largest cardinality, ``digits`` as the largest arity,
+    ``to_factor`` as `Dual.from_factor`.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    given: FloatArray
+    new: FloatArray
+    digits: IntArray
+    to_factor: FloatArray
+
+
+def make_scratch(graph: FactorGraph) -> Scratch:
+    """Allocate scratch arrays for a graph, and clusters above it."""
+    width = int(graph.cardinalities.max(initial=1))
+    arity = int(np.diff(graph.factor_ptr).max(initial=0))
+    return Scratch(
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(max(arity, LARGEST_CLUSTER), np.int64),
+        np.zeros(int(slot_ptr(graph)[-1])),
+    )
+
+
+# ------------------------------------------------------------------ one term at a time
+
+
+@inlined
+def rest_of(k: int, unary: FloatArray, u: int, part: FloatArray, p: int, out: FloatArray) -> None:
+    """Write the costs of a variable without the part of one term."""
+    for a in range(k):
+        out[a] = unary[u + a] - part[p + a]
+
+
+@inlined
+def held_back(
+    k: int, unary: FloatArray, u: int, part: FloatArray, p: int, hard: bool, out: FloatArray
+) -> None:
+    """Write minus the part of one term, ``+inf`` for labels that are ruled out."""
+    for a in range(k):
+        out[a] = -part[p + a]
+    if hard:
+        for a in range(k):
+            if np.isinf(unary[u + a]):
+                out[a] = np.inf
+
+
+@inlined
+def settle(
+    k: int,
+    unary: FloatArray,
+    u: int,
+    part: FloatArray,
+    p: int,
+    rest: FloatArray,
+    new: FloatArray,
+    hard: bool,
+) -> None:
+    """Store a new part of a term and the costs of its variable with it."""
+    if hard:
+        for a in range(k):
+            if np.isinf(rest[a]) or np.isinf(new[a]):
+                unary[u + a] = np.inf
+                part[p + a] = 0.0
+            else:
+                part[p + a] = new[a]
+                unary[u + a] = rest[a] + new[a]
+    else:
+        for a in range(k):
+            part[p + a] = new[a]
+            unary[u + a] = rest[a] + new[a]
+
+
+@inlined
+def update_edge(g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work: Scratch) -> None:
+    """Take both variables' costs into edge ``e`` and share out what it then holds.
+
+    The variable at `side` gets half of its min-marginal, the other one all that is left for it,
+    and the first what then remains, so that the edge keeps nothing that a variable could have.
+    """
+    one, two = 2 * e + side, 2 * e + 1 - side
+    i, j = g.edges[e, side], g.edges[e, 1 - side]
+    ki, kj = g.cardinalities[i], g.cardinalities[j]
+    ui, uj = g.unary_ptr[i], g.unary_ptr[j]
+    pi, pj = dual.half_ptr[one], dual.half_ptr[two]
+    rest_of(ki, dual.unary, ui, dual.from_edge, pi, work.first)
+    rest_of(kj, dual.unary, uj, dual.from_edge, pj, work.second)
+    min_sum_message(g, one, work.second, work.new)
+    if hard:
+        for a in range(ki):
+            if not np.isinf(work.first[a]):
+                work.new[a] = 0.5 * (work.new[a] - work.first[a])
+    else:
+        for a in range(ki):
+            work.new[a] = 0.5 * (work.new[a] - work.first[a])
+    settle(ki, dual.unary, ui, dual.from_edge, pi, work.first, work.new, hard)
+    held_back(ki, dual.unary, ui, dual.from_edge, pi, hard, work.given)
+    min_sum_message(g, two, work.given, work.new)
+    settle(kj, dual.unary, uj, dual.from_edge, pj, work.second, work.new, hard)
+    held_back(kj, dual.unary, uj, dual.from_edge, pj, hard, work.given)
+    min_sum_message(g, one, work.given, work.new)
+    settle(ki, dual.unary, ui, dual.from_edge, pi, work.first, work.new, hard)
+
+
+@lean_kernel
+def sweep_edges(
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+) -> None:
+    """Update the edges from `begin` to `end`, in order or backwards."""
+    for q in range(end - begin):
+        if backwards:
+            update_edge(g, end - 1 - q, 1, dual, hard, work)
+        else:
+            update_edge(g, begin + q, 0, dual, hard, work)
+
+
+@lean_kernel
+def sweep_factors(
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+) -> None:
+    """Update the higher-order factors from `begin` to `end`, in order or backwards.
+
+    Each factor takes its variables' costs in, gives each variable an equal share of its
+    min-marginal, and then each in turn what remains.
+    """
+    ptr = dual.slot_ptr
+    for q in range(end - begin):
+        f = end - 1 - q if backwards else begin + q
+        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+        for s in range(lo, hi):
+            i = g.scopes[s]
+            rest_of(
+                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, ptr[s],
+                work.to_factor[ptr[s] :],
+            )  # fmt: skip
+        for s in range(lo, hi):
+            # Shares of the min-marginals, all of the same table.
+            i = g.scopes[s]
+            k, u = g.cardinalities[i], g.unary_ptr[i]
+            factor_message(g, s, 0.0, work.to_factor, ptr, work.new, work.digits)
+            rest_of(k, dual.unary, u, dual.from_factor, ptr[s], work.first)
+            for a in range(k):
+                if not (hard and np.isinf(work.first[a])):
+                    work.new[a] = (work.new[a] + work.first[a]) / (hi - lo) - work.first[a]
+            settle(k, dual.unary, u, dual.from_factor, ptr[s], work.first, work.new, hard)
+        for s in range(lo, hi):
+            i = g.scopes[s]
+            held_back(
+                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, ptr[s], hard,
+                work.to_factor[ptr[s] :],
+            )  # fmt: skip
+        for t in range(hi - lo):
+            s = hi - 1 - t if backwards else lo + t
+            i = g.scopes[s]
+            k, u = g.cardinalities[i], g.unary_ptr[i]
+            rest_of(k, dual.unary, u, dual.from_factor, ptr[s], work.first)
+            factor_message(g, s, 0.0, work.to_factor, ptr, work.new, work.digits)
+            settle(k, dual.unary, u, dual.from_factor, ptr[s], work.first, work.new, hard)
+            held_back(k, dual.unary, u, dual.from_factor, ptr[s], hard, work.to_factor[ptr[s] :])
+
+
+# ------------------------------------------------------------------ all terms at one variable
+
+
+@lean_kernel
+def sweep_stars(
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+) -> None:
+    """Let the variables from `begin` to `end` collect all their terms hold and share it equally.
+
+    Afterwards the costs of a variable are constant but for labels that are ruled out, and all that
+    tells its labels apart lies in its terms, where larger clusters can see it.
+    """
+    for q in range(end - begin):
+        i = end - 1 - q if backwards else begin + q
+        k, u = g.cardinalities[i], g.unary_ptr[i]
+        terms = g.adj_ptr[i + 1] - g.adj_ptr[i] + g.inc_ptr[i + 1] - g.inc_ptr[i]
+        if terms == 0:
+            continue
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            h, j = g.adj_half[p], g.adj_var[p]
+            own, other = dual.half_ptr[h], dual.half_ptr[h ^ 1]
+            held_back(
+                g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge, other, hard,
+                work.given,
+            )  # fmt: skip
+            min_sum_message(g, h, work.given, work.new)
+            rest_of(k, dual.unary, u, dual.from_edge, own, work.first)
+            settle(k, dual.unary, u, dual.from_edge, own, work.first, work.new, hard)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            f = g.slot_factor[slot]
+            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                j = g.scopes[s]
+                held_back(
+                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_factor,
+                    dual.slot_ptr[s], hard, work.to_factor[dual.slot_ptr[s] :],
+                )  # fmt: skip
+            own = dual.slot_ptr[slot]
+            factor_message(g, slot, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+            rest_of(k, dual.unary, u, dual.from_factor, own, work.first)
+            settle(k, dual.unary, u, dual.from_factor, own, work.first, work.new, hard)
+        least = np.inf
+        for a in range(k):
+            least = min(least, dual.unary[u + a])
+        if np.isinf(least):
+            return
+        for a in range(k):
+            # What lies above the least cost goes to the terms.
+            value = dual.unary[u + a]
+            work.second[a] = 0.0 if np.isinf(value) else (value - least) / terms
+            if not np.isinf(value):
+                dual.unary[u + a] = least
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            own = dual.half_ptr[g.adj_half[p]]
+            for a in range(k):
+                dual.from_edge[own + a] -= work.second[a]
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            own = dual.slot_ptr[g.inc_slot[p]]
+            for a in range(k):
+                dual.from_factor[own + a] -= work.second[a]
+
+
+# ------------------------------------------------------------------ the bound
+
+
+@inlined
+def add_up(total: float, lost: float, value: float) -> tuple[float, float]:
+    """Add a value to a sum that keeps what rounding took (Kahan)."""
+    value -= lost
+    summed = total + value
+    return summed, (summed - total) - value
+
+
+@lean_kernel
+def refresh(g: GraphArrays, dual: Dual) -> float:
+    """Add the parts up anew at every variable, so that no rounding builds up.
+
+    Returns the sum over unaries and parts of their largest sizes, the scale of rounding.
+    """
+    scale = 0.0
+    for i in range(g.cardinalities.size):
+        k, u = g.cardinalities[i], g.unary_ptr[i]
+        largest = 0.0
+        for a in range(k):
+            if not np.isinf(dual.unary[u + a]):
+                dual.unary[u + a] = g.unary[u + a]
+                largest = max(largest, abs(g.unary[u + a]))
+        scale += largest
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            own = dual.half_ptr[g.adj_half[p]]
+            largest = 0.0
+            for a in range(k):
+                dual.unary[u + a] += dual.from_edge[own + a]
+                largest = max(largest, abs(dual.from_edge[own + a]))
+            scale += largest
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            own = dual.slot_ptr[g.inc_slot[p]]
+            largest = 0.0
+            for a in range(k):
+                dual.unary[u + a] += dual.from_factor[own + a]
+                largest = max(largest, abs(dual.from_factor[own + a]))
+            scale += largest
+    return scale
+
+
+@lean_kernel
+def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float:
+    """Return the sum of the minima of all terms; ``inf`` if one has no finite entry left."""
+    total = 0.0
+    lost = 0.0
+    for i in range(g.cardinalities.size):
+        k, u = g.cardinalities[i], g.unary_ptr[i]
+        least = np.inf
+        for a in range(k):
+            least = min(least, dual.unary[u + a])
+        if np.isinf(least):
+            return np.inf
+        total, lost = add_up(total, lost, least)
+    for e in range(g.edges.shape[0]):
+        i, j = g.edges[e, 0], g.edges[e, 1]
+        held_back(
+            g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge,
+            dual.half_ptr[2 * e + 1], hard, work.given,
+        )  # fmt: skip
+        min_sum_message(g, 2 * e, work.given, work.new)
+        least = np.inf
+        for a in range(g.cardinalities[i]):
+            if not np.isinf(dual.unary[g.unary_ptr[i] + a]):
+                least = min(least, work.new[a] - dual.from_edge[dual.half_ptr[2 * e] + a])
+        if np.isinf(least):
+            return np.inf
+        total, lost = add_up(total, lost, least)
+    for f in range(g.factor_ptr.size - 1):
+        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+        for s in range(lo, hi):
+            i = g.scopes[s]
+            held_back(
+                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor,
+                dual.slot_ptr[s], hard, work.to_factor[dual.slot_ptr[s] :],
+            )  # fmt: skip
+        factor_message(g, lo, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+        least = np.inf
+        i = g.scopes[lo]
+        for a in range(g.cardinalities[i]):
+            least = min(least, work.new[a] + work.to_factor[dual.slot_ptr[lo] + a])
+        if np.isinf(least):
+            return np.inf
+        total, lost = add_up(total, lost, least)
+    return total
+
+
+def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: Scratch) -> float:
+    """Return the lower bound that a dual gives, less what rounding may have added.
+
+    `g` is ``graph.arrays``, or arrays with further terms. ``inf`` proves that no labelling has
+    finite energy. Complexity: one message an edge, O(table size * arity) a factor.
+    """
+    scale = refresh(g, dual)
+    bound = sum_of_least(g, dual, graph.has_infinite, work)
+    if math.isinf(bound):
+        return math.inf
+    return bound + graph.constant - ULPS * (scale + abs(bound) + abs(graph.constant))
+
+
+def energy_step(graph: FactorGraph) -> float:
+    """Return a number of which all energies, but for the constant, are whole multiples, or 0.
+
+    It is the greatest common divisor of all finite costs where these are whole numbers that can
+    be added without rounding; 0 says that there is none. A lower bound may be raised to the next
+    multiple, see `next_energy`.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 4.0], [6.0, 0.0]], [(0, 1)], [2.0], constant=0.5)
+    >>> energy_step(g), next_energy(g, 1.1, 2.0), next_energy(g, 2.5, 2.0)
+    (2.0, 2.5, 2.5)
+    """
+    table = graph.edge_kinds == TABLE
+    # Weights of tables multiply all there is, so their product divides every cost.
+    groups = (graph.unary_values, graph.table_values, graph.edge_weights[~table])
+    scale, step = 0.0, 0
+    for values in groups:
+        finite = values[np.isfinite(values)]
+        scale += float(np.abs(finite).sum())
+        if scale >= _EXACT or (finite != np.floor(finite)).any():
+            return 0.0
+        step = math.gcd(step, int(np.gcd.reduce(finite.astype(np.int64), initial=0)))
+    pool = graph.pairwise_values[np.isfinite(graph.pairwise_values)]
+    factors = np.append(graph.edge_weights[table], 1.0)
+    scale += float(np.abs(factors).sum()) * float(np.abs(pool).max(initial=0.0))
+    scale += graph.n_edges * float(np.abs(pool).max(initial=0.0))
+    if scale >= _EXACT or (pool != np.floor(pool)).any() or (factors != np.floor(factors)).any():
+        return 0.0
+    return float(math.gcd(step, int(np.gcd.reduce(pool.astype(np.int64), initial=0))))
+
+
+def next_energy(graph: FactorGraph, bound: float, step: float) -> float:
+    """Return the least energy not below a lower bound, if all are multiples of `step`.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Its constant is added to the multiples.
+    bound : float
+    step : float
+        From `energy_step`; 0 leaves the bound as it is.
+    """
+    if step == 0.0 or not math.isfinite(bound):
+        return bound
+    # A bound that is above a multiple by what may be rounding is not raised to the next one.
+    steps = (bound - graph.constant) / step
+    return max(bound, math.ceil(steps - 1e-6 - 1e-9 * abs(steps)) * step + graph.constant)
+
+
+# ------------------------------------------------------------------ labels
+
+
+@inlined
+def from_cluster(
+    g: GraphArrays,
+    c: int,
+    own: int,
+    clusters: ClusterArrays,
+    x: IntArray,
+    hard: bool,
+    work: Scratch,
+) -> None:
+    """Write what a cluster keeps, the least for each label of the variable at position `own`.
+
+    Over the labels of variables that have none yet, the others as in `x`. A cluster keeps nothing
+    of use where one of its pairs is ruled out.
+    """
+    lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
+    base = clusters.table[c]
+    k = g.cardinalities[clusters.variables[lo + own]]
+    for a in range(k):
+        work.new[a] = np.inf
+    for s in range(hi - lo):
+        work.digits[s] = max(0, x[clusters.variables[lo + s]]) if s != own else 0
+    s = 0
+    while s >= 0:
+        value = 0.0
+        at = 0
+        start = clusters.part_ptr[c]
+        pair = clusters.pair_ptr[c]
+        for p in range(hi - lo):
+            i, a = clusters.variables[lo + p], work.digits[p]
+            kp = g.cardinalities[i]
+            at = at * kp + a
+            for q in range(p + 1, hi - lo):
+                b, kq = work.digits[q], g.cardinalities[clusters.variables[lo + q]]
+                value -= clusters.parts[start + a * kq + b]
+                start += kp * kq
+                if hard:
+                    e = clusters.edges[pair]
+                    entry = b * kp + a if g.edges[e, 0] != i else a * kq + b
+                    if np.isinf(g.pairwise[g.offsets[e] + entry]):
+                        value = np.inf
+                pair += 1
+        if base >= 0:
+            value += clusters.tables[base + at]
+        label = work.digits[own]
+        work.new[label] = min(work.new[label], value)
+        # Odometer over the positions without a label.
+        s = hi - lo - 1
+        while s >= 0:
+            i = clusters.variables[lo + s]
+            if s == own or x[i] < 0:
+                work.digits[s] += 1
+                if work.digits[s] < g.cardinalities[i]:
+                    break
+                work.digits[s] = 0
+            s -= 1
+
+
+@inlined
+def add_finite(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray) -> None:
+    """Add costs to sums, and count infinite ones instead."""
+    for a in range(k):
+        if np.isinf(costs[a]):
+            infinite[a] += 1
+        else:
+            sums[a] += costs[a]
+
+
+@lean_kernel
+def decode(
+    g: GraphArrays,
+    order: IntArray,
+    dual: Dual,
+    clusters: ClusterArrays,
+    inside_ptr: IntArray,
+    inside: IntArray,
+    hard: bool,
+    work: Scratch,
+    infinite: IntArray,
+    x: IntArray,
+) -> None:
+    """Label the variables in order, each given the labels chosen before.
+
+    A variable pays what it costs itself, what is left of each term under the labels chosen, and
+    the least of it over the labels of variables that have none yet. Labels with fewer infinite
+    terms come first, then lower costs, then lower numbers. The positions of variable ``i`` in
+    ``clusters.variables`` are ``inside[inside_ptr[i] : inside_ptr[i + 1]]``, each given as
+    ``LARGEST_CLUSTER * cluster + position``. `infinite` is scratch as long as the largest
+    cardinality.
+    """
+    for i in range(x.size):
+        x[i] = -1
+    for i in order:
+        k, u = g.cardinalities[i], g.unary_ptr[i]
+        for a in range(k):
+            work.first[a] = 0.0
+            infinite[a] = 0
+        add_finite(k, dual.unary[u:], work.first, infinite)
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            h, j = g.adj_half[p], g.adj_var[p]
+            e, own = h >> 1, dual.half_ptr[h]
+            b = x[j]
+            if b < 0:
+                held_back(
+                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_edge,
+                    dual.half_ptr[h ^ 1], hard, work.given,
+                )  # fmt: skip
+                min_sum_message(g, h, work.given, work.new)
+            else:
+                for a in range(k):
+                    work.new[a] = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
+            for a in range(k):
+                work.new[a] -= dual.from_edge[own + a]
+            add_finite(k, work.new, work.first, infinite)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            f = g.slot_factor[slot]
+            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                j, at = g.scopes[s], dual.slot_ptr[s]
+                held_back(
+                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_factor, at, hard,
+                    work.to_factor[at:],
+                )  # fmt: skip
+                if x[j] >= 0:
+                    for b in range(g.cardinalities[j]):
+                        if b != x[j]:
+                            work.to_factor[at + b] = np.inf
+                        elif np.isinf(work.to_factor[at + b]):
+                            # A label that is ruled out was chosen all the same.
+                            work.to_factor[at + b] = 0.0
+            factor_message(g, slot, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+            own = dual.slot_ptr[slot]
+            for a in range(k):
+                work.new[a] -= dual.from_factor[own + a]
+            add_finite(k, work.new, work.first, infinite)
+        for p in range(inside_ptr[i], inside_ptr[i + 1]):
+            c = inside[p] // LARGEST_CLUSTER
+            from_cluster(g, c, inside[p] - LARGEST_CLUSTER * c, clusters, x, hard, work)
+            add_finite(k, work.new, work.first, infinite)
+        best = 0
+        for a in range(1, k):
+            if infinite[a] < infinite[best] or (
+                infinite[a] == infinite[best] and work.first[a] < work.first[best]
+            ):
+                best = a
+        x[i] = best

@@ -1,0 +1,1 @@
+"""Orders in which variables are eliminated."""

@@ -1,0 +1,1 @@
+"""The semidefinite relaxation of an energy."""

@@ -1,0 +1,618 @@
+"""Valid inequalities for the Gram matrix of a labelling, and the search for violated ones.
+
+A labelling of ``N`` nodes by ``k`` labels gives the matrix ``X`` with ``X_ij = 1`` where labels are
+equal and ``-1 / (k - 1)`` elsewhere. With ``y_ij = ((k - 1) X_ij + 1) / k``, the indicator of equal
+labels, three sorts of inequalities are used:
+
+* *triangles* ``y_ij + y_il - y_jl <= 1``, and for two labels ``y_ij + y_il + y_jl >= 1``, found by
+  enumeration;
+* *hypermetric* ones (two labels): ``(sum_p b_p x_p)^2 >= 1`` for integers ``b`` of odd sum, on 5 to
+  7 nodes with any signs;
+* *patterns* (more labels) on 4 to 7 nodes: cliques, two-partitions, wheels and odd cycles with
+  their 2-chords, as found by Chopra and Rao for the ``k``-partition polytope;
+* *learned patterns*: sets of 7 nodes that many terms join are looked at as a whole. If their part
+  of ``X`` is no mixture of labellings, a linear program finds the facet that shows it, and its
+  coefficients become a pattern that is searched for everywhere.
+
+The right-hand side of a pattern ``sum_pr D_pr y_pr <= r`` is found by enumerating the partitions
+of its nodes into ``k`` classes, so that an inequality is valid whatever its pattern and
+whichever its nodes.
+
+References
+----------
+S. Chopra, M. R. Rao, "The partition problem", Mathematical Programming 59, 1993.
+M. Deza, M. Laurent, "Geometry of cuts and metrics", Springer 1997, ch. 28 (hypermetric).
+M. Groetschel, Y. Wakabayashi, "Facets of the clique partitioning polytope", Mathematical
+Programming 47, 1990 (two-partitions, 2-chorded odd cycles).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import lean_kernel
+from inference_lab.graph.factor_graph import FloatArray, IntArray
+
+#: Rows of the histogram by which the most violated triangles are kept.
+_BINS = 256
+#: Largest pattern whose partitions are enumerated: 877 of 7 nodes.
+_LARGEST = 7
+#: A facet is learned if it is violated by this share of its distance from the mean vertex, and if
+#: its coefficients differ by no larger factor.
+_LEAST_DEPTH = 0.01
+_LARGEST_WEIGHT = 6.0
+#: Most patterns learned.
+_LEARNED = 64
+#: Searches in a round for all patterns together, and the least and the most for one.
+_SEARCHES = 3600
+_FEWEST = 20
+_MOST = 600
+#: Rounds of replacing the nodes of a pattern one by one; a handful suffices.
+_ROUNDS = 20
+
+
+class Pattern(NamedTuple):
+    """A pattern of coefficients: ``sum_{p<r} weights[p, r] X_pr <= bound`` on any nodes."""
+
+    weights: FloatArray
+    bound: float
+
+
+def _partitions(size: int, k: int) -> FloatArray:
+    """Return the indicators of equal classes, (partitions, pairs), of all partitions into k."""
+    rows: list[list[int]] = [[]]
+    for _ in range(size):
+        rows = [[*row, c] for row in rows for c in range(min(max(row, default=-1) + 2, k))]
+    classes = np.array(rows)
+    first, second = np.triu_indices(size, 1)
+    return np.asarray(classes[:, first] == classes[:, second], dtype=np.float64)
+
+
+def _as_pattern(weights: FloatArray, k: int) -> Pattern:
+    """Take weights of the indicators ``y``; find the bound, and turn it to ``X``."""
+    np.fill_diagonal(weights, 0.0)
+    above = weights[np.triu_indices(len(weights), 1)]
+    bound = float((_partitions(len(weights), k) @ above).max())
+    return Pattern(weights, (bound * k - float(above.sum())) / (k - 1))
+
+
+@functools.cache
+def patterns(k: int) -> tuple[Pattern, ...]:
+    """Return the patterns for ``k`` labels; for two labels, up to signs of the nodes.
+
+    Examples
+    --------
+    Of five nodes with two labels, at least four pairs agree, so the sum of ``X`` over the ten pairs
+    is at least 4 - 6 = -2:
+
+    >>> from inference_lab.algorithms.semidefinite.cuts import patterns
+    >>> patterns(2)[0].weights[0].tolist(), patterns(2)[0].bound
+    ([0.0, -1.0, -1.0, -1.0, -1.0], 2.0)
+    """
+    if k == 2:
+        multiples = [[1] * 5, [2] + [1] * 5, [1] * 7, [2, 2] + [1] * 5, [3] + [1] * 6]
+        return tuple(_as_pattern(np.array(-np.outer(b, b), dtype=np.float64), 2) for b in multiples)
+    found = []
+    for q in range(4, _LARGEST + 1):
+        if q > k:
+            found.append(_as_pattern(-np.ones((q, q)), k))
+        for a in range(1, (q + 1) // 2):
+            side = np.arange(q) < a
+            found.append(_as_pattern(np.where(side[:, None] == side, -1.0, 1.0), k))
+        distance = np.abs(np.subtract.outer(np.arange(q), np.arange(q)))
+        if q % 2 == 0:
+            wheel = np.zeros((q, q))
+            rim = np.minimum(distance[1:, 1:], q - 1 - distance[1:, 1:])
+            wheel[1:, 1:] = np.where(rim == 1, -1.0, 0.0)
+            wheel[0] = wheel[:, 0] = 1.0
+            found.append(_as_pattern(wheel, k))
+        elif q >= 5:
+            step = np.minimum(distance, q - distance)
+            chorded = np.where(step == 1, 1.0, np.where(step == 2, -1.0, 0.0))
+            found.append(_as_pattern(chorded, k))
+    if k >= _LARGEST:
+        # Of k + 1 nodes at least two agree.
+        pairs = (k + 1) * k / 2
+        weights = np.eye(k + 1) - 1.0
+        found.append(Pattern(weights, (-k + pairs) / (k - 1)))
+    return tuple(found)
+
+
+class Rows:
+    """Inequalities ``sum_p value_p X[i_p, j_p] <= rhs`` with ``i > j``, and their multipliers.
+
+    Parameters
+    ----------
+    fixed_from : int
+        Entries between nodes from this one on are known ...
+    fixed : float
+        ... to have this value; they move to the right-hand side.
+
+    Attributes
+    ----------
+    ptr (r+1,), i, j, value : flat arrays of the terms of each row
+    rhs, norm, multiplier (r,)
+        Right-hand side, sum of squared values, and multiplier, which is not negative.
+    free (r,) bool
+        Rows that are equations: their multiplier has any sign, and they stay.
+    key (r,) int64
+        What tells rows of one kind apart.
+    """
+
+    def __init__(self, fixed_from: int, fixed: float) -> None:
+        self.fixed_from, self.fixed = fixed_from, fixed
+        self.ptr = np.zeros(1, dtype=np.int64)
+        self.i: IntArray = np.empty(0, dtype=np.int64)
+        self.j: IntArray = np.empty(0, dtype=np.int64)
+        self.value = np.empty(0)
+        self.rhs = np.empty(0)
+        self.norm = np.empty(0)
+        self.multiplier = np.empty(0)
+        self.free: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        self.key: IntArray = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.rhs.size)
+
+    def add(
+        self,
+        nodes: tuple[IntArray, IntArray],
+        value: FloatArray,
+        rhs: FloatArray,
+        key: IntArray,
+        free: bool = False,
+    ) -> None:
+        """Add rows of equal length: ``nodes``, ``value`` (r, t), ``rhs`` and ``key`` (r,)."""
+        count, terms = value.shape
+        high, low = np.maximum(*nodes), np.minimum(*nodes)
+        known = low >= self.fixed_from
+        rhs = rhs - self.fixed * np.where(known, value, 0.0).sum(axis=1)
+        value = np.where(known, 0.0, value)
+        self.ptr = np.concatenate([self.ptr, self.ptr[-1] + np.arange(1, count + 1) * terms])
+        self.i = np.concatenate([self.i, high.ravel()])
+        self.j = np.concatenate([self.j, low.ravel()])
+        self.value = np.concatenate([self.value, value.ravel()])
+        self.rhs = np.concatenate([self.rhs, rhs])
+        self.norm = np.concatenate([self.norm, (value * value).sum(axis=1)])
+        self.multiplier = np.concatenate([self.multiplier, np.zeros(count)])
+        self.free = np.concatenate([self.free, np.full(count, free)])
+        self.key = np.concatenate([self.key, key])
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """Drop all other rows."""
+        lengths = np.diff(self.ptr)
+        terms = np.repeat(kept, lengths)
+        self.i, self.j, self.value = self.i[terms], self.j[terms], self.value[terms]
+        self.ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[kept])])
+        for name in ("rhs", "norm", "multiplier", "free", "key"):
+            setattr(self, name, getattr(self, name)[kept])
+
+    def slacks(self, x: FloatArray) -> FloatArray:
+        """Return ``rhs`` minus left-hand side of each row at the lower triangle of ``x``."""
+        if len(self) == 0:
+            return np.empty(0)
+        return self.rhs - np.add.reduceat(self.value * x[self.i, self.j], self.ptr[:-1])
+
+
+@lean_kernel
+def _triangles_of(
+    x: FloatArray,
+    first: int,
+    last: int,
+    two: bool,
+    codes: IntArray,
+    violations: FloatArray,
+    histogram: IntArray,
+    state: FloatArray,
+) -> None:
+    """Collect violated triangles with largest node in ``first .. last - 1``.
+
+    A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. ``state`` holds the number kept and
+    the threshold; when the buffer is full, the threshold rises to where half of it goes.
+    """
+    n = x.shape[0]
+    count = int(state[0])
+    threshold = state[1]
+    for i in range(first, last):
+        for j in range(1, i):
+            a = x[i, j]
+            for m in range(j):
+                b = x[i, m]
+                c = x[j, m]
+                most = max(max(a + b - c, a + c - b), b + c - a)
+                if two:
+                    most = max(most, -a - b - c)
+                if most - 1.0 <= threshold:
+                    continue
+                if two and most == -a - b - c:
+                    sort = 3
+                elif most == a + b - c:
+                    sort = 0
+                elif most == a + c - b:
+                    sort = 1
+                else:
+                    sort = 2
+                codes[count] = ((i * n + j) * n + m) * 4 + sort
+                violations[count] = most - 1.0
+                histogram[min(_BINS - 1, int((most - 1.0) * (_BINS / 2.0)))] += 1
+                count += 1
+                if count == codes.size:
+                    gone = 0
+                    cut = 0
+                    while 2 * gone < count and cut < _BINS - 1:
+                        gone += histogram[cut]
+                        histogram[cut] = 0
+                        cut += 1
+                    threshold = max(threshold, cut * (2.0 / _BINS))
+                    kept = 0
+                    for t in range(count):
+                        if violations[t] > threshold:
+                            codes[kept] = codes[t]
+                            violations[kept] = violations[t]
+                            kept += 1
+                    # All in the last bin: what comes later is not looked at.
+                    if kept == count:
+                        kept = count // 2
+                    count = kept
+    state[0] = count
+    state[1] = threshold
+
+
+class TriangleSearch:
+    """Search for the most violated triangles, in stretches, so that a clock can be looked at.
+
+    Parameters
+    ----------
+    x : (n, n) array
+        Only its lower triangle is looked at.
+    two : bool
+        Whether there are two labels.
+    threshold : float
+        Least violation.
+    most : int
+        Number of triangles wanted.
+    work : int
+        Triangles to look at in all; beyond that, largest nodes are sampled.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(
+        self,
+        x: FloatArray,
+        two: bool,
+        threshold: float,
+        most: int,
+        work: int,
+        rng: np.random.Generator,
+    ) -> None:
+        n = x.shape[0]
+        self.x, self.two, self.most = x, two, most
+        self._codes = np.empty(4 * most + 64, dtype=np.int64)
+        self._violations = np.empty(4 * most + 64)
+        self._histogram = np.zeros(_BINS, dtype=np.int64)
+        self._state = np.array([0.0, threshold])
+        tops = np.arange(n)
+        if n**3 / 6 > work:
+            tops = rng.permutation(n)
+            tops = tops[: max(1, int(np.searchsorted(np.cumsum(tops**2 / 2), work)))]
+        self.tops: IntArray = tops.astype(np.int64)
+
+    def look(self, top: int) -> None:
+        """Look at all triangles with this largest node."""
+        _triangles_of(
+            self.x, top, top + 1, self.two, self._codes, self._violations, self._histogram,
+            self._state,
+        )  # fmt: skip
+
+    def codes(self, known: IntArray) -> IntArray:
+        """Return the codes of the most violated triangles that are not known yet."""
+        count = int(self._state[0])
+        codes, violations = self._codes[:count], self._violations[:count]
+        new = ~np.isin(codes, known)
+        codes, violations = codes[new], violations[new]
+        return codes[np.argsort(-violations, kind="stable")[: self.most]]
+
+
+def add_triangles(rows: Rows, codes: IntArray, n: int) -> None:
+    """Add triangles as rows ``s X_ij + t X_il + u X_jl <= 1``; the keys are the codes."""
+    sort, rest = codes % 4, codes // 4
+    i, j, m = rest // (n * n), rest // n % n, rest % n
+    signs = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]])
+    nodes = np.stack([i, i, j], axis=1), np.stack([j, m, m], axis=1)
+    rows.add(nodes, signs[sort], np.ones(codes.size), codes)
+
+
+@lean_kernel
+def _climb(
+    x: FloatArray,
+    weights: FloatArray,
+    signed: bool,
+    nodes: IntArray,
+    signs: FloatArray,
+    score: FloatArray,
+    value: FloatArray,
+) -> None:
+    """Replace the nodes of patterns one by one while ``sum D_pr s_p s_r X_pr`` rises.
+
+    Each row of ``nodes`` (t, q) holds distinct nodes to begin with; ``signs`` (t, q) stay 1 unless
+    `signed`. ``value`` (t,) gets the sums; ``score`` (n,) is scratch.
+    """
+    n = x.shape[0]
+    q = weights.shape[0]
+    for t in range(nodes.shape[0]):
+        for _ in range(_ROUNDS):
+            changed = False
+            for p in range(q):
+                for v in range(n):
+                    score[v] = 0.0
+                for r in range(q):
+                    if r == p or weights[p, r] == 0.0:
+                        continue
+                    u = nodes[t, r]
+                    w = weights[p, r] * signs[t, r]
+                    for v in range(n):
+                        score[v] += w * x[u, v]
+                own = nodes[t, p]
+                current = score[own] * signs[t, p]
+                for r in range(q):
+                    if r != p:
+                        score[nodes[t, r]] = np.nan
+                best = own
+                best_sign = signs[t, p]
+                most = current + 1e-9
+                for v in range(n):
+                    if score[v] > most:
+                        most = score[v]
+                        best = v
+                        best_sign = 1.0
+                    elif signed and -score[v] > most:
+                        most = -score[v]
+                        best = v
+                        best_sign = -1.0
+                if best != own or best_sign != signs[t, p]:
+                    nodes[t, p] = best
+                    signs[t, p] = best_sign
+                    changed = True
+            if not changed:
+                break
+        total = 0.0
+        for p in range(q):
+            for r in range(p):
+                both = signs[t, p] * signs[t, r]
+                total += weights[p, r] * both * x[nodes[t, p], nodes[t, r]]
+        value[t] = total
+
+
+@functools.cache
+def _vertices(k: int) -> FloatArray:
+    """Return the indicators of all partitions of `_LARGEST` nodes into ``k`` classes."""
+    return _partitions(_LARGEST, k)
+
+
+def _facet(y: FloatArray, k: int) -> FloatArray | None:
+    """Return the coefficients (q, q) of a facet that cuts off ``y``, without idle nodes, or None.
+
+    The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
+    the polar, over which ``d (y - c)`` is maximised. Rounded to integers where they are close.
+    """
+    from scipy.optimize import linprog
+
+    vertices = _vertices(k)
+    centre = vertices.mean(axis=0)
+    result = linprog(
+        centre - y, A_ub=vertices - centre, b_ub=np.ones(len(vertices)), bounds=(None, None)
+    )
+    if result.x is None or -result.fun < 1.0 + _LEAST_DEPTH:
+        return None
+    facet = result.x
+    facet = facet / np.abs(facet[np.abs(facet) > 1e-7 * np.abs(facet).max()]).min()
+    if np.abs(facet).max() > _LARGEST_WEIGHT:
+        return None
+    facet = np.round(facet, 6)
+    weights = np.zeros((_LARGEST, _LARGEST))
+    weights[np.triu_indices(_LARGEST, 1)] = facet
+    weights += weights.T
+    used = np.flatnonzero(weights.any(axis=1))
+    return weights[np.ix_(used, used)]
+
+
+def _signature(weights: FloatArray, k: int) -> tuple[tuple[float, ...], ...]:
+    """Return what is equal for patterns that differ by the order (or signs) of their nodes."""
+    entries = np.abs(weights) if k == 2 else weights
+    return tuple(sorted(tuple(sorted(row)) for row in np.round(entries, 3).tolist()))
+
+
+class PatternPool:
+    """The patterns searched for, with those learned on the way.
+
+    Parameters
+    ----------
+    k : int
+        Number of labels.
+    costs : (n, n) array
+        Lower triangle of costs; nodes with a cost between them are neighbours.
+    nodes : int
+        Facets are learned on the first so many nodes.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, k: int, costs: FloatArray, nodes: int, rng: np.random.Generator) -> None:
+        self.k, self.nodes, self.rng = k, nodes, rng
+        self.patterns = list(patterns(k))
+        self._known = {_signature(pattern.weights, k) for pattern in self.patterns}
+        self._base = len(self.patterns)
+        self._score = np.ones(self._base)
+        high, low = np.nonzero(np.tril(costs[:nodes, :nodes], -1))
+        ends = np.concatenate([high, low])
+        order = np.argsort(ends, kind="stable")
+        self._neighbours = np.concatenate([low, high])[order]
+        self._ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=nodes))])
+
+    def find(
+        self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
+    ) -> list[Found]:
+        """Search for all patterns, most for those that were found violated before.
+
+        Parameters as of `find_patterns`.
+        """
+        found = []
+        share = self._score / self._score.sum()
+        for number, pattern in enumerate(self.patterns):
+            starts = int(np.clip(share[number] * _SEARCHES, _FEWEST, _MOST))
+            result = find_patterns(
+                x, pattern, number, self.k == 2, starts, threshold, known, self.rng
+            )
+            count = 0 if result is None else result.depth.size
+            self._score[number] = 0.5 * self._score[number] + count + 0.1
+            if result is not None and count:
+                found.append(result)
+            if should_stop():
+                break
+        return found
+
+    def learn(self, x: FloatArray, sets: int) -> int:
+        """Look at sets of nodes as a whole; return how many patterns were learned.
+
+        Complexity: a linear program of 21 columns and up to 877 rows a set, about 10 ms.
+        """
+        if self.nodes < _LARGEST:
+            return 0
+        before = len(self.patterns)
+        first, second = np.triu_indices(_LARGEST, 1)
+        for _ in range(sets):
+            if len(self.patterns) >= self._base + _LEARNED:
+                break
+            chosen = np.array(self._gather())
+            if chosen.size < _LARGEST:
+                continue
+            entries = x[chosen[first], chosen[second]]
+            weights = _facet(((self.k - 1) * entries + 1) / self.k, self.k)
+            if weights is None or len(weights) < 4:
+                continue
+            signature = _signature(weights, self.k)
+            if signature not in self._known:
+                self._known.add(signature)
+                self.patterns.append(_as_pattern(weights, self.k))
+                self._score = np.append(self._score, self._score.mean())
+        return len(self.patterns) - before
+
+    def _gather(self) -> list[int]:
+        """Draw a node and add the neighbours that have most terms with those there are."""
+        chosen = [int(self.rng.integers(self.nodes))]
+        links = np.zeros(self.nodes)
+        while len(chosen) < _LARGEST:
+            last = chosen[-1]
+            around = self._neighbours[self._ptr[last] : self._ptr[last + 1]]
+            links[around] += 1.0
+            candidates = np.flatnonzero(links > 0.0)
+            candidates = candidates[~np.isin(candidates, chosen)]
+            if candidates.size == 0:
+                break
+            weight = links[candidates] + 0.9 * self.rng.random(candidates.size)
+            chosen.append(int(candidates[weight.argmax()]))
+        return chosen
+
+
+class Found(NamedTuple):
+    """Violated inequalities of one pattern.
+
+    ``nodes`` (t, q), ``signs`` (t, q), ``depth`` (t,): violation by the norm of the coefficients.
+    """
+
+    pattern: Pattern
+    nodes: IntArray
+    signs: FloatArray
+    depth: FloatArray
+    key: IntArray
+
+
+def find_patterns(
+    x: FloatArray,
+    pattern: Pattern,
+    number: int,
+    signed: bool,
+    starts: int,
+    threshold: float,
+    known: IntArray,
+    rng: np.random.Generator,
+) -> Found | None:
+    """Search by local improvement from random nodes for violated inequalities of one pattern.
+
+    Parameters
+    ----------
+    x : (n, n) array
+        Symmetric.
+    pattern : Pattern
+    number : int
+        What tells the pattern from others.
+    signed : bool
+        Whether nodes may change their sign (two labels).
+    starts : int
+        Number of searches.
+    threshold : float
+        Least violation.
+    known : int64 array
+        Keys of rows there are.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Found, or None if the pattern has more nodes than there are
+
+    Complexity
+    ----------
+    ``starts * rounds * q^2 * n``, with 20 rounds at most.
+    """
+    n, q = x.shape[0], len(pattern.weights)
+    if q > n:
+        return None
+    # Distinct: offsets from the first node that rise from 0 and stay below n.
+    rise = np.sort(rng.integers(0, n - q + 1, size=(starts, q)), axis=1) + np.arange(q)
+    nodes = rng.permuted((rise + rng.integers(0, n, size=(starts, 1))) % n, axis=1)
+    signs = rng.choice([-1.0, 1.0], size=(starts, q)) if signed else np.ones((starts, q))
+    value = np.empty(starts)
+    _climb(x, pattern.weights, signed, nodes, signs, np.empty(n), value)
+    violation = value - pattern.bound
+    keys = _keys(number, nodes, signs, pattern)
+    _, first = np.unique(keys, return_index=True)
+    first = first[(violation[first] > threshold) & ~np.isin(keys[first], known)]
+    norm = np.sqrt((pattern.weights**2).sum() / 2)
+    return Found(pattern, nodes[first], signs[first], violation[first] / norm, keys[first])
+
+
+def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> IntArray:
+    """Return keys that are equal for rows with equal nodes; a clash only costs an inequality.
+
+    Nodes come with their sign relative to the first and with the sum of their coefficients, which
+    tells their roles apart.
+    """
+    role = np.round(pattern.weights.sum(axis=1)).astype(np.int64) + 64
+    lowest = nodes.argmin(axis=1)
+    relative = signs * np.take_along_axis(signs, lowest[:, None], axis=1)
+    mixed = (nodes.astype(np.uint64) * 2 + (relative > 0)) * 128 + role.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (mixed + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+        total = mixed.sum(axis=1) + np.uint64(number)
+    # Negative, so that no triangle has this key.
+    return np.asarray(-1 - (total >> np.uint64(1)).astype(np.int64))
+
+
+def add_patterns(rows: Rows, found: Found, chosen: npt.NDArray[np.bool_]) -> None:
+    """Add the chosen inequalities as rows."""
+    nodes, signs = found.nodes[chosen], found.signs[chosen]
+    first, second = np.nonzero(np.triu(found.pattern.weights, 1))
+    value = found.pattern.weights[first, second] * signs[:, first] * signs[:, second]
+    rows.add(
+        (nodes[:, first], nodes[:, second]),
+        value,
+        np.full(len(nodes), found.pattern.bound),
+        found.key[chosen],
+    )

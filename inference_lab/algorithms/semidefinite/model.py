@@ -1,0 +1,979 @@
+"""The quadratic form behind a Potts-like energy: what the semidefinite relaxation works on.
+
+An energy over pairs is taken apart into *parts* that share no variable. Within a part it reads
+
+``E(x) = constant + sum_i u_i(x_i) + sum_ij c_ij [x_i = x_j]``
+
+over labels ``0 .. k-1``, with ``c_ij`` of either sign. Two sorts of energies have this form:
+
+* *binary*: all variables of the part have two labels left. Any table over two labels is
+  ``f(x_i) + g(x_j) + c [x_i = x_j]``, and the labels of each variable get the numbers 0 and 1;
+* *Potts-like*: a term is a cost for equal labels beside costs of the single labels.
+
+Hard constraints are kept exactly: labels without support are ruled out (arc consistency),
+variables that must agree (or, if binary, disagree) become one node, and nodes that must differ
+and pairs of bits that exclude each other are listed. Variables with one label left and, from the
+outside in, those with one neighbour are eliminated, which solves trees.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.graph.factor_graph import (
+    POTTS,
+    TABLE,
+    FactorGraph,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+)
+from inference_lab.kernels.messages import edge_cost
+
+Flags = npt.NDArray[np.uint8]
+
+#: What an edge is, between the labels that are left; bits that may stand together.
+_ADDITIVE = 1  # f(a) + g(b): no coupling at all
+_SOFT = 2  # f(a) + g(b) + c [a = b], finite
+_EQUAL = 4  # finite where the labels are equal, and only there
+_APART = 8  # +inf where the labels are equal, one finite cost elsewhere
+_MATCHED = 16  # finite at one partner of each label only
+
+#: A table is taken for Potts-like if it differs from one by this share of its largest cost. The
+#: difference is taken off the bound.
+_RELATIVE_RESIDUE = 1e-12
+#: Costs with this many binary places after the point at most are searched for a common quantum.
+_BINARY_PLACES = 20
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Part(NamedTuple):
+    """A piece of the energy over ``n`` nodes and ``k`` labels; it shares no variable with others.
+
+    * ``variables`` (v,): its variables; ``node`` (v,): where each went; ``labels`` (v, k): the
+      label of the variable that label ``a`` of the node stands for, -1 if there is none;
+    * ``unary`` (n, k) costs, finite also for labels that are ``forbidden`` (n, k);
+    * ``pairs`` (m, 2) with ``coupling`` (m,): cost of equal labels, each pair once;
+    * ``apart`` (p, 2): pairs whose labels must differ (k > 2);
+    * ``excluded`` (q, 4): ``i, a, j, b`` such that labels ``a`` and ``b`` exclude each other (k =
+      2);
+    * ``constant``; ``quantum``: all energies of the part are ``constant + unary[:, 0].sum() +
+      coupling.sum()`` plus multiples of it, 0 if nothing of the kind is known.
+    """
+
+    variables: IntArray
+    node: IntArray
+    labels: IntArray
+    unary: FloatArray
+    forbidden: npt.NDArray[np.bool_]
+    pairs: IntArray
+    coupling: FloatArray
+    apart: IntArray
+    excluded: IntArray
+    constant: float
+    quantum: float
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.unary.shape[0])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return int(self.unary.shape[1])
+
+    @property
+    def separable(self) -> bool:
+        """Whether nothing couples the nodes."""
+        return self.pairs.size == self.apart.size == self.excluded.size == 0
+
+    @property
+    def has_terminals(self) -> bool:
+        """Whether labels can be told apart, so that the relaxation needs a vector for each."""
+        return bool(
+            (self.unary != self.unary[:, :1]).any() or self.forbidden.any() or self.excluded.size
+        )
+
+    @property
+    def order(self) -> int:
+        """Order of the matrix of the relaxation."""
+        terminals = 1 if self.n_labels == 2 else self.n_labels
+        return self.n_nodes + (terminals if self.has_terminals else 0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """An energy as parts, with the way back to labellings.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+    parts : list of Part
+    constant : float
+        Energy of what was eliminated.
+    slack : float
+        The parts and the constant differ from the energy by at most this, by rounding.
+    single : (n,) int64 array
+        The label of each variable that has only one left, -1 for the others.
+    leaves : (l, 2) int64 array
+        Eliminated variables, with the edge to the neighbour each then had, -1 for none, in order.
+    unary : flat float64 array
+        Costs of the labels of the eliminated variables at that time; ``+inf`` if ruled out.
+    """
+
+    graph: FactorGraph
+    parts: list[Part]
+    constant: float
+    slack: float
+    single: IntArray
+    leaves: IntArray
+    unary: FloatArray
+
+    def expand(self, labels: list[IntArray]) -> IntArray:
+        """Return the labelling of the graph for labels of the nodes of each part.
+
+        A label that a variable does not have becomes its cheapest one.
+        """
+        x = self.single.copy()
+        for part, chosen in zip(self.parts, labels, strict=True):
+            x[part.variables] = part.labels[np.arange(part.variables.size), chosen[part.node]]
+        _follow(self.graph.arrays, self.unary, self.leaves, x)
+        return x
+
+    def nodes_of(self, x: IntArray) -> list[IntArray]:
+        """Return labels of the nodes of each part for a labelling of the graph.
+
+        A node gets label 0 where its variables have labels that were ruled out.
+        """
+        chosen = []
+        for part in self.parts:
+            labels = np.zeros(part.n_nodes, dtype=np.int64)
+            labels[part.node] = (part.labels == x[part.variables][:, None]).argmax(axis=1)
+            chosen.append(labels)
+        return chosen
+
+
+@kernel
+def _propagate(g: GraphArrays, alive: Flags) -> int:
+    """Rule out labels that a hard edge leaves without support; return a variable left bare, or -1.
+
+    Complexity: O(k^2) a hard edge and round; rounds go on while labels fall.
+    """
+    m = g.edges.shape[0]
+    hard = np.zeros(m, dtype=np.uint8)
+    for e in range(m):
+        ki = g.cardinalities[g.edges[e, 0]]
+        kj = g.cardinalities[g.edges[e, 1]]
+        if g.kinds[e] != TABLE:
+            width = 1 if g.kinds[e] == POTTS else min(ki, kj)
+            hard[e] = np.isinf(g.weights[e])
+        else:
+            width = ki * kj
+        for t in range(width):
+            if np.isinf(g.pairwise[g.offsets[e] + t]):
+                hard[e] = 1
+    changed = True
+    while changed:
+        changed = False
+        for e in range(m):
+            if hard[e] == 0:
+                continue
+            for side in range(2):
+                i = g.edges[e, side]
+                j = g.edges[e, 1 - side]
+                left = False
+                for a in range(g.cardinalities[i]):
+                    if alive[g.unary_ptr[i] + a] == 0:
+                        continue
+                    supported = False
+                    for b in range(g.cardinalities[j]):
+                        if alive[g.unary_ptr[j] + b]:
+                            cost = edge_cost(g, e, a, b) if side == 0 else edge_cost(g, e, b, a)
+                            if not np.isinf(cost):
+                                supported = True
+                                break
+                    if supported:
+                        left = True
+                    else:
+                        alive[g.unary_ptr[i] + a] = 0
+                        changed = True
+                if not left:
+                    return int(i)
+    return -1
+
+
+@kernel
+def _eliminate(
+    g: GraphArrays, alive: Flags, unary: FloatArray, single: IntArray, leaves: IntArray
+) -> tuple[float, int]:
+    """Fold variables of one label into their neighbours, and strip what has one neighbour or none.
+
+    ``unary`` is changed in place, with ``+inf`` for labels that are out; ``single`` gets the
+    labels of the folded variables. Returns the constant and the number of leaves.
+    """
+    n = g.cardinalities.size
+    constant = 0.0
+    degree = np.zeros(n, dtype=np.int64)
+    for i in range(n):
+        single[i] = -1
+        for a in range(g.cardinalities[i]):
+            if alive[g.unary_ptr[i] + a]:
+                single[i] = a if single[i] == -1 else -2
+            else:
+                unary[g.unary_ptr[i] + a] = np.inf
+        if single[i] >= 0:
+            constant += unary[g.unary_ptr[i] + single[i]]
+        else:
+            single[i] = -1
+    for e in range(g.edges.shape[0]):
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        if single[i] >= 0 and single[j] >= 0:
+            constant += edge_cost(g, e, single[i], single[j])
+        elif single[j] >= 0:
+            for a in range(g.cardinalities[i]):
+                if alive[g.unary_ptr[i] + a]:
+                    unary[g.unary_ptr[i] + a] += edge_cost(g, e, a, single[j])
+        elif single[i] >= 0:
+            for b in range(g.cardinalities[j]):
+                if alive[g.unary_ptr[j] + b]:
+                    unary[g.unary_ptr[j] + b] += edge_cost(g, e, single[i], b)
+        else:
+            degree[i] += 1
+            degree[j] += 1
+    count = 0
+    for i in range(n):
+        if single[i] == -1 and degree[i] <= 1:
+            leaves[count, 0] = i
+            count += 1
+    done = 0
+    while done < count:
+        i = leaves[done, 0]
+        leaves[done, 1] = -1
+        # Gone, also for the neighbours that come later.
+        single[i] = -2
+        if degree[i] == 0:
+            least = np.inf
+            for a in range(g.cardinalities[i]):
+                least = min(least, unary[g.unary_ptr[i] + a])
+            constant += least
+        else:
+            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                j = g.adj_var[p]
+                if single[j] != -1:
+                    continue
+                h = g.adj_half[p]
+                e = h >> 1
+                leaves[done, 1] = e
+                for b in range(g.cardinalities[j]):
+                    if alive[g.unary_ptr[j] + b] == 0:
+                        continue
+                    least = np.inf
+                    for a in range(g.cardinalities[i]):
+                        if alive[g.unary_ptr[i] + a]:
+                            cost = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
+                            least = min(least, unary[g.unary_ptr[i] + a] + cost)
+                    unary[g.unary_ptr[j] + b] += least
+                degree[j] -= 1
+                if degree[j] == 1:
+                    leaves[count, 0] = j
+                    count += 1
+                break
+        done += 1
+    return constant, count
+
+
+@lean_kernel
+def _follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> None:
+    """Give eliminated variables their best labels, last first, and repair labels of -1."""
+    for i in range(x.size):
+        if x[i] == -1:
+            best = 0
+            for a in range(g.cardinalities[i]):
+                if unary[g.unary_ptr[i] + a] < unary[g.unary_ptr[i] + best]:
+                    best = a
+            x[i] = best
+    for t in range(leaves.shape[0] - 1, -1, -1):
+        i = leaves[t, 0]
+        e = leaves[t, 1]
+        least = np.inf
+        best = 0
+        for a in range(g.cardinalities[i]):
+            cost = unary[g.unary_ptr[i] + a]
+            if np.isinf(cost):
+                continue
+            if e >= 0:
+                if g.edges[e, 0] == i:
+                    cost += edge_cost(g, e, a, x[g.edges[e, 1]])
+                else:
+                    cost += edge_cost(g, e, x[g.edges[e, 0]], a)
+            # The first label that is left stands in where all cost +inf.
+            if cost < least or np.isinf(unary[g.unary_ptr[i] + best]):
+                least = cost
+                best = a
+        x[i] = best
+
+
+@lean_kernel
+def _classify(
+    g: GraphArrays,
+    alive: Flags,
+    remains: Flags,
+    row: FloatArray,
+    column: FloatArray,
+    row_equal: FloatArray,
+    column_equal: FloatArray,
+    kinds: Flags,
+    coupling: FloatArray,
+    residue: FloatArray,
+) -> None:
+    """Say of each edge between remaining variables what it is: ``kinds``, 0 for none of these.
+
+    ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
+    (with 0, if that is as good). The four scratch arrays have the length of the largest
+    cardinality.
+    """
+    for e in range(g.edges.shape[0]):
+        kinds[e] = 0
+        coupling[e] = 0.0
+        residue[e] = 0.0
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        if remains[i] == 0 or remains[j] == 0:
+            continue
+        ki = g.cardinalities[i]
+        kj = g.cardinalities[j]
+        pi = g.unary_ptr[i]
+        pj = g.unary_ptr[j]
+        ni = 0
+        nj = 0
+        for b in range(kj):
+            column[b] = 0.0
+            column_equal[b] = 0.0
+            nj += alive[pj + b]
+        finite = 0
+        equal = 0
+        finite_equal = 0
+        most = 0
+        largest = 0.0
+        total = 0.0
+        low = np.inf
+        high = -np.inf
+        for a in range(ki):
+            row[a] = 0.0
+            row_equal[a] = 0.0
+            if alive[pi + a] == 0:
+                continue
+            ni += 1
+            partners = 0
+            for b in range(kj):
+                if alive[pj + b] == 0:
+                    continue
+                cost = edge_cost(g, e, a, b)
+                if a == b:
+                    equal += 1
+                    row_equal[a] += 1.0
+                    column_equal[b] += 1.0
+                if np.isinf(cost):
+                    continue
+                finite += 1
+                partners += 1
+                if a == b:
+                    finite_equal += 1
+                else:
+                    low = min(low, cost)
+                    high = max(high, cost)
+                row[a] += cost
+                column[b] += cost
+                total += cost
+                largest = max(largest, abs(cost))
+            most = max(most, partners)
+        if finite < ni * nj:
+            # Every label has a partner, so if none has two, the partners are matched.
+            if most == 1 and ni == nj:
+                kinds[e] |= _MATCHED
+            if finite == finite_equal:
+                kinds[e] |= _EQUAL
+            if finite_equal == 0 and finite == ni * nj - equal and low == high:
+                kinds[e] |= _APART
+            continue
+        potts = g.kinds[e] == POTTS
+        if potts:
+            c = g.pairwise[g.offsets[e]] - g.weights[e]
+        else:
+            # Least squares: both tables are centred by rows and columns.
+            across = 0.0
+            norm = 0.0
+            for a in range(ki):
+                for b in range(kj):
+                    if alive[pi + a] and alive[pj + b]:
+                        centred = (
+                            (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
+                            + equal / (ni * nj)
+                        )  # fmt: skip
+                        norm += centred * centred
+                        across += centred * edge_cost(g, e, a, b)
+            c = across / norm if norm > 1e-9 else 0.0
+        worst = 0.0
+        worst_additive = 0.0
+        for a in range(ki):
+            for b in range(kj):
+                if alive[pi + a] and alive[pj + b]:
+                    rest = (
+                        edge_cost(g, e, a, b) - row[a] / nj - column[b] / ni + total / (ni * nj)
+                    )  # fmt: skip
+                    centred = (
+                        (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
+                        + equal / (ni * nj)
+                    )  # fmt: skip
+                    worst_additive = max(worst_additive, abs(rest))
+                    worst = max(worst, abs(rest - c * centred))
+        if (potts and (c == 0.0 or equal == 0)) or (
+            not potts and worst_additive <= _RELATIVE_RESIDUE * largest
+        ):
+            kinds[e] |= _ADDITIVE | _SOFT
+            residue[e] = 0.0 if potts else worst_additive
+        elif potts or worst <= _RELATIVE_RESIDUE * largest:
+            kinds[e] |= _SOFT
+            coupling[e] = c
+            residue[e] = 0.0 if potts else worst
+
+
+@lean_kernel
+def _unite(
+    ends: IntArray, odd: npt.NDArray[np.bool_], root: IntArray, parity: npt.NDArray[np.bool_]
+) -> bool:
+    """Unite variables that determine each other; return False if that is contradictory.
+
+    ``root`` (n,) is a forest on return, every entry a root; ``parity`` says whether the bit of a
+    variable is that of its root turned round.
+    """
+    for t in range(ends.shape[0]):
+        tops = (ends[t, 0], ends[t, 1])
+        turned = odd[t]
+        first = tops[0]
+        while root[first] != first:
+            turned ^= parity[first]
+            first = root[first]
+        second = tops[1]
+        while root[second] != second:
+            turned ^= parity[second]
+            second = root[second]
+        if first != second:
+            # The smaller number stays on top.
+            low = min(first, second)
+            high = max(first, second)
+            root[high] = low
+            parity[high] = turned
+        elif turned:
+            return False
+    for i in range(root.size):
+        top = root[i]
+        turned = parity[i]
+        while root[top] != top:
+            turned ^= parity[top]
+            top = root[top]
+        root[i] = top
+        parity[i] = turned
+    return True
+
+
+@lean_kernel
+def _fold_potts(
+    g: GraphArrays,
+    edges: IntArray,
+    kinds: Flags,
+    coupling: FloatArray,
+    alive: Flags,
+    unary: FloatArray,
+    row: FloatArray,
+    column: FloatArray,
+) -> float:
+    """Add what the edges cost beside their coupling to the unaries; return the constant."""
+    constant = 0.0
+    for e in edges:
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        ki = g.cardinalities[i]
+        kj = g.cardinalities[j]
+        pi = g.unary_ptr[i]
+        pj = g.unary_ptr[j]
+        if g.kinds[e] == POTTS and kinds[e] & _SOFT:
+            constant += g.weights[e]
+            continue
+        if kinds[e] & _EQUAL:
+            for a in range(min(ki, kj)):
+                if alive[pi + a] and alive[pj + a]:
+                    unary[pi + a] += edge_cost(g, e, a, a)
+            continue
+        if kinds[e] & _APART:
+            cost = 0.0
+            for a in range(ki):
+                for b in range(kj):
+                    if alive[pi + a] and alive[pj + b] and a != b:
+                        cost = edge_cost(g, e, a, b)
+            constant += cost
+            continue
+        ni = 0
+        nj = 0
+        for b in range(kj):
+            column[b] = 0.0
+            nj += alive[pj + b]
+        total = 0.0
+        for a in range(ki):
+            row[a] = 0.0
+            ni += alive[pi + a]
+            for b in range(kj):
+                if alive[pi + a] and alive[pj + b]:
+                    cost = edge_cost(g, e, a, b)
+                    if a == b:
+                        cost -= coupling[e]
+                    row[a] += cost
+                    column[b] += cost
+                    total += cost
+        constant -= total / (ni * nj)
+        for a in range(ki):
+            if alive[pi + a]:
+                unary[pi + a] += row[a] / nj
+        for b in range(kj):
+            if alive[pj + b]:
+                unary[pj + b] += column[b] / ni
+    return constant
+
+
+@lean_kernel
+def _read_pairs(g: GraphArrays, edges: IntArray, bits: IntArray, tables: FloatArray) -> None:
+    """Write the tables (m, 2, 2) of edges between binary variables; ``bits`` (n, 2) are labels."""
+    for t in range(edges.size):
+        e = edges[t]
+        for p in range(2):
+            for q in range(2):
+                a = bits[g.edges[e, 0], p]
+                b = bits[g.edges[e, 1], q]
+                tables[t, p, q] = edge_cost(g, e, a, b)
+
+
+def _magnitude(graph: FactorGraph) -> float:
+    """Return a bound of the absolute finite energies of all labellings, from term to term."""
+    finite = np.where(np.isfinite(graph.unary_values), np.abs(graph.unary_values), 0.0)
+    total = abs(graph.constant)
+    if graph.n_variables:
+        total += float(np.maximum.reduceat(finite, graph.unary_ptr[:-1]).sum())
+    if graph.n_edges:
+        pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
+        weight = np.where(np.isfinite(graph.edge_weights), np.abs(graph.edge_weights), 0.0)
+        sizes = graph.cardinalities[graph.edges]
+        table = graph.edge_kinds == TABLE
+        length = np.where(table, sizes.prod(axis=1), sizes.min(axis=1))
+        length[graph.edge_kinds == POTTS] = 1
+        total += float(_largest(pool, graph.edge_offsets, length, weight, table).sum())
+    return total
+
+
+@lean_kernel
+def _fill_largest(
+    pool: FloatArray,
+    offsets: IntArray,
+    length: IntArray,
+    weight: FloatArray,
+    table: npt.NDArray[np.bool_],
+    out: FloatArray,
+) -> None:
+    for e in range(offsets.size):
+        value = 0.0
+        for t in range(offsets[e], offsets[e] + length[e]):
+            value = max(value, pool[t])
+        out[e] = value * weight[e] if table[e] else max(value, weight[e])
+
+
+def _largest(
+    pool: FloatArray,
+    offsets: IntArray,
+    length: IntArray,
+    weight: FloatArray,
+    table: npt.NDArray[np.bool_],
+) -> FloatArray:
+    """Return the largest absolute finite cost of each edge."""
+    out = np.empty(offsets.size)
+    _fill_largest(pool, offsets, length, weight, table, out)
+    return out
+
+
+def _binary_places(graph: FactorGraph, magnitude: float) -> int | None:
+    """Return how many binary places all costs have at most, if sums of them are exact.
+
+    Weights of tables count twice, as they are multiplied. None if the costs have too many places.
+    """
+    values = np.concatenate(
+        [graph.unary_values, graph.pairwise_values, graph.edge_weights, [graph.constant]]
+    )
+    values = np.unique(np.abs(values[np.isfinite(values)]))
+    weighted = bool((graph.edge_weights[graph.edge_kinds == TABLE] != 1.0).any())
+    for places in range(_BINARY_PLACES + 1):
+        scaled = values * 2.0**places
+        if scaled.max() >= 2.0**52:
+            return None
+        if (scaled == np.floor(scaled)).all():
+            # Two more places for the quarters that appear on the way.
+            needed = (2 * places if weighted else places) + 2
+            return needed if magnitude * 2.0**needed < 2.0**52 else None
+    return None
+
+
+def _quantum(unary: FloatArray, pairs: IntArray, coupling: FloatArray, places: int) -> float:
+    """Return the greatest number of which all differences of energies are multiples.
+
+    The energy is a polynomial in indicators of the labels other than 0. Its coefficients are
+    ``u_i(a) - u_i(0) - sum_j c_ij``, and for pairs ``2 c_ij`` where the labels are equal, else
+    ``c_ij``, which occurs with more than two labels only.
+    """
+    n = unary.shape[0]
+    at_zero = np.bincount(pairs.ravel(), weights=np.repeat(coupling, 2), minlength=n)
+    single = (unary - unary[:, :1] - at_zero[:, None])[:, 1:]
+    double = coupling * (2.0 if unary.shape[1] == 2 else 1.0)
+    whole = np.unique(np.abs(np.concatenate([single.ravel(), double])) * 2.0**places)
+    return math.gcd(*(int(v) for v in whole)) / 2.0**places
+
+
+def _merge(pairs: IntArray, coupling: FloatArray, n: int) -> tuple[IntArray, FloatArray, float]:
+    """Add up couplings on the same pair; those of a node with itself become a constant."""
+    loops = pairs[:, 0] == pairs[:, 1]
+    constant = math.fsum(coupling[loops])
+    low, high = pairs[~loops].min(axis=1), pairs[~loops].max(axis=1)
+    keys, place = np.unique(low * n + high, return_inverse=True)
+    summed = np.zeros(keys.size)
+    np.add.at(summed, place, coupling[~loops])
+    kept = summed != 0.0
+    keys = keys[kept]
+    return np.stack([keys // n, keys % n], axis=1), summed[kept], constant
+
+
+class _Builder:
+    """What is known of the graph after elimination, from which the parts are made."""
+
+    def __init__(
+        self, graph: FactorGraph, alive: Flags, unary: FloatArray, single: IntArray
+    ) -> None:
+        self.graph = graph
+        self.alive = alive
+        self.unary = unary
+        self.single = single
+        n, m = graph.n_variables, graph.n_edges
+        width = int(graph.cardinalities.max(initial=1))
+        self.row, self.column = np.empty(width), np.empty(width)
+        self.kinds = np.empty(m, dtype=np.uint8)
+        self.coupling, self.residue = np.empty(m), np.empty(m)
+        _classify(
+            graph.arrays, alive, (single == -1).astype(np.uint8), self.row, self.column,
+            np.empty(width), np.empty(width), self.kinds, self.coupling, self.residue,
+        )  # fmt: skip
+        edges = graph.edges
+        inside = np.ones(m, dtype=np.bool_)
+        if m:
+            inside = (single[edges] == -1).all(axis=1)
+        self.inside = np.flatnonzero(inside)
+        self.coupled = np.flatnonzero(inside & (self.kinds & _ADDITIVE == 0))
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        links = coo_array(
+            (np.ones(self.coupled.size, dtype=np.int8), edges[self.coupled].T), shape=(n, n)
+        )
+        self.component: IntArray = connected_components(links.tocsr(), directed=False)[1].astype(
+            np.int64
+        )
+        counts = np.add.reduceat(alive.astype(np.int64), graph.unary_ptr[:-1])
+        widest = np.zeros(int(self.component.max(initial=-1)) + 1, dtype=np.int64)
+        remaining = single == -1
+        np.maximum.at(widest, self.component[remaining], counts[remaining])
+        #: Whether each variable is in a component in which all have two labels.
+        self.binary = (widest == 2)[self.component]
+
+    def rounds(self) -> bool:
+        """Whether tables are divided by numbers that are no powers of two."""
+        ends = self.graph.edges[self.inside]
+        halves = self.binary[ends[:, 0]] & (
+            self.component[ends[:, 0]] == self.component[ends[:, 1]]
+        )
+        soft = self.kinds[self.inside] & _SOFT > 0
+        return bool((soft & ~halves & (self.graph.edge_kinds[self.inside] != POTTS)).any())
+
+    def refusal(self) -> str | None:
+        """Say which edge does not fit the form, if one does not."""
+        e = self.coupled[~self.binary[self.graph.edges[self.coupled, 0]]]
+        wrong = e[(self.kinds[e] & (_SOFT | _EQUAL | _APART)) == 0]
+        if wrong.size == 0:
+            return None
+        i, j = (int(v) for v in self.graph.edges[wrong[0]])
+        return (
+            f"the term of variables {i} and {j} is not a cost for equal labels beside costs of the "
+            "single labels; with more than two labels, only such (Potts-like) terms are covered"
+        )
+
+    def parts(self, places: int | None) -> tuple[list[Part], float] | None:
+        """Make the parts and what they leave as a constant; None if there is no labelling."""
+        graph, n = self.graph, self.graph.n_variables
+        joined = self.inside[
+            np.where(
+                self.binary[graph.edges[self.inside, 0]],
+                self.kinds[self.inside] & _MATCHED,
+                self.kinds[self.inside] & _EQUAL,
+            )
+            > 0
+        ]
+        bits = np.zeros((n, 2), dtype=np.int64)
+        variable = np.repeat(np.arange(n), graph.cardinalities)
+        slots = np.flatnonzero((self.alive > 0) & (self.single == -1)[variable])
+        slots = slots[self.binary[variable[slots]]]
+        # Two labels a variable, in order.
+        bits[variable[slots[::2]], 0] = slots[::2] - graph.unary_ptr[variable[slots[::2]]]
+        bits[variable[slots[1::2]], 1] = slots[1::2] - graph.unary_ptr[variable[slots[1::2]]]
+        tables = np.empty((joined.size, 2, 2))
+        of_bits = self.binary[graph.edges[joined, 0]]
+        _read_pairs(graph.arrays, joined[of_bits], bits, tables)
+        odd = np.zeros(joined.size, dtype=np.bool_)
+        odd[of_bits] = np.isinf(tables[: int(of_bits.sum()), 0, 0])
+        root = np.arange(n)
+        turned = np.zeros(n, dtype=np.bool_)
+        if not _unite(graph.edges[joined].astype(np.int64), odd, root, turned):
+            return None
+        bits[turned] = bits[turned][:, ::-1]
+        parts = []
+        constants = [0.0]
+        remaining = self.single == -1
+        members = np.flatnonzero(remaining)
+        by_component = members[np.argsort(self.component[members], kind="stable")]
+        starts = np.flatnonzero(np.diff(self.component[by_component], prepend=-1))
+        edges = self.inside[np.argsort(self.component[graph.edges[self.inside, 0]], kind="stable")]
+        # An additive edge may join two components; it belongs to neither.
+        crossing = self.component[graph.edges[edges, 0]] != self.component[graph.edges[edges, 1]]
+        loose = edges[crossing]
+        constants.append(
+            _fold_potts(
+                graph.arrays, loose, self.kinds, self.coupling, self.alive, self.unary, self.row,
+                self.column,
+            )
+        )  # fmt: skip
+        edges = edges[~crossing]
+        of_edge = self.component[graph.edges[edges, 0]]
+        for variables in np.split(by_component, starts[1:]) if by_component.size else []:
+            c = self.component[variables[0]]
+            own = edges[np.searchsorted(of_edge, c) : np.searchsorted(of_edge, c, side="right")]
+            make = self._binary_part if self.binary[variables[0]] else self._potts_part
+            part = make(variables, own, root, bits, places)
+            if part is None:
+                return None
+            parts.append(part)
+        return parts, math.fsum(constants)
+
+    def _potts_part(
+        self,
+        variables: IntArray,
+        edges: IntArray,
+        root: IntArray,
+        bits: IntArray,
+        places: int | None,
+    ) -> Part | None:
+        graph = self.graph
+        constant = _fold_potts(
+            graph.arrays, edges, self.kinds, self.coupling, self.alive, self.unary, self.row,
+            self.column,
+        )  # fmt: skip
+        tops, node = np.unique(root[variables], return_inverse=True)
+        n = tops.size
+        number = np.full(graph.n_variables, -1, dtype=np.int64)
+        number[variables] = node
+        sizes = graph.cardinalities[variables]
+        slots = np.repeat(graph.unary_ptr[variables] - np.cumsum(sizes) + sizes, sizes)
+        slots = slots + np.arange(slots.size)
+        label = slots - np.repeat(graph.unary_ptr[variables], sizes)
+        kept = self.alive[slots] > 0
+        values, at = np.unique(label[kept], return_inverse=True)
+        k = values.size
+        member = np.repeat(np.arange(variables.size), sizes)[kept]
+        labels = np.full((variables.size, k), -1, dtype=np.int64)
+        labels[member, at] = label[kept]
+        unary = np.zeros((n, k))
+        np.add.at(unary, (node[member], at), self.unary[slots[kept]])
+        forbidden = np.zeros((n, k), dtype=np.bool_)
+        missing = np.argwhere(labels < 0)
+        forbidden[node[missing[:, 0]], missing[:, 1]] = True
+        soft = edges[self.kinds[edges] & (_EQUAL | _APART) == 0]
+        pairs, coupling, loops = _merge(number[graph.edges[soft]], self.coupling[soft], n)
+        apart = number[graph.edges[edges[self.kinds[edges] & _APART > 0]]]
+        if (apart[:, 0] == apart[:, 1]).any() or forbidden.all(axis=1).any():
+            return None
+        return _finish(
+            variables, node, labels, unary, forbidden, pairs, coupling,
+            np.unique(np.sort(apart, axis=1), axis=0), np.empty((0, 4), dtype=np.int64),
+            constant + loops, places,
+        )  # fmt: skip
+
+    def _binary_part(
+        self,
+        variables: IntArray,
+        edges: IntArray,
+        root: IntArray,
+        bits: IntArray,
+        places: int | None,
+    ) -> Part | None:
+        graph = self.graph
+        tops, node = np.unique(root[variables], return_inverse=True)
+        n = tops.size
+        number = np.full(graph.n_variables, -1, dtype=np.int64)
+        number[variables] = node
+        tables = np.empty((edges.size, 2, 2))
+        _read_pairs(graph.arrays, edges, bits, tables)
+        ends = number[graph.edges[edges]]
+        unary = np.zeros((n, 2))
+        for p in range(2):
+            np.add.at(
+                unary[:, p], node, self.unary[graph.unary_ptr[variables] + bits[variables, p]]
+            )
+        forbidden = np.zeros((n, 2), dtype=np.bool_)
+        banned = np.argwhere(np.isinf(tables))
+        at = ends[banned[:, 0]]
+        # Within one node, only equal bits can come together.
+        loops = (at[:, 0] == at[:, 1]) & (banned[:, 1] == banned[:, 2])
+        forbidden[at[loops, 0], banned[loops, 1]] = True
+        proper = at[:, 0] != at[:, 1]
+        excluded = np.stack([at[:, 0], banned[:, 1], at[:, 1], banned[:, 2]], axis=1)[proper]
+        if forbidden.all(axis=1).any():
+            return None
+        # What never occurs may cost anything: what leaves the table without a coupling, if one
+        # entry is out; where two are, the ends are one node, and the other diagonal stands in.
+        for p in range(2):
+            for q in range(2):
+                out = np.isinf(tables[:, p, q])
+                lone = out & (np.isinf(tables).sum(axis=(1, 2)) == 1)
+                tables[lone, p, q] = (
+                    tables[lone, p, 1 - q] + tables[lone, 1 - p, q] - tables[lone, 1 - p, 1 - q]
+                )
+        for p in range(2):
+            for q in range(2):
+                out = np.isinf(tables[:, p, q])
+                tables[out, p, q] = tables[out, p, 1 - q]
+        rows, columns = tables.sum(axis=2), tables.sum(axis=1)
+        mean = tables.sum(axis=(1, 2)) / 4.0
+        coupling = (tables[:, 0, 0] + tables[:, 1, 1] - tables[:, 0, 1] - tables[:, 1, 0]) / 2.0
+        for p in range(2):
+            np.add.at(unary[:, p], ends[:, 0], rows[:, p] / 2.0 - mean)
+            np.add.at(unary[:, p], ends[:, 1], columns[:, p] / 2.0 - mean)
+        constant = math.fsum(mean - coupling / 2.0)
+        pairs, summed, folded = _merge(ends, coupling, n)
+        return _finish(
+            variables, node, bits[variables], unary, forbidden, pairs, summed,
+            np.empty((0, 2), dtype=np.int64), excluded, constant + folded, places,
+        )  # fmt: skip
+
+
+def _finish(
+    variables: IntArray,
+    node: IntArray,
+    labels: IntArray,
+    unary: FloatArray,
+    forbidden: npt.NDArray[np.bool_],
+    pairs: IntArray,
+    coupling: FloatArray,
+    apart: IntArray,
+    excluded: IntArray,
+    constant: float,
+    places: int | None,
+) -> Part:
+    """Give forbidden labels a finite cost, find the quantum, and make the part."""
+    highest = np.where(forbidden, -np.inf, unary).max(axis=1, keepdims=True)
+    unary = np.where(forbidden, highest, unary)
+    quantum = 0.0 if places is None else _quantum(unary, pairs, coupling, places)
+    return Part(
+        variables, node, labels, unary, forbidden, pairs, coupling, apart, excluded, constant,
+        quantum,
+    )  # fmt: skip
+
+
+def build_model(
+    graph: FactorGraph, alive: npt.NDArray[np.bool_] | None = None
+) -> Model | str | None:
+    """Take an energy apart into parts.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    alive : flat bool array in the order of the unaries, optional
+        Labels to keep; some optimal labelling must use only these.
+
+    Returns
+    -------
+    Model, or None if it is proved that no labelling has finite energy, or str
+        The string says why the energy does not have the form.
+
+    Guarantees
+    ----------
+    Every labelling with the labels that are left has the energy of its nodes in the parts plus
+    the constant, up to `Model.slack`; eliminated variables at their best. The slack adds up, for
+    every cost that enters, an error of rounding of the largest sum on the way, and is 0 where
+    costs have so few binary places that no sum is rounded.
+
+    Complexity
+    ----------
+    O(k^2) an edge. Memory: linear.
+
+    Examples
+    --------
+    A cycle of three variables that want to differ, with a tail that is eliminated:
+
+    >>> import inference_lab as il
+    >>> from inference_lab.algorithms.semidefinite.model import build_model
+    >>> g = il.FactorGraph.potts([[0.0, 0.0]] * 4, [(0, 1), (1, 2), (0, 2), (2, 3)], -1.0)
+    >>> model = build_model(g)
+    >>> [part.n_nodes for part in model.parts], model.leaves.tolist(), model.parts[0].quantum
+    ([3], [[3, 3]], 2.0)
+    """
+    if graph.n_factors:
+        return "the relaxation covers terms of one and two variables, not of three or more"
+    n = graph.n_variables
+    possible = np.isfinite(graph.unary_values)
+    left = (possible if alive is None else possible & alive).astype(np.uint8)
+    if n and not np.logical_or.reduceat(left > 0, graph.unary_ptr[:-1]).all():
+        return None
+    if _propagate(graph.arrays, left) >= 0:
+        return None
+    unary = graph.unary_values.copy()
+    single = np.empty(n, dtype=np.int64)
+    leaves = np.empty((n, 2), dtype=np.int64)
+    constant, count = _eliminate(graph.arrays, left, unary, single, leaves)
+    magnitude = _magnitude(graph)
+    places = _binary_places(graph, magnitude) if n else None
+    eliminated = unary.copy()
+    builder = _Builder(graph, left, unary, single) if n else None
+    parts: list[Part] = []
+    rest = 0.0
+    slack = 0.0
+    if builder is not None:
+        why = builder.refusal()
+        if why is not None:
+            return why
+        if builder.rounds():
+            places = None
+        made = builder.parts(places)
+        if made is None:
+            return None
+        parts, rest = made
+        slack = math.fsum(builder.residue[builder.inside])
+    if places is None:
+        slack += 4.0 * (n + graph.n_edges + 16) * _EPSILON * magnitude
+    return Model(
+        graph,
+        parts,
+        math.fsum([graph.constant, constant, rest]),
+        slack,
+        np.where(single >= 0, single, -1),
+        leaves[:count].copy(),
+        eliminated,
+    )

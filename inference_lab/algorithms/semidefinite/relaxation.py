@@ -1,0 +1,648 @@
+"""The semidefinite relaxation of a Potts-like energy, tightened by cutting planes.
+
+Labels become unit vectors: the ``k`` corners of a simplex, any two of which have the inner product
+``-1 / (k - 1)`` (for two labels, +1 and -1). A labelling of a part of the energy
+(`inference_lab.algorithms.semidefinite.model.Part`) is the Gram matrix ``X`` of the vectors of its
+nodes, and of the ``k`` corners themselves (*terminals*; one suffices for two labels), and
+
+``[x_i = x_j] = ((k - 1) X_ij + 1) / k``
+
+makes the energy linear in ``X``. The relaxation keeps of a labelling that
+
+* ``X`` is positive semidefinite with unit diagonal, and its terminals are the corners: with
+  ``V = [I 0; 0 B]``, ``B`` an orthonormal basis of the span of the corners, ``X = V R V'``;
+* ``X_ij >= -1 / (k - 1)``, which for two labels follows;
+* equations of hard constraints, and inequalities found as they are violated
+  (`inference_lab.algorithms.semidefinite.cuts`).
+
+It is solved by alternating directions: a matrix in the cone and one in the polyhedron, tied by
+multipliers ``Z``, each moved in turn. The projection to the polyhedron takes a few passes of
+Hildreth's method over the inequalities, whose multipliers persist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_lab._numba import lean_kernel
+from inference_lab.algorithms.semidefinite.cuts import (
+    PatternPool,
+    Rows,
+    TriangleSearch,
+    add_patterns,
+    add_triangles,
+)
+from inference_lab.algorithms.semidefinite.model import Part
+from inference_lab.graph.factor_graph import FloatArray, IntArray
+
+_EPSILON = float(np.finfo(np.float64).eps)
+#: Passes over the inequalities in each iteration.
+_PASSES = 3
+#: Penalty to begin with, relative to the mean eigenvalue of the costs, and by what it changes ...
+_PENALTY = 0.35
+_PENALTY_STEP = 1.3
+#: ... when one residual is so many times the other, every so many iterations.
+_IMBALANCE = 3.0
+_BALANCE_EVERY = 20
+#: Step of the multipliers of the cone.
+_STEP = 1.6
+#: Largest share of eigenvalues that are positive with which computing them alone is faster.
+_FEW = 0.15
+#: The same in single precision, which is used from this order on, down to these residuals.
+_FEW_COARSE = 0.4
+_COARSE_FROM = 200
+_COARSE_RESIDUAL = 2e-4
+#: Inequalities added in a round, a node: triangles, and others.
+_TRIANGLES = 20
+_OTHERS = 20
+#: Triangles looked at in a round: about 0.2 s.
+_TRIANGLE_WORK = 200_000_000
+#: Sets of nodes looked at in a round for patterns to learn, and the iterations before the first.
+_SETS = 10
+_PATIENCE = 5
+_LEARN_FROM = 100
+#: Least violation looked for at the beginning, and at the end.
+_FIRST_THRESHOLD = 0.02
+_LAST_THRESHOLD = 1e-4
+#: Matrices of the order of the problem that are held at a time, the peak of LAPACK included.
+MATRICES = 12
+
+
+@lean_kernel
+def _move(
+    x: FloatArray,
+    costs: FloatArray,
+    z: FloatArray,
+    before: FloatArray,
+    y: FloatArray,
+    floor: FloatArray,
+    boxed: bool,
+    low: float,
+    fixed_from: int,
+    ptr: IntArray,
+    ri: IntArray,
+    rj: IntArray,
+    value: FloatArray,
+    rhs: FloatArray,
+    norm: FloatArray,
+    free: FloatArray,
+    multiplier: FloatArray,
+    penalty: float,
+    step: float,
+    residuals: FloatArray,
+) -> None:
+    """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place.
+
+    Only lower triangles are used. ``before`` is the last projection, ``y`` the new one; ``floor``
+    and ``multiplier`` are the multipliers of the lower limits and of the rows. ``residuals`` gets
+    the squared distances of ``y`` from ``x`` and from ``before``.
+    """
+    n = x.shape[0]
+    inverse = 1.0 / penalty
+    for i in range(n):
+        for j in range(i):
+            y[i, j] = x[i, j] - (costs[i, j] + z[i, j]) * inverse
+        if boxed:
+            for j in range(i):
+                y[i, j] += floor[i, j] * inverse
+        y[i, i] = 1.0
+    for i in range(fixed_from, n):
+        for j in range(fixed_from, i):
+            y[i, j] = low
+    for t in range(rhs.size):
+        share = multiplier[t] * inverse
+        if share != 0.0:
+            for p in range(ptr[t], ptr[t + 1]):
+                y[ri[p], rj[p]] -= share * value[p]
+    for _ in range(_PASSES):
+        for t in range(rhs.size):
+            excess = -rhs[t]
+            for p in range(ptr[t], ptr[t + 1]):
+                excess += value[p] * y[ri[p], rj[p]]
+            change = penalty * excess / norm[t]
+            if free[t] == 0.0:
+                change = max(change, -multiplier[t])
+            if change != 0.0:
+                multiplier[t] += change
+                share = change * inverse
+                for p in range(ptr[t], ptr[t + 1]):
+                    y[ri[p], rj[p]] -= share * value[p]
+        if boxed:
+            for i in range(n):
+                for j in range(min(i, fixed_from)):
+                    change = max(penalty * (low - y[i, j]), -floor[i, j])
+                    floor[i, j] += change
+                    y[i, j] += change * inverse
+    primal = 0.0
+    dual = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            d = y[i, j] - x[i, j]
+            z[i, j] += step * penalty * d
+            c = y[i, j] - before[i, j]
+            if i == j:
+                d *= 0.7071067811865476
+                c *= 0.7071067811865476
+            primal += 2.0 * d * d
+            dual += 2.0 * c * c
+    residuals[0] = primal
+    residuals[1] = dual
+
+
+@lean_kernel
+def _reduced_costs(
+    costs: FloatArray,
+    floor: FloatArray,
+    boxed: bool,
+    ptr: IntArray,
+    ri: IntArray,
+    rj: IntArray,
+    value: FloatArray,
+    multiplier: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write ``costs + sum_t multiplier_t row_t - floor`` into a lower triangle; diagonal 0."""
+    n = costs.shape[0]
+    for i in range(n):
+        for j in range(i):
+            out[i, j] = costs[i, j]
+        if boxed:
+            for j in range(i):
+                out[i, j] -= floor[i, j]
+        out[i, i] = 0.0
+    for t in range(multiplier.size):
+        if multiplier[t] != 0.0:
+            for p in range(ptr[t], ptr[t + 1]):
+                out[ri[p], rj[p]] += multiplier[t] * value[p]
+
+
+def _corners(k: int) -> FloatArray:
+    """Return an orthonormal basis (k, k - 1) of the span of the corners of a simplex."""
+    ones = np.column_stack([np.ones(k), np.eye(k)[:, : k - 1]])
+    return np.asarray(np.linalg.qr(ones)[0][:, 1:])
+
+
+def costs_of(part: Part) -> tuple[FloatArray, float]:
+    """Return the lower triangle of the cost matrix ``C`` and the constant of a part.
+
+    The energy of a labelling is ``sum_{i>j} 2 C_ij X_ij + constant``.
+    """
+    n, k = part.n_nodes, part.n_labels
+    scale = (k - 1) / k
+    costs = np.zeros((part.order, part.order))
+    low, high = part.pairs.min(axis=1), part.pairs.max(axis=1)
+    costs[high, low] = part.coupling * (scale / 2)
+    if part.has_terminals:
+        if k == 2:
+            costs[n, :n] = (part.unary[:, 0] - part.unary[:, 1]) / 4
+        else:
+            # Moving a row of unaries by a number changes nothing, as corners sum to zero.
+            centred = part.unary - part.unary.mean(axis=1, keepdims=True)
+            costs[n:, :n] = centred.T * (scale / 2)
+    constant = math.fsum([part.constant, *(part.unary.mean(axis=1)), *(part.coupling / k)])
+    return costs, constant
+
+
+@dataclass(frozen=True)
+class Dual:
+    """A feasible point of the dual, up to how far its matrix is from semidefinite.
+
+    Attributes
+    ----------
+    matrix : (r, r) array
+        The dual matrix in the coordinates of ``V``; lower triangle.
+    value : float
+        Dual objective, without the correction for negative eigenvalues.
+    slack : float
+        What rounding may have added to the value or taken from the matrix.
+    """
+
+    matrix: FloatArray
+    value: float
+    slack: float
+
+
+class Relaxation:
+    """The relaxation of one part, and the state of its solution.
+
+    Parameters
+    ----------
+    part : Part
+        With some coupling.
+    cuts : bool
+        Whether inequalities are added beyond the lower limits and hard constraints.
+    rng : numpy.random.Generator
+
+    Attributes
+    ----------
+    bound : float
+        Best proved lower bound of the energy of the part.
+    raw_bound : float
+        The same before it is rounded up to the next energy there can be.
+    iterations : int
+    primal, dual : float
+        Residuals per square root of the order: distance of the two matrices, and how far the last
+        step moved one of them, by the penalty.
+    exhausted : bool
+        Whether the last search found nothing violated by the least threshold.
+
+    Notes
+    -----
+    *The bound.* Let ``S = C + sum_t g_t A_t - M - Diag(d)`` with multipliers ``g_t`` of the rows
+    ``<A_t, X> / 2 <= r_t`` (not negative but for equations), ``M >= 0`` of the lower limits ``l``
+    and any ``d``, where the block of the terminals may have any entries ``W`` instead of ``d``.
+    For the ``X = V R V'`` of a labelling
+
+    ``<C, X> = <S, X> - sum_t g_t <A_t, X> + <M, X> + <Diag(d) + W, X>
+    >= tr(R) min(0, lambda_min(V' S V)) - 2 sum_t g_t r_t + l sum_ij M_ij + sum_i d_i + <W, T>``
+
+    with ``tr(R) = tr(X) =`` the order of ``X`` and ``T`` the known block of the terminals. So every
+    state of the multipliers gives a bound, converged or not.
+
+    *Rounding.* That the matrix plus ``s`` on the diagonal is semidefinite is not taken from
+    computed eigenvalues but proved: if Cholesky's factorisation of ``A - c I`` in floating point
+    comes to its end, with ``c`` at least ``(N + 1) u / (1 - (N + 1) u)`` times the trace, ``u`` the
+    unit roundoff, then ``A`` is positive semidefinite (Rump 2006, theorem 2.3). Here ``c`` is twice
+    that. The sums of the dual objective are exact up to their last rounding, and for every entry of
+    the matrix the error of its sum is at most the number of its terms times the sum of their
+    absolute values times ``u``; as ``|X_ij| <= 1``, the sum of these errors is taken off.
+
+    References
+    ----------
+    A. Frieze, M. Jerrum, "Improved approximation algorithms for max k-cut and max bisection",
+    Algorithmica 18, 1997. B. Ghaddar, M. Anjos, F. Liers, "A branch-and-cut algorithm based on
+    semidefinite programming for the minimum k-partition problem", Annals of OR 188, 2011.
+    F. Rendl, G. Rinaldi, A. Wiegele, "Solving Max-Cut to optimality by intersecting semidefinite
+    and polyhedral relaxations", Mathematical Programming 121, 2010. Z. Wen, D. Goldfarb, W. Yin,
+    "Alternating direction augmented Lagrangian methods for semidefinite programming", Mathematical
+    Programming Computation 2, 2010. J. Povh, F. Rendl, A. Wiegele, "A boundary point method to
+    solve semidefinite programs", Computing 78, 2006. S. M. Rump, "Verification of positive
+    definiteness", BIT 46, 2006.
+    """
+
+    def __init__(self, part: Part, cuts: bool, rng: np.random.Generator) -> None:
+        self.part = part
+        self.cuts = cuts
+        self.rng = rng
+        n, k, order = part.n_nodes, part.n_labels, part.order
+        self.low = -1.0 / (k - 1)
+        self.boxed = k > 2
+        # With two labels the one terminal is like a node.
+        self.fixed_from = n if k > 2 else order
+        self.costs, self.constant = costs_of(part)
+        # Costs and constant are sums of a few shares of these, and |X_ij| is at most 1.
+        given = abs(part.constant) + np.abs(part.unary).sum() + np.abs(part.coupling).sum()
+        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given)
+        self.scale = float(np.sqrt(2.0 * (self.costs**2).sum() / order)) or 1.0
+        self.costs /= self.scale
+        self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
+        self.rows = Rows(self.fixed_from, self.low)
+        self._add_equations()
+        self.pool = PatternPool(k, self.costs, self.fixed_from, rng)
+        self.y = np.eye(order)
+        self.y[n:, n:] = np.where(np.eye(order - n) > 0, 1.0, self.low)
+        self._before = np.zeros((order, order))
+        self.z = np.zeros((order, order))
+        self.x = self.y.copy()
+        self.floor = np.zeros((order, order)) if self.boxed else np.zeros((1, 1))
+        self.factor = np.eye(order)
+        self.penalty = _PENALTY
+        self.bound = self.raw_bound = -math.inf
+        self.iterations = 0
+        self.primal = self.dual = math.inf
+        self.threshold = _FIRST_THRESHOLD
+        self.exhausted = not cuts
+        self.share = 1.0
+        self._idle = 0
+        self._residuals = np.zeros(2)
+
+    @property
+    def order(self) -> int:
+        """Order of the matrix."""
+        return int(self.y.shape[0])
+
+    def _add_equations(self) -> None:
+        """Add the hard constraints as rows whose multipliers are free."""
+        part, n = self.part, self.part.n_nodes
+
+        def add(i: IntArray, j: IntArray, value: FloatArray, rhs: FloatArray) -> None:
+            # Keys that no inequality has.
+            key = np.iinfo(np.int64).min + np.arange(len(self.rows), len(self.rows) + len(rhs))
+            self.rows.add((i, j), value, rhs, key, free=True)
+
+        if part.n_labels == 2:
+            i, a = np.nonzero(part.forbidden)
+            # X to the terminal is 1 for label 0.
+            add(
+                i[:, None], np.full((i.size, 1), n), np.ones((i.size, 1)), np.where(a == 0, -1.0, 1)
+            )
+            i, a, j, b = part.excluded.T
+            s, t = 1.0 - 2.0 * a, 1.0 - 2.0 * b
+            top = np.full(i.size, n)
+            # (1 + s x_i) (1 + t x_j) = 0.
+            add(
+                np.stack([i, j, i], axis=1),
+                np.stack([top, top, j], axis=1),
+                np.stack([s, t, s * t], axis=1),
+                np.full(i.size, -1.0),
+            )
+            return
+        i, a = np.nonzero(part.forbidden)
+        add(i[:, None], (n + a)[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
+        i, j = part.apart.T
+        add(i[:, None], j[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
+
+    # ------------------------------------------------------------------ the cone
+
+    def _reduce(self, matrix: FloatArray) -> FloatArray:
+        """Return ``V' matrix V`` of a matrix given by its lower triangle, likewise."""
+        n = self.fixed_from
+        if n == self.order:
+            return matrix
+        k = self.basis.shape[1]
+        out = np.zeros((n + k, n + k))
+        out[:n, :n] = matrix[:n, :n]
+        out[n:, :n] = self.basis.T @ matrix[n:, :n]
+        block = np.tril(matrix[n:, n:])
+        out[n:, n:] = self.basis.T @ (block + np.tril(block, -1).T) @ self.basis
+        return out
+
+    def _project(self) -> None:
+        """Set ``x`` to the matrix of the cone nearest to ``y + z / penalty``."""
+        from scipy.linalg import LinAlgError, eigh
+
+        shifted = np.multiply(self.z, 1.0 / self.penalty)
+        shifted += self.y
+        reduced = self._reduce(shifted)
+        size = reduced.shape[0]
+        # Half the precision is enough while the residuals are large, and faster.
+        coarse = size >= _COARSE_FROM and self.primal + self.dual > _COARSE_RESIDUAL
+        matrix = reduced.astype(np.float32) if coarse else reduced
+        vectors = None
+        if self.share <= (_FEW_COARSE if coarse else _FEW):
+            try:
+                # The lower triangle in C order is the upper one in Fortran's.
+                values, vectors = eigh(
+                    matrix.T, lower=False, driver="evr", subset_by_value=(0.0, np.inf),
+                    check_finite=False,
+                )  # fmt: skip
+            except LinAlgError:
+                vectors = None
+        if vectors is None:
+            values, vectors = eigh(
+                reduced.T, lower=False, driver="evd", overwrite_a=True, check_finite=False
+            )
+            positive = values > 0.0
+            values, vectors = values[positive], vectors[:, positive]
+        self.share = values.size / size
+        factor = np.ascontiguousarray(vectors, dtype=np.float64) * np.sqrt(values)
+        n = self.fixed_from
+        if n < self.order:
+            factor = np.concatenate([factor[:n], self.basis @ factor[n:]])
+        self.factor = factor
+        np.matmul(factor, factor.T, out=self.x)
+
+    def iterate(self) -> None:
+        """Make one iteration.
+
+        Complexity: an eigenvalue decomposition, O(N^3), a few passes over matrices of order N, and
+        over the terms of the rows.
+        """
+        self._project()
+        self._before, self.y = self.y, self._before
+        rows = self.rows
+        _move(
+            self.x, self.costs, self.z, self._before, self.y, self.floor, self.boxed, self.low,
+            self.fixed_from, rows.ptr, rows.i, rows.j, rows.value, rows.rhs, rows.norm,
+            rows.free.astype(np.float64), rows.multiplier, self.penalty, _STEP, self._residuals,
+        )  # fmt: skip
+        self.iterations += 1
+        self.primal, self.dual = (math.sqrt(float(r) / self.order) for r in self._residuals)
+        self.dual *= self.penalty
+        if self.iterations % _BALANCE_EVERY == 0:
+            if self.primal > _IMBALANCE * self.dual:
+                self.penalty *= _PENALTY_STEP
+            elif self.dual > _IMBALANCE * self.primal:
+                self.penalty /= _PENALTY_STEP
+
+    # ------------------------------------------------------------------ the bound
+
+    def _dual_point(self, multiplier: FloatArray, diagonal: FloatArray | None) -> Dual:
+        """Return the point of the dual with the given multipliers of the rows.
+
+        ``diagonal`` is the ``d`` of the class's notes; None takes it, and ``W``, from ``z``.
+        """
+        rows = self.rows
+        matrix = np.zeros((self.order, self.order))
+        _reduced_costs(
+            self.costs, self.floor, self.boxed, rows.ptr, rows.i, rows.j, rows.value, multiplier,
+            matrix,
+        )  # fmt: skip
+        n = self.fixed_from
+        terms = [0.0]
+        if diagonal is None:
+            diagonal = np.diagonal(self.z)
+            block = self.z[n:, n:]
+            terms += (2.0 * self.low * np.tril(block, -1)).ravel().tolist()
+            matrix[n:, n:] = -block
+        matrix[np.arange(self.order), np.arange(self.order)] = -diagonal
+        terms += diagonal.tolist()
+        terms += (-2.0 * multiplier * rows.rhs).tolist()
+        floors = np.zeros(1)
+        if self.boxed:
+            # numpy sums pairwise; a row of floors is summed up first to keep the list short.
+            floors = np.tril(self.floor, -1).sum(axis=1)
+            terms += (2.0 * self.low * floors).tolist()
+        value = math.fsum(terms)
+        weights = np.abs(rows.value) * np.repeat(np.abs(multiplier), np.diff(rows.ptr))
+        spread = 2.0 * float(np.abs(self.costs).sum() + weights.sum() + floors.sum())
+        total = math.fsum(np.abs(terms))
+        slack = _EPSILON * ((len(rows) + 16) * spread + (self.order + 16) * total)
+        return Dual(self._reduce(matrix), value, slack)
+
+    def _correct(self, point: Dual) -> float:
+        """Return the bound that a point of the dual proves; -inf if it is no better."""
+        from scipy.linalg import LinAlgError, cholesky, eigh
+
+        matrix, size = point.matrix, point.matrix.shape[0]
+        try:
+            least = float(
+                eigh(
+                    matrix.T, lower=False, eigvals_only=True, subset_by_index=(0, 0),
+                    check_finite=False,
+                )[0]
+            )  # fmt: skip
+        except LinAlgError:
+            return -math.inf
+        if self._bound_of(point, max(0.0, -least)) <= self.raw_bound:
+            return -math.inf
+        diagonal = np.abs(np.diagonal(matrix))
+        # Turning the matrix to the coordinates of V rounds, too.
+        norm = 2.0 * float(np.abs(np.tril(matrix)).sum())
+        # Shift for the computed eigenvalue, then for what proves it; doubled where that fails.
+        margin = 2.0 * (size + 2) * _EPSILON * float((diagonal + abs(least)).sum())
+        margin += 4.0 * (self.basis.shape[0] + 4) * _EPSILON * norm * (self.basis.size > 0)
+        for _ in range(20):
+            shift = max(0.0, -least) + 2.0 * margin
+            trial = matrix.copy()
+            trial[np.arange(size), np.arange(size)] += shift - margin
+            try:
+                cholesky(trial.T, lower=False, overwrite_a=True, check_finite=False)
+            except LinAlgError:
+                margin *= 2.0
+                continue
+            return self._bound_of(point, shift)
+        return -math.inf
+
+    def _bound_of(self, point: Dual, shift: float) -> float:
+        """Return the bound of a point whose matrix is semidefinite once shifted."""
+        bound = point.value - point.slack - self.order * shift * (1.0 + 4.0 * _EPSILON)
+        bound = bound * self.scale + self.constant
+        return bound - 8.0 * _EPSILON * abs(bound) - self._rounding
+
+    def _raise(self, bound: float) -> None:
+        """Take a bound if it is better, and go up to the next energy there can be."""
+        if bound <= self.raw_bound:
+            return
+        self.raw_bound = bound
+        quantum = self.part.quantum
+        if quantum > 0.0:
+            base = math.fsum([self.part.constant, *self.part.unary[:, 0], *self.part.coupling])
+            steps = (bound - base) / quantum
+            # The margin is for the rounding of the division.
+            bound = base + quantum * math.ceil(steps - 1e-9 * max(1.0, abs(steps)))
+        self.bound = max(self.bound, bound)
+
+    def improve_bound(self, labels: IntArray | None, energy: float) -> None:
+        """Raise the bound, by the multipliers as they are and, for two labels, by a certificate.
+
+        Parameters
+        ----------
+        labels : (n,) int64 array or None
+            The best labels of the nodes so far.
+        energy : float
+            Their energy. Given an optimal labelling ``x`` the diagonal for which ``S x = 0`` makes
+            the dual objective equal to the energy, if only rows count that are tight at ``x``. So,
+            if ``S`` is positive semidefinite, the labelling is proved optimal, long before the
+            multipliers have converged.
+        """
+        rows = self.rows
+        self._raise(self._correct(self._dual_point(rows.multiplier, None)))
+        if labels is None or self.part.n_labels > 2 or energy <= self.bound:
+            return
+        x = np.ones(self.order)
+        x[: labels.size] = 1.0 - 2.0 * labels
+        tight = rows.slacks(np.multiply.outer(x, x)) < 0.5
+        multiplier = np.where(tight | rows.free, rows.multiplier, 0.0)
+        if (rows.slacks(np.multiply.outer(x, x))[rows.free] != 0.0).any():
+            return
+        matrix = np.zeros((self.order, self.order))
+        _reduced_costs(
+            self.costs, self.floor, False, rows.ptr, rows.i, rows.j, rows.value, multiplier, matrix
+        )
+        diagonal = x * (matrix @ x + matrix.T @ x)
+        self._raise(self._correct(self._dual_point(multiplier, diagonal)))
+
+    # ------------------------------------------------------------------ cutting planes
+
+    def separate(self, should_stop: Callable[[], bool]) -> int:
+        """Drop rows whose multiplier is 0 and add violated ones; return how many were added.
+
+        Complexity: O(N^3) for the triangles, of which a sample is looked at if they are very many;
+        O(N) a search for a pattern.
+        """
+        rows = self.rows
+        rows.keep((rows.multiplier > 0.0) | rows.free)
+        if not self.cuts:
+            return 0
+        k, order = self.part.n_labels, self.order
+        search = TriangleSearch(
+            self.y, k == 2, self.threshold, _TRIANGLES * order, _TRIANGLE_WORK, self.rng
+        )
+        for top in search.tops.tolist():
+            search.look(top)
+            if should_stop():
+                return 0
+        codes = search.codes(rows.key)
+        whole = np.tril(self.y)
+        whole += np.tril(self.y, -1).T
+        if self.iterations >= _LEARN_FROM:
+            # Where nothing came of it lately, it is only tried now and then.
+            learned = self.pool.learn(whole, _SETS if self._idle < _PATIENCE else 1)
+            self._idle = 0 if learned else self._idle + 1
+        found = self.pool.find(whole, self.threshold, rows.key, should_stop)
+        add_triangles(rows, codes, order)
+        added = codes.size
+        if found:
+            depth = np.concatenate([f.depth for f in found])
+            most = _OTHERS * order
+            least = -np.inf if depth.size <= most else float(np.sort(depth)[-most])
+            for each in found:
+                chosen = each.depth >= least
+                add_patterns(rows, each, chosen)
+                added += int(chosen.sum())
+        if added < order // 2:
+            self.exhausted = added == 0 and self.threshold <= _LAST_THRESHOLD
+            self.threshold = max(_LAST_THRESHOLD, self.threshold / 2)
+        else:
+            self.exhausted = False
+        return added
+
+    # ------------------------------------------------------------------ labellings
+
+    def round(self, directions: int) -> IntArray:
+        """Round the matrix of the cone to labels of the nodes.
+
+        Parameters
+        ----------
+        directions : int
+            Number of random directions in which nodes are compared with the terminals; 0 compares
+            the vectors themselves. Without terminals, ``k`` random vectors stand in for them
+            (Frieze and Jerrum 1997; for two labels, a random hyperplane as of Goemans and
+            Williamson 1995).
+
+        Returns
+        -------
+        (n,) int64 array
+        """
+        n, k, factor = self.part.n_nodes, self.part.n_labels, self.factor
+        rank = factor.shape[1]
+        if not self.part.has_terminals:
+            return np.asarray((factor @ self.rng.normal(size=(rank, k))).argmax(axis=1))
+        ends = np.stack([factor[n], -factor[n]]) if k == 2 else factor[n:]
+        nodes = factor[:n]
+        if directions:
+            chosen = self.rng.normal(size=(rank, directions))
+            nodes, ends = nodes @ chosen, ends @ chosen
+        # Nearest end; the squared length of the node is the same for all.
+        distance = (ends**2).sum(axis=1) - 2.0 * nodes @ ends.T
+        distance[self.part.forbidden] = np.inf
+        return np.asarray(distance.argmin(axis=1))
+
+    @property
+    def ceiling(self) -> float:
+        """What no finite energy of the part exceeds; a bound above it proves that there is none."""
+        part = self.part
+        highest = [part.constant, *part.unary.max(axis=1), *np.maximum(part.coupling, 0.0)]
+        return math.fsum(highest) + 1e-9 * math.fsum(np.abs(highest))
+
+    def energy(self, labels: IntArray) -> float:
+        """Return the energy of labels of the nodes; ``+inf`` if they violate something hard."""
+        part = self.part
+        i = np.arange(part.n_nodes)
+        banned = (
+            part.forbidden[i, labels].any()
+            or (labels[part.apart[:, 0]] == labels[part.apart[:, 1]]).any()
+            or (
+                (labels[part.excluded[:, 0]] == part.excluded[:, 1])
+                & (labels[part.excluded[:, 2]] == part.excluded[:, 3])
+            ).any()
+        )
+        if banned:
+            return math.inf
+        equal = labels[part.pairs[:, 0]] == labels[part.pairs[:, 1]]
+        return part.constant + float(part.unary[i, labels].sum() + part.coupling[equal].sum())

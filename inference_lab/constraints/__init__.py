@@ -1,0 +1,16 @@
+"""Must-link and cannot-link pairs: checked, closed, drawn, stored."""
+
+from inference_lab.constraints.closure import ContradictionError
+from inference_lab.constraints.constraints import ClosurePolicy, Constraints
+from inference_lab.constraints.pairs import check_generator, point_indices, sample_pairs
+from inference_lab.constraints.sampling import split_points
+
+__all__ = [
+    "ClosurePolicy",
+    "Constraints",
+    "ContradictionError",
+    "check_generator",
+    "point_indices",
+    "sample_pairs",
+    "split_points",
+]

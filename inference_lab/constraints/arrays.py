@@ -1,0 +1,123 @@
+"""What `Constraints` is made of: arrays of pairs and weights, checked and in canonical form."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints.pairs import codes_of
+
+__all__ = ["FloatArray", "IntArray", "Weight", "canonical", "read_classes"]
+
+IntArray: TypeAlias = "npt.NDArray[np.int64]"
+FloatArray: TypeAlias = "npt.NDArray[np.float64]"
+Weight: TypeAlias = "float | FloatArray"
+
+
+def canonical(
+    pairs: npt.ArrayLike | None,
+    weight: npt.ArrayLike,
+    n_points: int,
+    pairs_name: str,
+    weight_name: str,
+) -> tuple[IntArray, Weight]:
+    """Validate one kind of pairs; return them sorted and distinct, with aligned weights."""
+    given = _read_pairs(pairs, n_points, pairs_name)
+    values = _read_weight(weight, len(given), weight_name, pairs_name)
+    ordered = np.sort(given, axis=1)
+    codes = codes_of(ordered, n_points)
+    if np.all(codes[1:] > codes[:-1]):  # already canonical: the common case, and no copy needed
+        distinct = ordered
+    else:
+        order = np.argsort(codes, kind="stable")
+        in_order = codes[order]
+        is_first = np.concatenate(([True], in_order[1:] != in_order[:-1]))
+        distinct = ordered[order[is_first]]
+        if isinstance(values, np.ndarray):
+            group = np.cumsum(is_first) - 1
+            kept = values[order[is_first]]
+            differs = np.flatnonzero(values[order] != kept[group])
+            if differs.size:
+                second = int(order[differs[0]])
+                first = int(order[is_first][group[differs[0]]])
+                i, j = ordered[second].tolist()
+                raise ValueError(
+                    f"{pairs_name} lists the pair ({i}, {j}) twice with different weights: "
+                    f"{weight_name}[{first}] = {values[first]:g} and "
+                    f"{weight_name}[{second}] = {values[second]:g}; give each pair one weight"
+                )
+            values = kept
+    distinct.setflags(write=False)
+    if isinstance(values, np.ndarray):
+        values.setflags(write=False)
+    return distinct, values
+
+
+def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArray:
+    """Validate an array of pairs, errors giving the position of the first offender."""
+    if pairs is None:
+        return np.zeros((0, 2), dtype=np.int64)
+    try:
+        array = np.asarray(pairs)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is not an array of shape (number of pairs, 2): {error}") from None
+    if array.size == 0 and array.shape in ((0,), (0, 2)):
+        return np.zeros((0, 2), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"{name} has shape {array.shape}; shape (number of pairs, 2) is needed")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {array.dtype}; integer point indices are needed")
+    outside = np.argwhere((array < 0) | (array >= n_points))
+    if len(outside):
+        row, column = outside[0].tolist()
+        raise ValueError(
+            f"{name}[{row}, {column}] = {array[row, column]} is not a point; "
+            f"indices from 0 to n_points - 1 = {n_points - 1} are allowed"
+        )
+    selfish = np.flatnonzero(array[:, 0] == array[:, 1])
+    if selfish.size:
+        row = int(selfish[0])
+        raise ValueError(
+            f"{name}[{row}] = ({array[row, 0]}, {array[row, 1]}) pairs a point with itself; "
+            "two different points are needed"
+        )
+    return array.astype(np.int64)
+
+
+def _read_weight(weight: npt.ArrayLike, n_pairs: int, name: str, pairs_name: str) -> Weight:
+    """Validate a scalar or per-pair weight; +inf (a hard constraint) is allowed."""
+    try:
+        array = np.asarray(weight)
+    except ValueError as error:
+        raise ValueError(f"{name} is neither a number nor a 1-D array: {error}") from None
+    if array.dtype.kind not in "iuf":
+        if array.size:
+            raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
+    if array.ndim and array.shape != (n_pairs,):
+        raise ValueError(
+            f"{name} has shape {array.shape}; a scalar or one weight for each of the "
+            f"{n_pairs} rows of {pairs_name} is needed"
+        )
+    values = array.astype(np.float64)
+    bad = np.flatnonzero(~(values >= 0.0))  # the negation catches NaN as well
+    if bad.size:
+        place = f"{name}[{bad[0]}]" if array.ndim else name
+        raise ValueError(
+            f"{place} = {values.flat[bad[0]]} is not allowed; "
+            "weights are >= 0, and +inf makes a pair hard"
+        )
+    return values if array.ndim else float(values)
+
+
+def read_classes(labels: npt.ArrayLike, unlabelled: object = None) -> npt.NDArray[Any]:
+    """Validate an array of classes."""
+    truth = np.asarray(labels)
+    if truth.ndim != 1:
+        raise ValueError(f"labels has shape {truth.shape}; shape (n_points,) is needed")
+    if truth.dtype.kind == "f" and np.isnan(truth).any():
+        at = int(np.flatnonzero(np.isnan(truth))[0])
+        instead = "" if unlabelled is None else f", or {unlabelled!r} where it is not known"
+        raise ValueError(f"labels[{at}] is NaN; every point needs a class{instead}")
+    return truth

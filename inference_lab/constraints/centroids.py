@@ -1,0 +1,368 @@
+"""Initial centroids for K-means-like algorithms, from constraints, from K-means or from labels.
+
+All functions return a new float64 array of shape (k, d) and take their randomness from the
+generator they are given.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints.constraints import Constraints, check_generator
+
+__all__ = [
+    "Perturbation",
+    "Weighting",
+    "class_centroids",
+    "constraint_centroids",
+    "farthest_first",
+    "kmeans_centroids",
+    "squared_distances",
+]
+
+Weighting: TypeAlias = Literal["product", "sqrt"]
+Perturbation: TypeAlias = Literal["multiplicative", "additive"]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+
+_AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
+_TIE = 1e-12  # relative: values that differ by rounding only count as tied
+_CHUNK = 1 << 16  # float64 entries of a block of differences, 512 kB: stays in the cache
+
+
+def constraint_centroids(
+    features: npt.ArrayLike,
+    constraints: Constraints,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    weighting: Weighting = "product",
+    perturbation: Perturbation = "multiplicative",
+) -> npt.NDArray[np.float64]:
+    r"""Centroids from the must-link neighbourhoods.
+
+    With :math:`\lambda` neighbourhoods (components of two or more points) of sizes :math:`s_p` and
+    centroids :math:`c_p`, and K clusters:
+
+    - :math:`\lambda = K`: the neighbourhood centroids;
+    - :math:`\lambda < K`: these, and :math:`K - \lambda` random perturbations of the global
+      centroid :math:`g`, either :math:`\mu_m = g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or
+      :math:`\mu_m = g_m + 0.7 (U_m - 1/2) \sigma_m` ("additive"), with :math:`U_m` uniform on
+      [0, 1) and :math:`\sigma_m` the standard deviation of attribute m;
+    - :math:`\lambda > K`: weighted farthest-first traversal, which starts at the largest
+      neighbourhood and repeatedly adds
+      :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2` over unvisited p and visited q,
+      :math:`w_{pq} = s_p s_q` ("product") or :math:`\sqrt{s_p s_q}` ("sqrt").  Ties, in both
+      steps, go to the centroid farthest from g, then to the neighbourhood listed first.
+
+    Parameters
+    ----------
+    features : array-like of float, shape (n, d)
+        The points, finite.
+    constraints : Constraints
+        Over the same n points; only the must-links matter here, and closing changes nothing.
+    n_clusters : int
+        K, from 1 to n.
+    rng : numpy.random.Generator
+        Source of the perturbations; not used if there are neighbourhoods enough.
+    weighting : {"product", "sqrt"}, default "product"
+        "product" is the paper's, "sqrt" that of the authors' code.
+    perturbation : {"multiplicative", "additive"}, default "multiplicative"
+        "multiplicative" is that of the authors' code.  It leaves attributes of mean 0 as they are,
+        so on centred data all perturbed centroids coincide; use "additive" there.
+
+    Returns
+    -------
+    ndarray of float64, shape (K, d)
+        Neighbourhood centroids largest first (in the order of the traversal if it took place),
+        then the perturbed ones.
+
+    Raises
+    ------
+    ValueError
+        If features are not a finite matrix, K is not in 1..n, the constraints are over another
+        number of points, or an option is unknown.
+
+    References
+    ----------
+    Basu, Bilenko and Mooney, "A probabilistic framework for semi-supervised clustering", KDD 2004,
+    section 3.3.
+
+    Examples
+    --------
+    >>> x = [[0.0], [2.0], [9.0], [11.0], [5.0]]
+    >>> pairs = Constraints([[0, 1], [2, 3]], None, n_points=5)
+    >>> constraint_centroids(x, pairs, 2, np.random.default_rng(0)).tolist()
+    [[1.0], [10.0]]
+    """
+    points = _check_features(features)
+    k = _check_clusters(n_clusters, len(points))
+    check_generator(rng)
+    _check_option(weighting, get_args(Weighting), "weighting")
+    _check_option(perturbation, get_args(Perturbation), "perturbation")
+    if constraints.n_points != len(points):
+        raise ValueError(
+            f"constraints are over n_points = {constraints.n_points} points, but features has "
+            f"{len(points)} rows; the numbers must agree"
+        )
+    centre = points.mean(axis=0)
+    groups = constraints.neighbourhoods()
+    known = np.array([points[g].mean(axis=0) for g in groups]).reshape(-1, points.shape[1])
+    if len(groups) > k:
+        sizes = np.array([len(g) for g in groups], dtype=np.float64)
+        from_centre = squared_distances(known, centre[np.newaxis])[:, 0]
+
+        def distances_to(q: int) -> _Floats:
+            return squared_distances(known, known[q : q + 1])[:, 0]
+
+        return known[farthest_first(distances_to, sizes, from_centre, k, weighting)]
+    scale = centre if perturbation == "multiplicative" else points.std(axis=0)
+    uniform = rng.random((k - len(groups), points.shape[1]))
+    return np.concatenate((known, centre + _AMPLITUDE * (uniform - 0.5) * scale))
+
+
+def kmeans_centroids(
+    features: npt.ArrayLike,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    n_init: int = 10,
+) -> npt.NDArray[np.float64]:
+    r"""Centroids of the best of several K-means runs, which ignore all constraints.
+
+    Minimises :math:`\sum_i \min_h \lVert x_i - \mu_h \rVert^2` locally with Lloyd's algorithm from
+    k-means++ starts, by scikit-learn's ``KMeans``.
+
+    Parameters
+    ----------
+    features : array-like of float, shape (n, d)
+        The points, finite.
+    n_clusters : int
+        K, from 1 to n.
+    rng : numpy.random.Generator
+        Supplies the seed of the runs.
+    n_init : int, default 10
+        Number of runs.
+
+    Returns
+    -------
+    ndarray of float64, shape (K, d)
+
+    Raises
+    ------
+    ValueError
+        If features are not a finite matrix or K is not in 1..n.
+
+    References
+    ----------
+    Lloyd, "Least squares quantization in PCM", IEEE Trans. Information Theory 28, 1982.
+    Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+
+    Examples
+    --------
+    >>> x = [[0.0], [2.0], [9.0], [11.0]]
+    >>> sorted(kmeans_centroids(x, 2, np.random.default_rng(0)).ravel().tolist())
+    [1.0, 10.0]
+    """
+    from sklearn.cluster import KMeans
+
+    points = _check_features(features)
+    k = _check_clusters(n_clusters, len(points))
+    check_generator(rng)
+    seed = int(rng.integers(2**31))
+    model = KMeans(n_clusters=k, n_init=n_init, random_state=seed).fit(points)
+    return np.array(model.cluster_centers_, dtype=np.float64)
+
+
+def class_centroids(features: npt.ArrayLike, labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    r"""Mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`.
+
+    The M-step of K-means, and, with true labels, the centroids that an E-step benchmark holds
+    fixed.
+
+    Parameters
+    ----------
+    features : array-like of float, shape (n, d)
+        The points, finite.
+    labels : array-like of int, shape (n,)
+        Classes ``0..K-1``, each of which must occur.
+
+    Returns
+    -------
+    ndarray of float64, shape (K, d)
+        Row h belongs to class h.
+
+    Raises
+    ------
+    TypeError
+        If labels are not integers.
+    ValueError
+        If features are not a finite matrix, the lengths differ, a label is negative, or a class
+        between 0 and the largest label has no points.
+
+    Examples
+    --------
+    >>> class_centroids([[0.0], [2.0], [9.0]], [1, 1, 0]).tolist()
+    [[9.0], [1.0]]
+    """
+    points = _check_features(features)
+    classes = np.asarray(labels)
+    if classes.shape != (len(points),):
+        raise ValueError(
+            f"labels has shape {classes.shape}; one label for each of the {len(points)} rows of "
+            "features is needed"
+        )
+    if classes.dtype.kind not in "iu":
+        raise TypeError(f"labels has dtype {classes.dtype}; integers 0..K-1 are needed")
+    # Bounding by n as well keeps a stray huge label from allocating that many counters.
+    outside = np.flatnonzero((classes < 0) | (classes >= len(points)))
+    if outside.size:
+        at = int(outside[0])
+        raise ValueError(
+            f"labels[{at}] = {classes[at]} is not allowed: classes are 0..K-1, each with at least "
+            f"one of the {len(points)} points"
+        )
+    classes = classes.astype(np.int64)
+    size = np.bincount(classes)
+    if not size.all():
+        raise ValueError(
+            f"class {int(np.flatnonzero(size == 0)[0])} has no points, but labels go up to "
+            f"{size.size - 1}; classes are 0..K-1, each of which must occur"
+        )
+    sums = [np.bincount(classes, weights=column, minlength=size.size) for column in points.T]
+    return np.column_stack(sums) / size[:, np.newaxis]
+
+
+def squared_distances(features: npt.ArrayLike, centroids: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    r"""Squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
+
+    Parameters
+    ----------
+    features : array-like of float, shape (n, d)
+        The points, finite.
+    centroids : array-like of float, shape (k, d)
+        The centroids, finite.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, k)
+        Never negative, and exactly 0 where a point equals a centroid.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not a finite matrix, or the numbers of columns differ.
+
+    Notes
+    -----
+    :math:`O(n k d)`, with half a megabyte beyond the result.  The differences are formed
+    explicitly: the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` is faster for large d, but cancels
+    when the data lie far from the origin and can then even be negative.
+
+    Examples
+    --------
+    >>> squared_distances([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
+    [[0.0], [25.0]]
+    """
+    points = _check_features(features)
+    centres = _check_features(centroids, name="centroids")
+    if points.shape[1] != centres.shape[1]:
+        raise ValueError(
+            f"features has {points.shape[1]} columns but centroids has {centres.shape[1]}; "
+            "the numbers must agree"
+        )
+    result = np.empty((len(points), len(centres)))
+    step = max(1, _CHUNK // points.shape[1])
+    buffer = np.empty((min(step, len(points)), points.shape[1]))
+    for begin in range(0, len(points), step):
+        block = points[begin : begin + step]
+        difference = buffer[: len(block)]
+        for h, centre in enumerate(centres):
+            np.subtract(block, centre, out=difference)
+            np.einsum("im,im->i", difference, difference, out=result[begin : begin + step, h])
+    return result
+
+
+def farthest_first(
+    distances_to: Callable[[int], _Floats],
+    sizes: _Floats,
+    from_centre: _Floats,
+    k: int,
+    weighting: Weighting = "product",
+) -> list[int]:
+    """Choose k of several groups, in the order of the weighted farthest-first traversal.
+
+    Parameters
+    ----------
+    distances_to : callable
+        Gives the distances of all groups from one, shape (G,).
+    sizes, from_centre : (G,) arrays
+        Sizes of the groups, and their distances from the centre of the data, which break ties.
+    k : int
+        At most G.
+    weighting : {"product", "sqrt"}
+        See `constraint_centroids`.
+
+    Returns
+    -------
+    list of int
+        The largest group first.
+    """
+    weights = sizes if weighting == "product" else np.sqrt(sizes)
+    visited = [_best(sizes, from_centre)]
+    nearest = np.full(len(sizes), np.inf)  # min over visited q of w_pq D(c_p, c_q)
+    while len(visited) < k:
+        q = visited[-1]
+        nearest = np.minimum(nearest, weights * weights[q] * distances_to(q))
+        nearest[visited] = -np.inf  # never again, even if all other centroids coincide with them
+        visited.append(_best(nearest, from_centre))
+    return visited
+
+
+def _best(score: _Floats, tie_break: _Floats) -> int:
+    """Index of the largest score; ties by the largest `tie_break`, then by the lowest index."""
+    top = score.max()
+    tied = np.flatnonzero(score >= top - _TIE * abs(top))
+    return int(tied[np.argmax(tie_break[tied])])
+
+
+def _check_features(value: npt.ArrayLike, name: str = "features") -> _Floats:
+    """Validate a matrix of points; returns it as C-contiguous float64, copied only if needed."""
+    array = np.asarray(value)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"{name} has shape {array.shape}; a matrix with at least one row and one column "
+            "is needed"
+        )
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
+    points = np.ascontiguousarray(array, dtype=np.float64)
+    finite = np.isfinite(points)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0].tolist()
+        raise ValueError(f"{name}[{row}, {column}] = {points[row, column]}; finite values needed")
+    return points
+
+
+def _check_clusters(value: int, n_points: int) -> int:
+    """Validate a number of clusters."""
+    try:
+        k = operator.index(value)
+    except TypeError:
+        raise TypeError(f"n_clusters = {value!r} is not an integer") from None
+    if not 1 <= k <= n_points:
+        raise ValueError(
+            f"n_clusters = {k} is not allowed; from 1 to the number of points, {n_points}"
+        )
+    return k
+
+
+def _check_option(value: str, allowed: tuple[str, ...], name: str) -> None:
+    """Validate one of a few words."""
+    if value not in allowed:
+        words = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")

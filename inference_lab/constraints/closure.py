@@ -1,0 +1,169 @@
+"""What constraints imply, and which of them to believe: the work behind `Constraints.close`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints.arrays import FloatArray, IntArray, Weight
+from inference_lab.constraints.pairs import codes_of, pairs_across, pairs_inside, sorted_distinct
+
+if TYPE_CHECKING:
+    from inference_lab.constraints.constraints import Constraints
+
+__all__ = ["ContradictionError", "closed", "contradicting", "surviving"]
+
+
+class ContradictionError(ValueError):
+    """A cannot-link pair lies inside a connected component of the must-link graph.
+
+    Attributes
+    ----------
+    pairs : ndarray of int64, shape (r, 2)
+        The contradicting cannot-link pairs, all of them.
+    """
+
+    def __init__(self, message: str, pairs: IntArray) -> None:
+        super().__init__(message)
+        self.pairs = pairs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the pairs: the default rebuilds from ``args``, which lacks them."""
+        return type(self), (self.args[0], self.pairs)
+
+
+def contradicting(given: Constraints, component: IntArray) -> npt.NDArray[np.bool_]:
+    """Mask over the rows of `cannot_link` whose ends lie in one component."""
+    same: npt.NDArray[np.bool_] = (
+        component[given.cannot_link[:, 0]] == component[given.cannot_link[:, 1]]
+    )
+    return same
+
+
+def closed(
+    given: Constraints, component: IntArray, limit: int
+) -> tuple[IntArray, IntArray, Weight, Weight]:
+    """Return all pairs that constraints without contradictions imply, and their weights.
+
+    Parameters
+    ----------
+    given : Constraints
+    component : (n_points,) int64 array
+        The must-link component of each point.
+    limit : int
+        Most pairs allowed.
+
+    Raises
+    ------
+    ValueError
+        If there are more.
+    """
+    size = np.bincount(component, minlength=1)
+    blocks = sorted_distinct(
+        codes_of(np.sort(component[given.cannot_link], axis=1), given.n_points)
+    )
+    joined = np.column_stack(np.divmod(blocks, max(given.n_points, 1)))
+    # Both counts are at most n_points ** 2 / 2, so they fit into an int64.
+    inside = int((size * (size - 1) // 2).sum())
+    across = int((size[joined[:, 0]] * size[joined[:, 1]]).sum())
+    if inside + across > limit:
+        raise ValueError(
+            f"the closure has {inside} must-link and {across} cannot-link pairs, more than "
+            f"max_pairs = {limit}; the largest must-link component has {int(size.max())} of "
+            f"{given.n_points} points. Raise max_pairs, or use the constraints unclosed"
+        )
+
+    members = np.argsort(component, kind="stable")
+    start = np.cumsum(size) - size
+    all_ml = members[pairs_inside(start, size)]
+    all_cl = np.sort(members[pairs_across(start, size, joined)], axis=1)
+    return (
+        all_ml,
+        all_cl,
+        _extend_weight(given.must_link, given.ml_weight, all_ml, given.n_points),
+        _extend_weight(given.cannot_link, given.cl_weight, all_cl, given.n_points),
+    )
+
+
+def surviving(
+    given: Constraints, component: IntArray, disputed: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return which must-links and cannot-links are left when contradictory ones vote.
+
+    Parameters
+    ----------
+    given : Constraints
+    component : (n_points,) int64 array
+        The must-link component of each point.
+    disputed : (q,) bool array
+        The cannot-links inside a component.
+
+    Raises
+    ------
+    ContradictionError
+        If pairs of infinite weight contradict each other.
+    """
+    from inference_lab.constraints.vote import connected, vote
+
+    ml_weights, cl_weights = given.ml_weights, given.cl_weights
+    # Points that hard must-links connect are one voter.
+    hard = np.isposinf(ml_weights)
+    unit = connected(given.n_points, given.must_link[hard])
+    never = contradicting(given, unit) & np.isposinf(cl_weights)
+    if never.any():
+        pairs = given.cannot_link[never]
+        i, j = pairs[0].tolist()
+        raise ContradictionError(
+            f"{len(pairs)} cannot-link pair(s) of infinite weight join points that must-links "
+            f"of infinite weight connect, the first ({i}, {j}); hard pairs cannot be outvoted",
+            pairs,
+        )
+    # Components without contradictions stand, and no pair between components joins them.
+    in_dispute = np.zeros(given.n_points, dtype=np.bool_)
+    in_dispute[component[given.cannot_link[disputed, 0]]] = True
+    ml_votes = in_dispute[component[given.must_link[:, 0]]] & ~hard
+    ml_units, cl_units = unit[given.must_link], unit[given.cannot_link]
+    said = np.concatenate((ml_units[ml_votes], cl_units[disputed]))
+    votes = np.concatenate((ml_weights[ml_votes], -cl_weights[disputed]))
+    group = vote(int(unit.max()) + 1, *_summed(said, votes, given.n_points))
+    ml = ~ml_votes | (group[ml_units[:, 0]] == group[ml_units[:, 1]])
+    part = connected(given.n_points, given.must_link[ml])
+    # Between two parts: the must-links that did not survive against all cannot-links.
+    ml_parts, cl_parts = part[given.must_link], part[given.cannot_link]
+    said = np.concatenate((ml_parts[~ml], cl_parts))
+    votes = np.concatenate((ml_weights[~ml], -cl_weights))
+    sides, balance = _summed(said, votes, given.n_points)
+    codes = codes_of(sides, given.n_points)
+    cl = cl_parts[:, 0] != cl_parts[:, 1]
+    own = np.searchsorted(codes, codes_of(np.sort(cl_parts[cl], axis=1), given.n_points))
+    against = np.zeros(codes.size, dtype=bool)
+    against[np.searchsorted(codes, codes_of(np.sort(ml_parts[~ml], axis=1), given.n_points))] = True
+    cl[cl] = (balance[own] < 0) | ~against[own]
+    return ml, cl
+
+
+def _extend_weight(
+    given: IntArray,
+    weight: Weight,
+    closed: IntArray,
+    n_points: int,
+) -> Weight:
+    """Weights of the closed pairs: given pairs keep theirs, inferred ones get the mean."""
+    if not isinstance(weight, np.ndarray):
+        return weight
+    if weight.size == 0:
+        return np.zeros(0)
+    given_codes, closed_codes = codes_of(given, n_points), codes_of(closed, n_points)
+    at = np.minimum(np.searchsorted(given_codes, closed_codes), given_codes.size - 1)
+    was_given = given_codes[at] == closed_codes
+    return np.where(was_given, weight[at], weight.mean())
+
+
+def _summed(pairs: IntArray, values: FloatArray, n_points: int) -> tuple[IntArray, FloatArray]:
+    """Return the distinct unordered pairs, ascending, with the sums of their values."""
+    codes = codes_of(np.sort(pairs, axis=1), n_points)
+    distinct, place = np.unique(codes, return_inverse=True)
+    sums = np.bincount(place.reshape(-1), weights=values, minlength=distinct.size)
+    return np.stack(np.divmod(distinct, max(n_points, 1)), axis=1), sums.astype(np.float64)

@@ -1,0 +1,1015 @@
+"""Pairwise constraints: must-link and cannot-link pairs over ``n_points`` points.
+
+The convention throughout: pairs are unordered, each pair counts once, and weights are
+non-negative in the units of the distortion.  Everything here is vectorised over the pairs; no
+routine allocates anything of size ``n_points ** 2``, but those that are asked for that many pairs.
+
+The arrays are checked in `inference_lab.constraints.arrays`; drawing is in
+`inference_lab.constraints.sampling`, drawing and listing of plain pairs in
+`inference_lab.constraints.pairs`; the closure is in `inference_lab.constraints.closure`, the vote
+on noisy pairs in `inference_lab.constraints.vote`; files and matrices are in
+`inference_lab.constraints.files`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints.arrays import (
+    FloatArray,
+    IntArray,
+    Weight,
+    canonical,
+    read_classes,
+)
+from inference_lab.constraints.closure import (
+    ContradictionError,
+    closed,
+    contradicting,
+    surviving,
+)
+from inference_lab.constraints.pairs import (
+    MAX_POINTS,
+    check_count,
+    check_generator,
+    codes_of,
+    distinct_integers,
+    point_indices,
+    sample_pairs,
+)
+from inference_lab.constraints.sampling import drawn, drawn_in_order, known, split_points
+
+if TYPE_CHECKING:
+    from inference_lab.constraints.files import Parts
+
+__all__ = [
+    "ClosurePolicy",
+    "Constraints",
+    "ContradictionError",
+    "check_generator",
+    "point_indices",
+    "sample_pairs",
+    "split_points",
+]
+
+ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
+ShareOf: TypeAlias = Literal["pairs", "points", "ordered pairs"]
+Ids: TypeAlias = "Sequence[Hashable] | npt.NDArray[Any]"
+
+_SHOWN = 5  # pairs listed in a message or in a repr before it is cut
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Constraints:
+    r"""Must-link and cannot-link pairs with their weights, validated and in canonical form.
+
+    The pairs enter the clustering energy as
+
+    .. math::
+
+        \sum_{(i,j) \in M} w_{ij} \varphi_{ij} [l_i \ne l_j]
+        + \sum_{(i,j) \in C} \bar w_{ij} \bar\varphi_{ij} [l_i = l_j],
+
+    every unordered pair counted once (Basu, Bilenko and Mooney, KDD 2004, eq. 9; their eqs. 3 and 5
+    count it twice).
+
+    Parameters
+    ----------
+    must_link, cannot_link : array-like of int, shape (p, 2) and (q, 2), or None
+        Pairs of distinct points in any order; ``None`` or an empty list means no pairs.  A pair
+        that is listed several times, in either order, is one pair.  The same pair may be in both
+        lists (noisy answers do that); `contradictions` reports it.
+    ml_weight, cl_weight : float or array-like of float, shape (p,) and (q,), default 1.0
+        One weight for all pairs of a kind, or one per listed pair; ``>= 0``, ``+inf`` makes a
+        pair hard.  Repeated listings of a pair must agree on its weight: neither the sum nor the
+        last one is more plausible than the other, so the object refuses to choose.
+    n_points : int, keyword-only
+        Number of points that the indices refer to.
+
+    Attributes
+    ----------
+    must_link, cannot_link : ndarray of int64, shape (p, 2) and (q, 2)
+        Read-only, each row ``i < j``, rows distinct and in lexicographic order.
+    ml_weight, cl_weight : float or ndarray of float64, shape (p,) and (q,)
+        Read-only and aligned with the stored rows; a scalar stays a scalar.
+    n_points : int
+        Number of points.
+
+    Raises
+    ------
+    TypeError
+        If pairs are not integers or weights are not real numbers.
+    ValueError
+        If a shape is wrong, an index out of range, a point paired with itself, a weight negative
+        or NaN, or a pair listed twice with different weights.
+
+    Examples
+    --------
+    >>> c = Constraints([[1, 0], [1, 2], [0, 1]], [[2, 3]], n_points=5)
+    >>> c
+    Constraints(2 must-link, 1 cannot-link, n_points=5)
+    >>> c.must_link.tolist()
+    [[0, 1], [1, 2]]
+    >>> c.close().cannot_link.tolist()
+    [[0, 3], [1, 3], [2, 3]]
+    """
+
+    must_link: IntArray
+    cannot_link: IntArray
+    ml_weight: float | FloatArray = 1.0
+    cl_weight: float | FloatArray = 1.0
+    n_points: int = field(kw_only=True)
+
+    def __init__(
+        self,
+        must_link: npt.ArrayLike | None,
+        cannot_link: npt.ArrayLike | None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        *,
+        n_points: int,
+    ) -> None:
+        n = check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
+        ml_pairs, ml_values = canonical(must_link, ml_weight, n, "must_link", "ml_weight")
+        cl_pairs, cl_values = canonical(cannot_link, cl_weight, n, "cannot_link", "cl_weight")
+        object.__setattr__(self, "must_link", ml_pairs)
+        object.__setattr__(self, "cannot_link", cl_pairs)
+        object.__setattr__(self, "ml_weight", ml_values)
+        object.__setattr__(self, "cl_weight", cl_values)
+        object.__setattr__(self, "n_points", n)
+
+    @classmethod
+    def sample(
+        cls,
+        labels: npt.ArrayLike,
+        n: int,
+        rng: np.random.Generator,
+        among: npt.ArrayLike | None = None,
+        *,
+        ml_weight: float = 1.0,
+        cl_weight: float = 1.0,
+    ) -> Constraints:
+        r"""Draw `n` distinct unordered pairs of points and type them by their labels.
+
+        Every set of `n` pairs out of the :math:`m(m-1)/2` pairs among `m` points is equally likely;
+        a pair becomes must-link iff its two labels are equal (the random queries of the papers'
+        learning curves; Basu, Bilenko and Mooney, KDD 2004, section 4).
+
+        Parameters
+        ----------
+        labels : array-like, shape (n_points,)
+            True classes: integers, strings, or anything that compares with ``==``.
+        n : int
+            Number of pairs, at most the number available.
+        rng : numpy.random.Generator
+            Source of all randomness.
+        among : array-like of int, shape (m,), or of bool, shape (n_points,), optional
+            The points that pairs may touch (the training points, say); default: all.
+        ml_weight, cl_weight : float, default 1.0
+            Weights of the result.
+
+        Returns
+        -------
+        Constraints
+            Exactly `n` pairs.
+
+        Raises
+        ------
+        ValueError
+            If `n` is negative or exceeds the number of available pairs.
+
+        Notes
+        -----
+        Memory is :math:`O(n + m)`; two million pairs among a million points take about a second.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> Constraints.sample([0, 0, 1, 1], 6, rng)
+        Constraints(2 must-link, 4 cannot-link, n_points=4)
+        """
+        check_generator(rng)
+        truth = read_classes(labels)
+        return cls(*drawn(truth, n, rng, among), ml_weight, cl_weight, n_points=truth.size)
+
+    @classmethod
+    def sample_share(
+        cls,
+        labels: npt.ArrayLike,
+        share: float,
+        rng: np.random.Generator,
+        among: npt.ArrayLike | None = None,
+        *,
+        of: ShareOf = "pairs",
+        wrong: float = 0.0,
+        ml_weight: float = 1.0,
+        cl_weight: float = 1.0,
+    ) -> Constraints:
+        r"""Draw a share of all pairs, or as many pairs as a share of the points.
+
+        Parameters
+        ----------
+        labels : array-like, shape (n_points,)
+            True classes.
+        share : float
+            Not negative. With `m` points and :math:`r` the share, the number of pairs is
+
+            * ``of="pairs"``: exactly ``round(r * m * (m - 1) / 2)``, distinct;
+            * ``of="points"``: exactly ``round(r * m)``, distinct (Lange et al. 2005, whose
+              percentages are relative to the number of samples);
+            * ``of="ordered pairs"``: what is left of ``round(r * m * m)`` distinct *ordered* pairs
+              when their order is forgotten: random, about ``2 r`` of all unordered pairs for small
+              ``r`` (the experiments of Khashabi et al. 2015, as their code draws them).
+        rng : numpy.random.Generator
+        among : array-like of int, shape (m,), or of bool, shape (n_points,), optional
+            The points that pairs may touch; default: all.
+        of : {"pairs", "points", "ordered pairs"}
+        wrong : float in [0, 1]
+            Share of the pairs that get the wrong kind: exactly that share (see `flip`), except for
+            "ordered pairs", of which each is wrong with this probability, independently. (There,
+            when both orders of a pair are drawn, the later answer counts, which is the same.)
+        ml_weight, cl_weight : float, default 1.0
+
+        Returns
+        -------
+        Constraints
+
+        Raises
+        ------
+        ValueError
+            If a share is out of range, or more pairs are needed than there are.
+
+        References
+        ----------
+        T. Lange, M. Law, A. Jain, J. Buhmann, "Learning with constrained and unlabelled data", CVPR
+        2005, section 4.
+        D. Khashabi, J. Wieting, J. Liu, F. Liang, "Clustering with side information", 2015,
+        section 5.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.arange(150) // 50
+        >>> Constraints.sample_share(labels, 0.01, rng, wrong=0.05)
+        Constraints(39 must-link, 73 cannot-link, n_points=150)
+        >>> len(Constraints.sample_share(labels, 0.01, rng, of="points"))
+        2
+        >>> len(Constraints.sample_share(labels, 0.01, rng, of="ordered pairs"))
+        225
+        """
+        check_generator(rng)
+        if of not in get_args(ShareOf):
+            allowed = ", ".join(map(repr, get_args(ShareOf)))
+            raise ValueError(f"of = {of!r} is unknown; allowed: {allowed}")
+        if not 0.0 <= share < np.inf:
+            raise ValueError(f"share = {share!r} is not allowed; a finite number >= 0 is needed")
+        if not 0.0 <= wrong <= 1.0:
+            raise ValueError(f"wrong = {wrong!r} is not allowed; a number from 0 to 1 is needed")
+        truth = read_classes(labels)
+        points = np.arange(truth.size)
+        if among is not None:
+            points = point_indices(among, truth.size, name="among")
+        m = int(points.size)
+        weights = {"ml_weight": ml_weight, "cl_weight": cl_weight}
+        if of != "ordered pairs":
+            count = round(share * (m if of == "points" else m * (m - 1) / 2))
+            sampled = cls.sample(truth, count, rng, points, **weights)
+            return sampled.flip(wrong, rng) if wrong > 0 else sampled
+        pairs = drawn_in_order(truth, share, rng, points, wrong)
+        return cls(*pairs, **weights, n_points=truth.size)
+
+    @classmethod
+    def from_labels(
+        cls,
+        labels: npt.ArrayLike,
+        *,
+        unlabelled: object = -1,
+        scheme: Literal["pairs", "chains"] = "pairs",
+        ml_weight: float = 1.0,
+        cl_weight: float = 1.0,
+        max_pairs: int = 5_000_000,
+    ) -> Constraints:
+        r"""Turn classes that are known of some points into constraints.
+
+        Parameters
+        ----------
+        labels : array-like, shape (n_points,)
+            Classes, `unlabelled` where not known.
+        unlabelled : object, default -1
+        scheme : {"pairs", "chains"}
+            All pairs of labelled points; or a chain of must-links through each class, and one
+            cannot-link for each two classes, between their first points: few pairs, which imply
+            all of the others.
+        ml_weight, cl_weight : float, default 1.0
+        max_pairs : int, default 5_000_000
+            Most pairs allowed.
+
+        Returns
+        -------
+        Constraints
+
+        Raises
+        ------
+        ValueError
+            If there would be more than `max_pairs` pairs.
+
+        Examples
+        --------
+        >>> labels = [0, -1, 0, 1, 0]
+        >>> chains = Constraints.from_labels(labels, scheme="chains")
+        >>> chains
+        Constraints(2 must-link, 1 cannot-link, n_points=5)
+        >>> chains.close() == Constraints.from_labels(labels)
+        True
+        """
+        if scheme not in ("pairs", "chains"):
+            raise ValueError(f"scheme = {scheme!r} is unknown; allowed: 'pairs', 'chains'")
+        limit = check_count(max_pairs, name="max_pairs", smallest=0)
+        truth = read_classes(labels, unlabelled)
+        pairs = known(truth, unlabelled, scheme, limit)
+        return cls(*pairs, ml_weight, cl_weight, n_points=truth.size)
+
+    @classmethod
+    def from_sparse(cls, matrix: Any) -> Constraints:
+        """Read a square sparse matrix: positive must-link and negative cannot-link weights.
+
+        Parameters
+        ----------
+        matrix : SciPy sparse array or matrix, shape (n_points, n_points)
+            Symmetric, or one triangle of it; zeros are no pairs, infinite entries hard ones.
+
+        Returns
+        -------
+        Constraints
+            With a weight for each pair.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the matrix is not square or not symmetric where both triangles have an entry, or has
+            NaN or an entry on the diagonal.
+
+        Examples
+        --------
+        >>> from scipy.sparse import csr_array
+        >>> c = Constraints.from_sparse(csr_array([[0, 2.0, -1.0], [0, 0, 0], [0, 0, 0]]))
+        >>> c.must_link.tolist(), c.cannot_link.tolist()
+        ([[0, 1]], [[0, 2]])
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        return cls._from_parts(constraint_io.from_sparse(matrix))
+
+    def to_sparse(self, *, symmetric: bool = True) -> Any:
+        """Return a CSR array of the weights, those of cannot-links negative.
+
+        Parameters
+        ----------
+        symmetric : bool
+            Both triangles, or the upper one only.
+
+        Raises
+        ------
+        ValueError
+            If a pair is in both lists or has weight zero, which a matrix cannot hold.
+
+        Examples
+        --------
+        >>> Constraints([[0, 1]], [[0, 2]], n_points=3).to_sparse().toarray().tolist()
+        [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        return constraint_io.to_sparse(self, symmetric)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, ids: Ids | None = None, *, kind: str = "kind", weight: str = "weight"
+    ) -> Constraints:
+        """Read the edges of a graph.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Its edges have an attribute that says "must-link" or "cannot-link", and another with the
+            weight, 1.0 where it is missing. A directed edge counts as a pair; a multigraph may
+            hold a pair of both kinds.
+        ids : sequence, optional
+            The nodes in the order of the points; default: the graph's order. May hold points that
+            are no nodes.
+        kind, weight : str
+            Names of the attributes.
+
+        Raises
+        ------
+        ValueError
+            If an edge has no such kind, or ends outside `ids`.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> graph = nx.Graph()
+        >>> graph.add_edge("b", "a", kind="must-link", weight=2.0)
+        >>> Constraints.from_networkx(graph, ["a", "x", "b"]).must_link.tolist()
+        [[0, 2]]
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        return cls._from_parts(constraint_io.from_networkx(graph, ids, kind, weight))
+
+    def to_networkx(self, ids: Ids | None = None) -> Any:
+        """Return a graph of all points, its edges with attributes "kind" and "weight".
+
+        Parameters
+        ----------
+        ids : sequence of hashable, shape (n_points,), optional
+            The nodes; default: the numbers of the points.
+
+        Raises
+        ------
+        ValueError
+            If a pair is in both lists, which a simple graph cannot hold.
+
+        Examples
+        --------
+        >>> graph = Constraints([[0, 1]], None, n_points=3).to_networkx("abc")
+        >>> graph.edges["a", "b"]["kind"], graph.number_of_nodes()
+        ('must-link', 3)
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        return constraint_io.to_networkx(self, ids)
+
+    @classmethod
+    def read_csv(
+        cls,
+        path: str | os.PathLike[str],
+        n_points: int | None = None,
+        *,
+        ids: Ids | None = None,
+    ) -> Constraints:
+        """Read pairs from a CSV file with the columns ``i``, ``j``, ``kind`` and ``weight``.
+
+        Parameters
+        ----------
+        path : path
+            UTF-8. The header names the columns, in any order; without a weight it is 1. The kind is
+            "must-link" or "cannot-link". Empty lines are skipped.
+        n_points : int, optional
+            Number of points; ``i`` and ``j`` are then numbers from 0.
+        ids : sequence, optional
+            Instead of `n_points`: the names of the points, as ``i`` and ``j`` give them.
+
+        Returns
+        -------
+        Constraints
+            Pairs of a kind that all have the same weight have a scalar weight.
+
+        Raises
+        ------
+        FormatError
+            A `ValueError` that names file and line.
+        OSError
+            If the file cannot be opened.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
+        >>> c.write_csv("pairs.csv", ids=["ant", "bee", "cat"])
+        >>> print(Path("pairs.csv").read_text(), end="")
+        i,j,kind,weight
+        ant,bee,must-link,1.0
+        bee,cat,cannot-link,1.0
+        >>> Constraints.read_csv("pairs.csv", ids=["ant", "bee", "cat"]) == c
+        True
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        if n_points is not None:
+            check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
+        return cls._from_parts(constraint_io.read_csv(Path(path), n_points, ids), path)
+
+    def write_csv(self, path: str | os.PathLike[str], *, ids: Ids | None = None) -> None:
+        """Write the pairs to a CSV file, which `read_csv` reads back exactly.
+
+        Parameters
+        ----------
+        path : path
+        ids : sequence, shape (n_points,), optional
+            Names of the points, written as ``str`` gives them; default: their numbers.
+
+        Raises
+        ------
+        ValueError
+            If two names read alike.
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        constraint_io.write_csv(self, Path(path), ids)
+
+    @classmethod
+    def read_npz(cls, path: str | os.PathLike[str]) -> Constraints:
+        """Read what `write_npz` wrote; nothing is unpickled.
+
+        Raises
+        ------
+        FormatError
+            A `ValueError` that names the file and what is wrong with it.
+        OSError
+            If the file cannot be opened.
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        return cls._from_parts(constraint_io.read_npz(Path(path)), path)
+
+    def write_npz(self, path: str | os.PathLike[str]) -> None:
+        """Write the arrays to an archive of numpy's, at exactly this path.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1]], None, 2.5, n_points=3)
+        >>> c.write_npz("pairs.npz")
+        >>> Constraints.read_npz("pairs.npz")
+        Constraints(1 must-link, 0 cannot-link, ml_weight=2.5, n_points=3)
+        """
+        from inference_lab.constraints import files as constraint_io
+
+        constraint_io.write_npz(self, Path(path))
+
+    @classmethod
+    def _from_parts(cls, parts: Parts, path: str | os.PathLike[str] | None = None) -> Constraints:
+        """Make the object, errors in a file's content naming the file."""
+        try:
+            return cls(*parts[:4], n_points=parts.n_points)
+        except (ValueError, TypeError) as error:
+            if path is None:
+                raise
+            from inference_lab.io import FormatError
+
+            raise FormatError(f"{Path(path)}: {error}") from None
+
+    @property
+    def ml_weights(self) -> FloatArray:
+        """Weight of each must-link pair, shape (p,), float64, read-only."""
+        return np.broadcast_to(np.asarray(self.ml_weight, dtype=np.float64), len(self.must_link))
+
+    @property
+    def cl_weights(self) -> FloatArray:
+        """Weight of each cannot-link pair, shape (q,), float64, read-only."""
+        return np.broadcast_to(np.asarray(self.cl_weight, dtype=np.float64), len(self.cannot_link))
+
+    def __len__(self) -> int:
+        """Total number of pairs of both kinds."""
+        return len(self.must_link) + len(self.cannot_link)
+
+    def __repr__(self) -> str:
+        """Short: counts and non-default weights, never the pairs themselves."""
+        parts = [f"{len(self.must_link)} must-link, {len(self.cannot_link)} cannot-link"]
+        for name, weight in (("ml_weight", self.ml_weight), ("cl_weight", self.cl_weight)):
+            if isinstance(weight, np.ndarray):
+                parts.append(f"{name}=<per pair>")
+            elif weight != 1.0:
+                parts.append(f"{name}={weight:g}")
+        parts.append(f"n_points={self.n_points}")
+        return f"Constraints({', '.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same pairs with the same weights over the same points.
+
+        A scalar weight equals a per-pair array that holds that value everywhere.
+        """
+        if not isinstance(other, Constraints):
+            return NotImplemented
+        return (
+            self.n_points == other.n_points
+            and np.array_equal(self.must_link, other.must_link)
+            and np.array_equal(self.cannot_link, other.cannot_link)
+            and np.array_equal(self.ml_weights, other.ml_weights)
+            and np.array_equal(self.cl_weights, other.cl_weights)
+        )
+
+    def __hash__(self) -> int:
+        """Hash of the pairs; weights are left out, which keeps it consistent with ``==``."""
+        return hash((self.n_points, self.must_link.tobytes(), self.cannot_link.tobytes()))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore after pickling, which does not preserve the read-only flag of arrays."""
+        for name, value in state.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    def with_weights(
+        self,
+        ml_weight: npt.ArrayLike | None = None,
+        cl_weight: npt.ArrayLike | None = None,
+    ) -> Constraints:
+        """Return the same pairs with other weights.
+
+        Parameters
+        ----------
+        ml_weight, cl_weight : float or array-like of float, optional
+            New weights; an array is aligned with the *stored* rows of `must_link` or
+            `cannot_link`.  ``None`` keeps the present weights.
+
+        Returns
+        -------
+        Constraints
+
+        Examples
+        --------
+        >>> Constraints([[0, 1]], None, n_points=2).with_weights(ml_weight=2.5).ml_weight
+        2.5
+        """
+        return Constraints(
+            self.must_link,
+            self.cannot_link,
+            self.ml_weight if ml_weight is None else ml_weight,
+            self.cl_weight if cl_weight is None else cl_weight,
+            n_points=self.n_points,
+        )
+
+    def fit_params(self, sample_ids: Ids | None = None) -> dict[str, Any]:
+        """Return the keyword arguments for ``fit`` of the clustering estimators.
+
+        Parameters
+        ----------
+        sample_ids : array-like, shape (n_points,), optional
+            Names of the rows, all different. The pairs are then pairs of names, and `sample_ids`
+            is among the arguments: what cross-validation needs, which passes some rows only.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import PCKMeans
+        >>> c = Constraints([[0, 3]], None, 100.0, n_points=4)
+        >>> model = PCKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], **c.fit_params())
+        >>> model.violations_.must_link
+        0
+        """
+        ml, cl = self.must_link, self.cannot_link
+        named = {}
+        if sample_ids is not None:
+            ids = np.asarray(sample_ids)
+            if ids.shape != (self.n_points,):
+                raise ValueError(
+                    f"sample_ids has shape {ids.shape}; a name for each of the {self.n_points} "
+                    "points is needed"
+                )
+            ml, cl, named = ids[ml], ids[cl], {"sample_ids": ids}
+        return {
+            "must_link": ml,
+            "cannot_link": cl,
+            "ml_weight": self.ml_weight,
+            "cl_weight": self.cl_weight,
+            **named,
+        }
+
+    def touches(self, points: npt.ArrayLike) -> IntArray:
+        """Return those of the points that some pair touches, ascending.
+
+        Parameters
+        ----------
+        points : array-like of int, or of bool, shape (n_points,)
+            The held-out points, say: then the answer must be empty.
+
+        Returns
+        -------
+        ndarray of int64
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1]], [[1, 3]], n_points=5)
+        >>> c.touches([2, 3, 4])
+        array([3])
+        """
+        wanted = np.zeros(self.n_points, dtype=np.bool_)
+        wanted[point_indices(points, self.n_points, name="points")] = True
+        touched = np.zeros(self.n_points, dtype=np.bool_)
+        touched[self.must_link] = touched[self.cannot_link] = True
+        return np.flatnonzero(wanted & touched).astype(np.int64, copy=False)
+
+    def restrict(self, points: npt.ArrayLike, *, renumber: bool = False) -> Constraints:
+        """Return the pairs with both ends among some points.
+
+        Parameters
+        ----------
+        points : array-like of int, shape (m,), or of bool, shape (n_points,)
+        renumber : bool
+            Number the points by their place in `points`, for data cut down to these rows.
+
+        Returns
+        -------
+        Constraints
+            Over as many points as before, or over ``m`` points.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 3], [3, 4]], [[1, 3]], n_points=5)
+        >>> c.restrict([4, 3, 1], renumber=True).must_link.tolist()
+        [[0, 1]]
+        """
+        kept = point_indices(points, self.n_points, name="points")
+        place = np.full(self.n_points, -1, dtype=np.int64)
+        place[kept] = np.arange(kept.size)
+        inside = place >= 0
+        ml = inside[self.must_link[:, 0]] & inside[self.must_link[:, 1]]
+        cl = inside[self.cannot_link[:, 0]] & inside[self.cannot_link[:, 1]]
+        return self._only(ml, cl, place if renumber else None, kept.size if renumber else None)
+
+    def _only(
+        self,
+        ml: npt.NDArray[np.bool_],
+        cl: npt.NDArray[np.bool_],
+        place: IntArray | None = None,
+        n_points: int | None = None,
+    ) -> Constraints:
+        """Return some of the rows, perhaps over renumbered points."""
+        pairs = [self.must_link[ml], self.cannot_link[cl]]
+        if place is not None:
+            pairs = [place[some] for some in pairs]
+        weights = [
+            weight[rows] if isinstance(weight, np.ndarray) else weight
+            for weight, rows in ((self.ml_weight, ml), (self.cl_weight, cl))
+        ]
+        return Constraints(
+            *pairs, *weights, n_points=self.n_points if n_points is None else n_points
+        )
+
+    def components(self) -> IntArray:
+        """Return the connected component of the must-link graph that each point belongs to.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_points,)
+            Component numbers ``0..C-1``; a point without must-links is a component of its own.
+
+        Examples
+        --------
+        >>> Constraints([[0, 2]], None, n_points=3).components()
+        array([0, 1, 0])
+        """
+        from inference_lab.constraints.vote import connected
+
+        return connected(self.n_points, self.must_link)
+
+    def neighbourhoods(self) -> list[IntArray]:
+        """Return the must-link components of two or more points, largest first.
+
+        Returns
+        -------
+        list of ndarray of int64
+            Ascending point indices of each component; components of equal size are ordered by
+            their smallest point.
+
+        References
+        ----------
+        Basu, Bilenko and Mooney, "A probabilistic framework for semi-supervised clustering",
+        KDD 2004, section 3.3.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 5], [1, 2], [2, 3]], None, n_points=6)
+        >>> [n.tolist() for n in c.neighbourhoods()]
+        [[1, 2, 3], [0, 5]]
+        """
+        component = self.components()
+        if component.size == 0:
+            return []
+        size = np.bincount(component)
+        # Stable: points stay ascending inside a component.
+        members = np.argsort(component, kind="stable")
+        members = members[size[component[members]] >= 2]
+        size = size[size >= 2]
+        if size.size == 0:
+            return []
+        groups = np.split(members, np.cumsum(size)[:-1])
+        smallest = np.array([group[0] for group in groups])
+        return [groups[g] for g in np.lexsort((smallest, -size))]
+
+    def contradictions(self) -> IntArray:
+        """Return the cannot-link pairs whose ends are connected by must-links.
+
+        This includes every pair that is in both lists.
+
+        Returns
+        -------
+        ndarray of int64, shape (r, 2)
+            Rows of `cannot_link`.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1], [1, 2]], [[0, 2], [0, 3]], n_points=4)
+        >>> c.contradictions().tolist()
+        [[0, 2]]
+        """
+        return self.cannot_link[contradicting(self, self.components())]
+
+    def close(self, policy: ClosurePolicy = "raise", *, max_pairs: int = 5_000_000) -> Constraints:
+        r"""Return the transitive closure: all pairs that the given ones imply.
+
+        With :math:`N_1, N_2, \dots` the connected components of the must-link graph, the closure
+        has every pair inside an :math:`N_p` as must-link, and every pair of
+        :math:`N_p \times N_q` as cannot-link if at least one cannot-link joins the two.
+
+        Parameters
+        ----------
+        policy : {"raise", "drop", "keep", "vote"}, default "raise"
+            What to do if a cannot-link lies inside a component: raise `ContradictionError`; drop
+            those cannot-links and close the rest; keep the constraints as given, *unclosed*; or
+            close what survives a `vote`. Without contradictions all four do the same.
+        max_pairs : int, default 5_000_000
+            Largest size of the result.  A component of `s` points alone has ``s (s - 1) / 2``
+            pairs.
+
+        Returns
+        -------
+        Constraints
+            Idempotent: closing it again changes nothing.  A scalar weight stays the scalar.  With
+            per-pair weights a given pair keeps its own and an inferred pair gets the mean weight
+            of the given pairs of its kind (those that were not dropped).
+
+        Raises
+        ------
+        ContradictionError
+            If there are contradictions and `policy` is "raise"; if hard pairs contradict each
+            other and it is "vote".
+        ValueError
+            If the closure would have more than `max_pairs` pairs.
+
+        Notes
+        -----
+        Closure changes the *scale* of the penalties: one given pair becomes up to
+        :math:`|N_p| |N_q|` pairs of the same weight.  Under noise the components percolate into
+        one another (on iris, 5 % wrong answers can join 146 of the 150 points), so noisy
+        constraints are better left as they are, or voted on.
+
+        References
+        ----------
+        Basu, Bilenko and Mooney, KDD 2004, section 3.3; Basu, PhD thesis, 2005, section 4.4.3.
+
+        Examples
+        --------
+        >>> Constraints([[0, 1], [1, 2]], [[2, 3]], n_points=4).close()
+        Constraints(3 must-link, 3 cannot-link, n_points=4)
+        """
+        if policy not in get_args(ClosurePolicy):
+            allowed = ", ".join(map(repr, get_args(ClosurePolicy)))
+            raise ValueError(f"policy = {policy!r} is unknown; allowed: {allowed}")
+        limit = check_count(max_pairs, name="max_pairs", smallest=0)
+        component = self.components()
+        at_odds = contradicting(self, component)
+        if at_odds.any():
+            pairs = self.cannot_link[at_odds]
+            if policy == "raise":
+                shown = ", ".join(f"({i}, {j})" for i, j in pairs[:_SHOWN].tolist())
+                more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+                raise ContradictionError(
+                    f"{len(pairs)} cannot-link pair(s) join points that must-links connect: "
+                    f"{shown}{more}; use policy='drop' to drop them, policy='keep' to leave the "
+                    "constraints unclosed, or policy='vote' to drop what the others outvote",
+                    pairs,
+                )
+            if policy == "keep":
+                return self
+            if policy == "vote":
+                return self.vote().close(max_pairs=limit)
+        kept = self
+        if at_odds.any():
+            kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
+        return Constraints(*closed(kept, component, limit), n_points=self.n_points)
+
+    def vote(self) -> Constraints:
+        r"""Return the pairs that are left when contradictory ones vote: noise taken out.
+
+        The points are put into groups :math:`g` by correlation clustering, that is, so that little
+        weight is violated,
+
+        .. math::
+
+            \sum_M w_{ij} [g_i \ne g_j] + \sum_C \bar w_{ij} [g_i = g_j],
+
+        by merging the two groups between which must-links outweigh cannot-links by most, for as
+        long as there are such, then moving single points, and so on in turn. Then each pair is
+        judged by its groups:
+
+        * a must-link survives inside a group, a cannot-link does not;
+        * between two groups no must-link survives, and cannot-links do if they outweigh the
+          must-links between the two.
+
+        One wrong must-link between two classes is so outvoted by the cannot-links between the
+        points that right ones have joined, where the plain closure merges the classes.
+
+        Returns
+        -------
+        Constraints
+            Without contradictions; all of the pairs where there were none in the first place. Its
+            must-link components are the groups.
+
+        Raises
+        ------
+        ContradictionError
+            If must-links of infinite weight connect the points of a cannot-link of infinite
+            weight. Other pairs of infinite weight always survive, weight zero has no say.
+
+        Guarantees
+        ----------
+        Deterministic; of equal votes, the points of lower numbers come first. The weight of the
+        pairs dropped inside contradictory components is a local optimum: merging two groups, or
+        moving a point, does not lower it.
+
+        Complexity
+        ----------
+        :math:`O(p \log^2 p)` for `p` pairs in contradictory components, and a few sweeps over them;
+        a hundred thousand take about a second.
+
+        References
+        ----------
+        N. Bansal, A. Blum, S. Chawla, "Correlation clustering", Machine Learning 56, 2004.
+
+        Examples
+        --------
+        Two triangles, joined by one must-link and kept apart by two cannot-links:
+
+        >>> triangles = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+        >>> c = Constraints([*triangles, (0, 3)], [(1, 4), (2, 5)], n_points=6)
+        >>> c.close("drop")
+        Constraints(15 must-link, 0 cannot-link, n_points=6)
+        >>> c.vote()
+        Constraints(6 must-link, 2 cannot-link, n_points=6)
+        >>> c.close("vote")
+        Constraints(6 must-link, 9 cannot-link, n_points=6)
+        """
+        component = self.components()
+        disputed = contradicting(self, component)
+        if not disputed.any():
+            return self
+        return self._only(*surviving(self, component, disputed))
+
+    def flip(self, share: float, rng: np.random.Generator) -> Constraints:
+        """Turn a random share of the pairs into the other kind (noisy answers).
+
+        Parameters
+        ----------
+        share : float in [0, 1]
+            Exactly ``round(share * len(self))`` distinct pairs change kind (Python's rounding:
+            halves go to the even number); all choices are equally likely.
+        rng : numpy.random.Generator
+            Source of all randomness.
+
+        Returns
+        -------
+        Constraints
+            As many pairs as before.  If both weights are scalars they stay so, and a flipped pair
+            takes the weight of its new kind; otherwise both become per-pair and every pair keeps
+            the weight it had.
+
+        Raises
+        ------
+        ValueError
+            If `share` is outside [0, 1], or some pair is in both lists: such a pair has no kind
+            that could be flipped.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1], [1, 2], [2, 3]], [[0, 3]], n_points=4)
+        >>> c.flip(1.0, np.random.default_rng(0))
+        Constraints(1 must-link, 3 cannot-link, n_points=4)
+        """
+        check_generator(rng)
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
+        both = np.intersect1d(
+            codes_of(self.must_link, self.n_points),
+            codes_of(self.cannot_link, self.n_points),
+            assume_unique=True,
+        )
+        if both.size:
+            i, j = divmod(int(both[0]), self.n_points)
+            raise ValueError(
+                f"{both.size} pair(s) are both must-link and cannot-link, the first is ({i}, {j}); "
+                "flip needs every pair to be of one kind"
+            )
+        total = len(self)
+        chosen = distinct_integers(total, round(share * total), rng)
+        is_ml = np.arange(total) < len(self.must_link)
+        is_ml[chosen] = ~is_ml[chosen]
+        pairs = np.concatenate((self.must_link, self.cannot_link))
+        ml_weight: Weight = self.ml_weight
+        cl_weight: Weight = self.cl_weight
+        if isinstance(ml_weight, np.ndarray) or isinstance(cl_weight, np.ndarray):
+            weights = np.concatenate((self.ml_weights, self.cl_weights))
+            ml_weight, cl_weight = weights[is_ml], weights[~is_ml]
+        return Constraints(
+            pairs[is_ml], pairs[~is_ml], ml_weight, cl_weight, n_points=self.n_points
+        )

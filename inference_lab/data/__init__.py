@@ -1,0 +1,1 @@
+"""Real data, found and checked."""

@@ -1,0 +1,346 @@
+"""Images for the problem families: read, written, shrunk, drawn from seeds; and `ImageProblem`.
+
+Images are uint8 arrays, ``(height, width)`` grey or ``(height, width, 3)`` red, green and blue.
+Files of any common kind are read by Pillow, which is imported on use.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.data.datasets import DataFormatError, DataNotFoundError
+from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.io import FormatError
+from inference_lab.io._files import read_bytes
+from inference_lab.problem import Problem
+from inference_lab.specs.grammar import nearest
+from inference_lab.specs.trust import DATA_VARIABLE, data_folder, places
+
+__all__ = [
+    "EMBEDDED",
+    "WRITTEN",
+    "Image",
+    "ImageProblem",
+    "check_picture_path",
+    "draw_shapes",
+    "draw_texture",
+    "find_file",
+    "label_colours",
+    "load_image",
+    "read_image",
+    "sample",
+    "shrink",
+    "to_grey",
+    "write_image",
+]
+
+Image: TypeAlias = npt.NDArray[np.uint8]
+
+#: Photographs that come with scikit-learn, 427 x 640 pixels, in colours.
+EMBEDDED = ("china", "flower")
+
+#: Suffixes of the files that `write_image` writes; none of them loses anything.
+WRITTEN = (".png", ".pgm", ".ppm")
+
+#: Largest number of pixels that is read.
+MAX_PIXELS = 50_000_000
+
+#: Colours of labels in pictures: far apart from each other, the first two as in binary masks.
+_COLOURS = np.array(
+    [
+        *((0, 0, 0), (255, 255, 255), (214, 39, 40), (31, 119, 180), (44, 160, 44)),
+        *((255, 187, 51), (148, 103, 189), (23, 190, 207), (140, 86, 75), (227, 119, 194)),
+    ],
+    dtype=np.uint8,
+)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source: str = "") -> Path:
+    """Return the file of a name: in the working directory, the data folder, or a folder in it.
+
+    Parameters
+    ----------
+    name : str
+        A path, absolute or relative.
+    data_dir : path, optional
+        Default: the environment variable ``INFERENCE_LAB_DATA``.
+    folder : str
+        Where in the data folder such files lie.
+    source : str
+        Where the file was published, for the message.
+
+    Raises
+    ------
+    DataNotFoundError
+        If there is none; the message says where it was looked for, with the nearest name there.
+    SpecError
+        If it lies outside the data folder and the spec is not trusted, see
+        `inference_lab.specs.trust`.
+    """
+    looked_at = places(name, data_dir, folder)
+    for place in looked_at:
+        if place.is_file():
+            return place
+    given = Path(name)
+    there = [entry.name for place in looked_at for entry in _siblings(place)]
+    where = " and ".join(str(place.parent) for place in looked_at)
+    remedy = f"; it was published at {source}" if source else ""
+    if data_folder(data_dir) is None and not given.expanduser().is_absolute():
+        remedy += f"; a data folder can be given with --data-dir or ${DATA_VARIABLE}"
+    raise DataNotFoundError(
+        f"no file {given.name!r} in {where}{nearest(given.name, there)}{remedy}"
+    )
+
+
+def _siblings(place: Path) -> list[Path]:
+    return [e for e in place.parent.iterdir() if e.is_file()] if place.parent.is_dir() else []
+
+
+def read_image(path: str | os.PathLike[str]) -> Image:
+    """Read an image file of 8 bits a channel; ``.gz`` and ``.xz`` are unpacked.
+
+    Palettes, transparency and other colour spaces are converted to red, green and blue.
+
+    Raises
+    ------
+    DataFormatError
+        If it is no such image, damaged, or has more than `MAX_PIXELS` pixels.
+    OSError
+        If the file cannot be opened.
+    """
+    from PIL import Image as Pillow
+
+    path = Path(path)
+    try:
+        data = read_bytes(path)
+        with warnings.catch_warnings(), Pillow.open(io.BytesIO(data)) as opened:
+            # Pillow's own limit is looked at first, but as a mere warning.
+            warnings.simplefilter("ignore")
+            width, height = opened.size
+            if width * height > MAX_PIXELS:
+                raise DataFormatError(
+                    f"{path}: {width} x {height} pixels; at most {MAX_PIXELS:,} are read"
+                )
+            if opened.mode.startswith(("I", "F")):
+                raise DataFormatError(
+                    f"{path}: an image of mode {opened.mode!r}; 8 bits a channel are needed"
+                )
+            grey = opened.mode in ("1", "L", "LA", "La")
+            return np.array(opened.convert("L" if grey else "RGB"), dtype=np.uint8)
+    except (DataFormatError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    # What Pillow raises for damaged files differs from format to format.
+    except (FormatError, OSError, ValueError, SyntaxError, EOFError, RuntimeError) as problem:
+        raise DataFormatError(f"{path}: cannot be read as an image: {problem}") from problem
+    except Exception as problem:
+        if type(problem).__name__ == "DecompressionBombError":
+            raise DataFormatError(f"{path}: {problem}") from problem
+        raise
+
+
+def load_image(name: str, data_dir: Path | None = None) -> Image:
+    """Return an image of scikit-learn (`EMBEDDED`), or read a file found by `find_file`.
+
+    Raises
+    ------
+    DataNotFoundError, DataFormatError
+        As in `find_file` and `read_image`.
+    """
+    if name not in EMBEDDED:
+        return read_image(find_file(name, data_dir))
+    from sklearn.datasets import load_sample_image
+
+    return np.array(load_sample_image(f"{name}.jpg"), dtype=np.uint8)
+
+
+def check_picture_path(path: Path) -> None:
+    """Refuse a file that `write_image` could not write.
+
+    Raises
+    ------
+    ValueError
+        If its suffix is not one of `WRITTEN`.
+    NotADirectoryError
+        If its folder does not exist.
+    """
+    if path.suffix.lower() not in WRITTEN:
+        raise ValueError(f"cannot write {path}: pictures end in {', '.join(WRITTEN)}")
+    if not path.absolute().parent.is_dir():
+        raise NotADirectoryError(f"cannot write {path}: its folder does not exist")
+
+
+def write_image(path: str | os.PathLike[str], image: npt.NDArray[np.uint8]) -> None:
+    """Write an image to a ``.png``, ``.pgm`` (grey) or ``.ppm`` file, without loss.
+
+    Raises
+    ------
+    ValueError
+        If the suffix is another one, or the array is no image.
+    OSError
+        If the file cannot be written.
+    """
+    from PIL import Image as Pillow
+
+    path = Path(path)
+    check_picture_path(path)
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)):
+        raise ValueError(
+            f"image must be uint8 of shape (height, width) or (height, width, 3), got "
+            f"{image.dtype} of shape {image.shape}"
+        )
+    picture = Pillow.fromarray(np.ascontiguousarray(image))
+    if path.suffix.lower() == ".pgm":
+        picture = picture.convert("L")
+    picture.save(path)
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+def to_grey(image: Image) -> Image:
+    """Return the luma ``0.299 R + 0.587 G + 0.114 B`` (ITU-R BT.601), or a grey image itself."""
+    if image.ndim == 2:
+        return image
+    luma: Image = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+    return luma
+
+
+def shrink(image: Image, scale: float) -> Image:
+    """Return the image at ``scale`` times its size: means over areas, rounded.
+
+    Parameters
+    ----------
+    image : (h, w) or (h, w, 3) uint8 array
+    scale : float in (0, 1]
+
+    Examples
+    --------
+    >>> shrink(np.array([[0, 10, 20, 30]], dtype=np.uint8), 0.5).tolist()
+    [[5, 25]]
+    """
+    if scale == 1.0:
+        return image
+    values = image.astype(np.float64)
+    for axis in (0, 1):
+        values = _means(values, axis, max(1, round(image.shape[axis] * scale)))
+    return np.rint(values).astype(np.uint8)
+
+
+def _means(values: FloatArray, axis: int, size: int) -> FloatArray:
+    """Return the means over `size` equal stretches of an axis, fractions of entries counted."""
+    values = np.moveaxis(values, axis, 0)
+    n = values.shape[0]
+    total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
+    edge = np.arange(size + 1) * (n / size)
+    whole = np.minimum(edge.astype(np.int64), n - 1)
+    part = (edge - whole).reshape(-1, *[1] * (values.ndim - 1))
+    integral = total[whole] + part * values[whole]
+    return np.moveaxis(np.diff(integral, axis=0) * (size / n), 0, axis)
+
+
+def sample(values: npt.NDArray[Any], scale: float) -> npt.NDArray[Any]:
+    """Return a map at ``scale`` times its size, each entry taken from the middle of its area.
+
+    For maps whose values must not be mixed: segments, disparities.
+    """
+    if scale == 1.0:
+        return values
+    for axis in (0, 1):
+        n = values.shape[axis]
+        size = max(1, round(n * scale))
+        middle = ((np.arange(size) + 0.5) * (n / size)).astype(np.int64)
+        values = np.take(values, np.minimum(middle, n - 1), axis)
+    return values
+
+
+# ---------------------------------------------------------------------- drawing
+
+
+def draw_shapes(height: int, width: int, count: int, rng: np.random.Generator) -> IntArray:
+    """Draw ellipses and rectangles over a background, later ones on top.
+
+    Returns
+    -------
+    (height, width) int64 array
+        0 for the background, ``s`` for shape ``s`` of ``1..count``. The shapes stand around the
+        middle, so that none hides another one altogether, as long as they are few.
+
+    Examples
+    --------
+    >>> int(draw_shapes(40, 60, 3, np.random.default_rng(0)).max())
+    3
+    """
+    canvas = np.zeros((height, width), dtype=np.int64)
+    rows = (np.arange(height)[:, None] + 0.5) / height - 0.5
+    columns = (np.arange(width)[None] + 0.5) / width - 0.5
+    start = rng.uniform(0.0, 2.0 * np.pi)
+    for s in range(1, count + 1):
+        # The golden angle spreads any number of places around the middle.
+        place = start + 2.399963 * s
+        radius = rng.uniform(0.2, 0.35) if count > 1 else rng.uniform(0.0, 0.1)
+        turn = rng.uniform(0.0, np.pi)
+        semiaxes = rng.uniform(0.1, 0.2, 2) * (1.0 if count > 1 else 1.6)
+        y, x = rows - radius * np.sin(place), columns - radius * np.cos(place)
+        u = (np.cos(turn) * x + np.sin(turn) * y) / semiaxes[0]
+        v = (np.cos(turn) * y - np.sin(turn) * x) / semiaxes[1]
+        inside = u**2 + v**2 <= 1.0 if rng.random() < 0.5 else np.maximum(abs(u), abs(v)) <= 0.85
+        canvas[inside] = s
+    return canvas
+
+
+def draw_texture(height: int, width: int, rng: np.random.Generator, *, grain: float) -> Image:
+    """Draw a grey texture of full contrast whose spots are about `grain` pixels wide."""
+    from scipy.ndimage import gaussian_filter
+
+    noise = gaussian_filter(rng.normal(size=(height, width)), grain)
+    noise = (noise - noise.mean()) / max(float(noise.std()), 1e-12)
+    grey: Image = np.clip(np.rint(128.0 + 50.0 * noise), 0, 255).astype(np.uint8)
+    return grey
+
+
+def label_colours(k: int) -> Image:
+    """Return ``(k, 3)`` colours for labels that have no order; the first two are black and white.
+
+    Beyond ten, they repeat in darker shades.
+    """
+    shade = 0.7 ** (np.arange(k) // len(_COLOURS))
+    shaded: Image = np.rint(_COLOURS[np.arange(k) % len(_COLOURS)] * shade[:, None]).astype(
+        np.uint8
+    )
+    return shaded
+
+
+# ---------------------------------------------------------------------- problems
+
+
+@dataclass(frozen=True)
+class ImageProblem(Problem):
+    """A problem whose variable ``r * width + c`` is pixel ``(r, c)``.
+
+    Attributes
+    ----------
+    shape : (height, width)
+    palette : (k,) or (k, 3) uint8 array
+        The grey value or the colour in which a label is shown.
+    """
+
+    shape: tuple[int, int] = (0, 0)
+    palette: npt.NDArray[np.uint8] | None = None
+
+    def picture(self, labels: npt.ArrayLike) -> npt.NDArray[np.uint8] | None:
+        """Show a labelling in the colours of its labels."""
+        if self.palette is None:
+            return None
+        return self.palette[self.graph.check_labels(labels).reshape(self.shape)]

@@ -1,0 +1,1 @@
+"""The energy every method minimises, its terms, and the one evaluator."""

@@ -1,0 +1,871 @@
+"""The energy that every solver minimises: one frozen, array-backed factor graph.
+
+``E(x) = constant + sum_i theta_i(x_i) + sum_ij theta_ij(x_i, x_j) + sum_f theta_f(x_f)``
+
+in natural-log units: a potential is ``exp(-theta)``, lower is better, ``+inf`` forbids.
+Pairwise terms keep their structure, so that a message costs O(k) where it can:
+
+* *diagonal*: ``theta(a, b) = same[a]`` if ``a == b`` else ``differ``. Potts terms of either
+  sign, must-links (``same = 0, differ = w``) and cannot-links (``same = w, differ = 0``) are the
+  constant case;
+* *shared table*: ``theta(a, b) = w_e * T[a, b]`` with one table for many edges;
+* *own table*: a dense ``T_e[a, b]`` for each edge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.graph.terms import (
+    DIAGONAL,
+    NO_FORM,
+    POTTS,
+    TABLE,
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
+    DiagonalTerms,
+    EdgeBlock,
+    FloatArray,
+    Int32Array,
+    IntArray,
+    OwnTables,
+    PairwiseTerms,
+    SharedTable,
+    as_costs,
+    as_scope,
+    check_costs,
+    check_merged,
+    concatenate,
+    dense,
+    freeze,
+    merge_parallel,
+    pack,
+    pack_own,
+    parse_unary,
+    unwrap,
+)
+
+__all__ = [
+    "DIAGONAL",
+    "NO_FORM",
+    "POTTS",
+    "TABLE",
+    "TRUNCATED_LINEAR",
+    "TRUNCATED_QUADRATIC",
+    "DiagonalTerms",
+    "FactorGraph",
+    "FloatArray",
+    "GraphArrays",
+    "Int32Array",
+    "IntArray",
+    "OwnTables",
+    "PairwiseTerms",
+    "SharedTable",
+]
+
+#: Differences of energies below this are lost: products and squares of them underflow.
+_FINEST = 1e-200
+
+#: Batches of labellings are evaluated in blocks of about this many gathered entries.
+_ENERGY_BLOCK = 4_000_000
+
+
+class GraphArrays(NamedTuple):
+    """The arrays of a graph in the form that numba kernels take (all C-contiguous, read-only).
+
+    With ``n`` variables, ``m`` edges and ``f`` higher-order factors:
+
+    * ``cardinalities`` (n,) int64; ``unary_ptr`` (n+1,) int64; ``unary`` flat float64;
+    * ``edges`` (m, 2) int32; ``kinds`` (m,) uint8 (`POTTS`, `DIAGONAL`, `TABLE`); ``weights`` (m,)
+      float64 is ``differ`` for the diagonal kinds and the factor of the table otherwise;
+      ``offsets`` (m,) int64 points into ``pairwise``: a diagonal entry ``a`` is
+      ``pairwise[offset + a * kind]``, a table entry ``pairwise[offset + a * k_j + b]``;
+      ``forms`` (m,) uint8: `TRUNCATED_LINEAR` or `TRUNCATED_QUADRATIC` where a table has a form
+      whose messages cost O(k);
+    * ``adj_ptr`` (n+1,) int64, ``adj_half`` (2m,) int32: the half-edges ``h = 2 e + s`` at each
+      variable, ``edges[e, s]`` being that variable; ``adj_var`` (2m,) int32: its neighbour there;
+      ``adj_reverse`` (2m,) int32: the position of the other half of the same edge;
+    * ``factor_ptr`` (f+1,) int64 into ``scopes`` int32; ``table_ptr`` (f+1,) int64 into ``tables``
+      (row-major: the last variable of a scope varies fastest);
+    * ``inc_ptr`` (n+1,) int64, ``inc_slot`` int64: the positions in ``scopes`` at which each
+      variable stands; ``slot_factor`` int32: the factor of each position.
+    """
+
+    cardinalities: IntArray
+    unary_ptr: IntArray
+    unary: FloatArray
+    edges: Int32Array
+    kinds: npt.NDArray[np.uint8]
+    weights: FloatArray
+    offsets: IntArray
+    pairwise: FloatArray
+    forms: npt.NDArray[np.uint8]
+    adj_ptr: IntArray
+    adj_half: Int32Array
+    adj_var: Int32Array
+    adj_reverse: Int32Array
+    factor_ptr: IntArray
+    scopes: Int32Array
+    table_ptr: IntArray
+    tables: FloatArray
+    inc_ptr: IntArray
+    inc_slot: IntArray
+    slot_factor: Int32Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FactorGraph:
+    """A discrete energy over ``n`` variables, stored as flat read-only arrays.
+
+    Build one with `potts`, `pairwise`, `from_terms` or `from_factors`; the attributes below are
+    documented with their shapes in `GraphArrays`.
+
+    Guarantees: every cost is ``+inf`` or at most `inference_lab.graph.terms.COST_LIMIT` (1e100) by
+    absolute value, so that no sum, product with a count or square of costs overflows; at most one
+    pairwise term joins two variables (parallel edges are added up); no edge joins a variable to
+    itself and no scope names one twice; nothing changes after construction.
+
+    Precision: energies are sums in floating point, so what is small beside the largest costs is
+    lost. `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
+    rounding can change an energy, a bound or a message by. Costs of any common unit give the same
+    answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
+    exact; only below 1e-190 nothing is proved. Where the resolution is coarser than what a proof
+    may leave open (1e-8 of the energy: a cost of 1e12 beside an energy of 1), bounds are lowered by
+    it and no labelling is called optimal; forbid by ``+inf`` rather than by large costs. Marginals
+    need a temperature of at least the resolution.
+
+    Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
+    32 bytes an edge for the adjacency once a solver asks for it.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> g.energy([0, 1]), g.energy([0, 0])
+    (0.5, 0.6)
+    """
+
+    cardinalities: IntArray
+    unary_ptr: IntArray
+    unary_values: FloatArray
+    edges: Int32Array
+    edge_kinds: npt.NDArray[np.uint8]
+    edge_weights: FloatArray
+    edge_offsets: IntArray
+    pairwise_values: FloatArray
+    factor_ptr: IntArray
+    factor_scopes: Int32Array
+    table_ptr: IntArray
+    table_values: FloatArray
+    constant: float = 0.0
+
+    # ------------------------------------------------------------------ construction
+
+    @classmethod
+    def from_terms(
+        cls,
+        unary: npt.ArrayLike | Sequence[npt.ArrayLike],
+        terms: Iterable[PairwiseTerms] = (),
+        factors: Iterable[tuple[Sequence[int], npt.ArrayLike]] = (),
+        constant: float = 0.0,
+    ) -> FactorGraph:
+        """Build a graph in bulk from unaries, blocks of pairwise terms and dense factors.
+
+        Parameters
+        ----------
+        unary : (n, k) array, or sequence of n 1-D arrays where cardinalities differ
+        terms : iterable of DiagonalTerms, SharedTable and OwnTables
+        factors : iterable of (scope, table)
+            Dense factors of any arity; those of arity 0, 1 and 2 join the constant, the unaries
+            and the pairwise terms. ``table.shape`` must match the cardinalities of the scope.
+        constant : float
+            Added to every energy; finite.
+
+        Raises
+        ------
+        ValueError
+            If a cost is no real number, NaN, ``-inf`` or finite beyond 1e100, a shape does not
+            fit, or a term names a missing variable, or one twice.
+        """
+        unaries = parse_unary(unary)
+        blocks = [pack(term, unaries.cardinalities) for term in terms]
+        constant = float(as_costs(constant, "constant"))
+        n = unaries.cardinalities.size
+        small_edges: list[tuple[int, int]] = []
+        small_tables: list[FloatArray] = []
+        scopes: list[tuple[int, ...]] = []
+        tables: list[FloatArray] = []
+        values = unaries.values
+        for f, (raw_scope, raw_table) in enumerate(factors):
+            scope = as_scope(raw_scope, n, f"factor {f}")
+            table = as_costs(raw_table, f"factor {f}")
+            expected = tuple(int(unaries.cardinalities[v]) for v in scope)
+            if table.shape != expected:
+                raise ValueError(
+                    f"factor {f} over {scope} has a table of shape {table.shape}, "
+                    f"but its variables have {expected} labels"
+                )
+            if len(scope) == 0:
+                constant += float(table)
+            elif len(scope) == 1:
+                if values is unaries.values:
+                    values = values.copy()
+                values[unaries.ptr[scope[0]] : unaries.ptr[scope[0] + 1]] += table
+            elif len(scope) == 2:
+                small_edges.append((scope[0], scope[1]))
+                small_tables.append(table)
+            else:
+                scopes.append(scope)
+                tables.append(table)
+        if np.isinf(constant):
+            raise ValueError("constant is inf; it must be finite")
+        check_costs(np.asarray(constant), "the sum of all constants")
+        if values is not unaries.values:
+            check_costs(values, "the sum of unary and factors, flat,")
+            unaries = unaries._replace(values=values)
+        if small_edges:
+            own = OwnTables(np.array(small_edges), small_tables)
+            blocks.append(pack_own(own, unaries.cardinalities))
+        given = concatenate(blocks)
+        block = merge_parallel(given, unaries.cardinalities)
+        if block is not given:
+            check_merged(block, unaries.cardinalities)
+        arities = np.array([len(s) for s in scopes], dtype=np.int64)
+        sizes = np.array([t.size for t in tables], dtype=np.int64)
+        return cls(
+            cardinalities=freeze(unaries.cardinalities),
+            unary_ptr=freeze(unaries.ptr),
+            unary_values=freeze(unaries.values),
+            edges=freeze(block.edges),
+            edge_kinds=freeze(block.kinds),
+            edge_weights=freeze(block.weights),
+            edge_offsets=freeze(block.offsets),
+            pairwise_values=freeze(block.values),
+            factor_ptr=freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(arities)])),
+            factor_scopes=freeze(np.array([v for s in scopes for v in s], dtype=np.int32)),
+            table_ptr=freeze(np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])),
+            table_values=freeze(
+                np.concatenate([t.ravel() for t in tables]) if tables else np.empty(0)
+            ),
+            constant=constant,
+        )
+
+    @classmethod
+    def potts(
+        cls,
+        unary: npt.ArrayLike | Sequence[npt.ArrayLike],
+        edges: npt.ArrayLike,
+        weights: npt.ArrayLike,
+        constant: float = 0.0,
+    ) -> FactorGraph:
+        """Build ``sum_i unary[i, x_i] + sum_e weights[e] * [x_i != x_j]``.
+
+        A positive weight pulls the ends together (must-link, ``+inf`` for a hard one), a negative
+        weight pushes them apart: ``-w`` and a constant ``+w`` is the cannot-link penalty
+        ``w * [x_i = x_j]``.
+
+        Parameters
+        ----------
+        unary : (n, k) array or sequence of n 1-D arrays
+        edges : (m, 2) array of int
+        weights : float or (m,) array
+        constant : float
+
+        Raises
+        ------
+        ValueError
+            As in `from_terms`.
+        """
+        return cls.from_terms(
+            unary, [DiagonalTerms(edges, 0.0, as_costs(weights, "weights"))], constant=constant
+        )
+
+    @classmethod
+    def pairwise(
+        cls,
+        unary: npt.ArrayLike | Sequence[npt.ArrayLike],
+        edges: npt.ArrayLike,
+        tables: npt.ArrayLike | Sequence[npt.ArrayLike],
+        weights: npt.ArrayLike | None = None,
+        constant: float = 0.0,
+    ) -> FactorGraph:
+        """Build a pairwise graph from tables.
+
+        Parameters
+        ----------
+        unary : (n, k) array or sequence of n 1-D arrays
+        edges : (m, 2) array of int
+        tables : (m, k, k) array, list of m 2-D arrays, or one shared (k, k) array
+            ``tables[e][a, b]`` is the cost of label ``a`` at ``edges[e, 0]`` and ``b`` at
+            ``edges[e, 1]``.
+        weights : (m,) array, optional
+            Factor of the shared table on each edge.
+        constant : float
+
+        Raises
+        ------
+        ValueError
+            As in `from_terms`, or if `weights` come with tables that are not shared.
+        """
+        tables = unwrap(tables, "tables")
+        shared = isinstance(tables, np.ndarray) and tables.dtype != object and tables.ndim == 2
+        if not shared and not isinstance(tables, np.ndarray):
+            # A nested list of numbers is one table; a list of tables has one more level.
+            listed: list[Any] = list(tables)  # type: ignore[arg-type]
+            shared = bool(listed) and all(np.ndim(row) == 1 for row in listed)
+        if shared:
+            term: PairwiseTerms = SharedTable(
+                edges, np.asarray(tables), 1.0 if weights is None else weights
+            )
+        elif weights is not None:
+            raise ValueError("weights scale one shared (k, k) table; these tables are not shared")
+        else:
+            term = OwnTables(edges, tables)
+        return cls.from_terms(unary, [term], constant=constant)
+
+    @classmethod
+    def from_factors(
+        cls,
+        cardinalities: npt.ArrayLike,
+        factors: Iterable[tuple[Sequence[int], npt.ArrayLike]],
+        constant: float = 0.0,
+    ) -> FactorGraph:
+        """Build a graph from dense factors of any arity.
+
+        Parameters
+        ----------
+        cardinalities : (n,) array of int
+            Number of labels of each variable, at least 1.
+        factors : iterable of (scope, table)
+            ``table`` holds energies, one axis a variable of the scope.
+        constant : float
+
+        Raises
+        ------
+        ValueError
+            As in `from_terms`.
+        """
+        counts = np.asarray(unwrap(cardinalities, "cardinalities"))
+        if counts.size and counts.dtype.kind not in "iu":
+            raise ValueError(f"cardinalities must be integers, got dtype {counts.dtype}")
+        if counts.ndim != 1:
+            raise ValueError(f"cardinalities must have shape (n,), got {counts.shape}")
+        if (counts < 1).any():
+            i = int(np.flatnonzero(counts < 1)[0])
+            raise ValueError(f"cardinalities[{i}] = {counts[i]}; every variable needs a label")
+        counts = counts.astype(np.int64)
+        uniform = counts.size > 0 and bool((counts == counts[0]).all())
+        unary: Any = (
+            np.zeros((counts.size, int(counts[0]))) if uniform else [np.zeros(k) for k in counts]
+        )
+        return cls.from_terms(unary, factors=factors, constant=constant)
+
+    # ------------------------------------------------------------------ basic facts
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return int(self.cardinalities.size)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of pairwise terms."""
+        return int(self.edges.shape[0])
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors of arity 3 and more."""
+        return int(self.factor_ptr.size - 1)
+
+    @cached_property
+    def n_labels(self) -> int | None:
+        """The number of labels where all variables have the same, else None."""
+        if self.n_variables == 0:
+            return None
+        first = int(self.cardinalities[0])
+        return first if (self.cardinalities == first).all() else None
+
+    @cached_property
+    def log2_states(self) -> float:
+        """Binary logarithm of the number of labellings."""
+        return float(np.log2(self.cardinalities).sum())
+
+    @cached_property
+    def is_diagonal(self) -> bool:
+        """Whether every term beyond the unaries is a pairwise term of the diagonal family."""
+        return self.n_factors == 0 and bool((self.edge_kinds != TABLE).all())
+
+    @cached_property
+    def has_infinite(self) -> bool:
+        """Whether some cost is ``+inf``."""
+        return bool(
+            np.isinf(self.unary_values).any()
+            or np.isinf(self.pairwise_values).any()
+            or np.isinf(self.edge_weights).any()
+            or np.isinf(self.table_values).any()
+        )
+
+    @cached_property
+    def _terms_magnitude(self) -> float:
+        """The share of the terms beyond the unaries in `magnitude`."""
+        total = 0.0
+        if self.n_edges:
+            sizes = self.cardinalities[self.edges]
+            lengths = np.where(
+                self.edge_kinds == TABLE,
+                sizes.prod(axis=1),
+                np.where(self.edge_kinds == DIAGONAL, sizes.min(axis=1), 1),
+            )
+            # Each stretch of the pool once, however many edges share it.
+            starts, which = np.unique(self.edge_offsets, return_inverse=True)
+            longest = np.zeros(starts.size, dtype=np.int64)
+            np.maximum.at(longest, which, lengths)
+            pool = np.append(_finite_sizes(self.pairwise_values), 0.0)
+            ranges = np.stack([starts, starts + longest], axis=1).ravel()
+            peaks = np.maximum.reduceat(pool, ranges)[::2][which]
+            weights = _finite_sizes(self.edge_weights)
+            table = self.edge_kinds == TABLE
+            total += float(np.where(table, weights * peaks, np.maximum(weights, peaks)).sum())
+        if self.n_factors:
+            tables = _finite_sizes(self.table_values)
+            total += float(np.maximum.reduceat(tables, self.table_ptr[:-1]).sum())
+        return total
+
+    @cached_property
+    def magnitude(self) -> float:
+        """The sum over all terms of the largest finite cost by absolute value.
+
+        No labelling of finite energy costs more, by absolute value. Linear time, once.
+        """
+        total = abs(self.constant) + self._terms_magnitude
+        if self.n_variables:
+            unary = _finite_sizes(self.unary_values)
+            total += float(np.maximum.reduceat(unary, self.unary_ptr[:-1]).sum())
+        return total
+
+    @property
+    def resolution(self) -> float:
+        """What rounding can change an energy by: ``2^-50`` of the magnitude, at least 1e-200."""
+        return max(self.magnitude * 2.0**-50, _FINEST)
+
+    @property
+    def unary(self) -> FloatArray:
+        """The unaries as an ``(n, k)`` view; only where all cardinalities are equal."""
+        if self.n_variables and self.n_labels is None:
+            raise ValueError("cardinalities differ; use unary_values and unary_ptr")
+        return self.unary_values.reshape(self.n_variables, self.n_labels or 1)
+
+    def unary_of(self, variable: int) -> FloatArray:
+        """Return the unary costs ``(k_i,)`` of one variable (a read-only view)."""
+        return self.unary_values[self.unary_ptr[variable] : self.unary_ptr[variable + 1]]
+
+    def edge_table(self, e: int) -> FloatArray:
+        """Return pairwise term ``e`` as a dense ``(k_i, k_j)`` table."""
+        block = EdgeBlock(
+            self.edges, self.edge_kinds, self.edge_weights, self.edge_offsets, self.pairwise_values
+        )
+        return dense(block, e, self.cardinalities)
+
+    def higher_order(self, f: int) -> tuple[tuple[int, ...], FloatArray]:
+        """Return scope and table of higher-order factor ``f``."""
+        scope = tuple(
+            int(v) for v in self.factor_scopes[self.factor_ptr[f] : self.factor_ptr[f + 1]]
+        )
+        table = self.table_values[self.table_ptr[f] : self.table_ptr[f + 1]]
+        return scope, table.reshape([int(self.cardinalities[v]) for v in scope])
+
+    def factors(self) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
+        """Iterate over all factors as (scope, dense table): the non-zero unaries, then the rest.
+
+        The constant is not among them. Meant for export and for small graphs.
+        """
+        for i in range(self.n_variables):
+            row = self.unary_of(i)
+            if row.any():
+                yield (i,), row
+        for e in range(self.n_edges):
+            yield (int(self.edges[e, 0]), int(self.edges[e, 1])), self.edge_table(e)
+        for f in range(self.n_factors):
+            yield self.higher_order(f)
+
+    def __repr__(self) -> str:
+        """Return one line with the sizes."""
+        labels = (
+            f"{self.n_labels}"
+            if self.n_labels is not None or self.n_variables == 0
+            else f"{self.cardinalities.min()}-{self.cardinalities.max()}"
+        )
+        kinds = [
+            f"{int(count)} {name}"
+            for name, count in (
+                ("Potts", (self.edge_kinds == POTTS).sum()),
+                ("diagonal", (self.edge_kinds == DIAGONAL).sum()),
+                ("table", (self.edge_kinds == TABLE).sum()),
+            )
+            if count
+        ]
+        if self.n_factors:
+            kinds.append(f"{self.n_factors} higher-order")
+        return (
+            f"FactorGraph({self.n_variables} variables x {labels} labels; "
+            f"terms: {', '.join(kinds) or 'unary only'})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the defining arrays only; what is derived is derived again."""
+        return {name: getattr(self, name) for name in _STORED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore, and freeze the arrays again (pickling forgets the flag)."""
+        for name in _STORED:
+            value = state[name]
+            object.__setattr__(
+                self, name, freeze(value) if isinstance(value, np.ndarray) else value
+            )
+
+    # ------------------------------------------------------------------ the evaluator
+
+    def check_labels(self, labels: npt.ArrayLike) -> IntArray:
+        """Return labels as an int64 array of shape (n,) or (b, n), or say what is wrong.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit, the dtype is not integer, or a label is out of range.
+        """
+        array = np.asarray(labels)
+        n = self.n_variables
+        if array.ndim not in (1, 2) or array.shape[-1] != n:
+            raise ValueError(f"labels must have shape ({n},) or (b, {n}), got {array.shape}")
+        if array.size == 0:
+            return array.astype(np.int64)
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"labels must be integers, got dtype {array.dtype}")
+        bad = (array < 0) | (array >= self.cardinalities)
+        if bad.any():
+            place = tuple(int(p) for p in np.argwhere(bad)[0])
+            raise ValueError(
+                f"labels[{', '.join(map(str, place))}] = {array[place]}; variable {place[-1]} has "
+                f"labels 0 to {self.cardinalities[place[-1]] - 1}"
+            )
+        # In C order whatever the caller's layout: energies are summed along rows.
+        return array.astype(np.int64, order="C")
+
+    @cached_property
+    def _edge_split(self) -> tuple[IntArray, IntArray]:
+        """Indices of the diagonal and of the table edges."""
+        table = self.edge_kinds == TABLE
+        return np.flatnonzero(~table), np.flatnonzero(table)
+
+    def energy(self, labels: npt.ArrayLike) -> Any:
+        """Evaluate ``E(x)``: the one evaluator that everything is judged by.
+
+        Written in plain numpy, independent of the kernels that solvers use.
+
+        Parameters
+        ----------
+        labels : (n,) or (b, n) array of int
+
+        Returns
+        -------
+        float, or (b,) float64 array for a batch
+            ``+inf`` where a forbidden combination is used.
+
+        Raises
+        ------
+        ValueError
+            As in `check_labels`.
+        """
+        array = self.check_labels(labels)
+        if array.ndim == 1:
+            return float(self._energies(array[None])[0])
+        width = max(1, self.n_variables + self.n_edges + self.factor_scopes.size)
+        step = max(1, _ENERGY_BLOCK // width)
+        out = np.empty(array.shape[0])
+        for start in range(0, array.shape[0], step):
+            out[start : start + step] = self._energies(array[start : start + step])
+        return out
+
+    def _energies(self, x: IntArray) -> FloatArray:
+        total = self.unary_values[self.unary_ptr[:-1] + x].sum(axis=1)
+        diagonal, table = self._edge_split
+        if diagonal.size:
+            everything = table.size == 0
+            pick: Any = slice(None) if everything else diagonal
+            # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
+            a = np.take(x, self.edges[pick, 0], axis=1)
+            b = np.take(x, self.edges[pick, 1], axis=1)
+            same = self.pairwise_values[
+                self.edge_offsets[pick]
+                # The clip only keeps the look-up inside the pool; the value is used where a == b.
+                + np.where(a == b, a, 0) * self.edge_kinds[pick]
+            ]
+            total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
+        if table.size:
+            a = np.take(x, self.edges[table, 0], axis=1)
+            b = np.take(x, self.edges[table, 1], axis=1)
+            stride = self.cardinalities[self.edges[table, 1]]
+            entries = self.pairwise_values[self.edge_offsets[table] + a * stride + b]
+            total = total + (self.edge_weights[table] * entries).sum(axis=1)
+        if self.n_factors:
+            strides = self._scope_strides
+            step = np.take(x, self.factor_scopes, axis=1) * strides
+            index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
+            total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
+        return np.asarray(total + self.constant)
+
+    @cached_property
+    def _scope_strides(self) -> IntArray:
+        """Stride in its table of each position of ``factor_scopes``."""
+        strides = np.ones(self.factor_scopes.size, dtype=np.int64)
+        for f in range(self.n_factors):
+            lo, hi = int(self.factor_ptr[f]), int(self.factor_ptr[f + 1])
+            sizes = self.cardinalities[self.factor_scopes[lo:hi]]
+            strides[lo : hi - 1] = np.cumprod(sizes[:0:-1])[::-1]
+        return strides
+
+    # ------------------------------------------------------------------ derived structure
+
+    @cached_property
+    def arrays(self) -> GraphArrays:
+        """Everything a kernel needs, adjacency included (built once)."""
+        n, m = self.n_variables, self.n_edges
+        ends = self.edges.ravel()
+        half = np.argsort(ends, kind="stable").astype(np.int32)
+        adj_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ends, minlength=n))])
+        position = np.empty(2 * m, dtype=np.int32)
+        position[half] = np.arange(2 * m, dtype=np.int32)
+        slots = np.argsort(self.factor_scopes, kind="stable").astype(np.int64)
+        inc_ptr = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(np.bincount(self.factor_scopes, minlength=n))]
+        )
+        return GraphArrays(
+            cardinalities=self.cardinalities,
+            unary_ptr=self.unary_ptr,
+            unary=self.unary_values,
+            edges=self.edges,
+            kinds=self.edge_kinds,
+            weights=self.edge_weights,
+            offsets=self.edge_offsets,
+            pairwise=self.pairwise_values,
+            forms=freeze(self._forms()),
+            adj_ptr=freeze(adj_ptr.astype(np.int64)),
+            adj_half=freeze(half),
+            adj_var=freeze(ends[half ^ 1] if m else np.empty(0, np.int32)),
+            adj_reverse=freeze(position[half ^ 1]),
+            factor_ptr=self.factor_ptr,
+            scopes=self.factor_scopes,
+            table_ptr=self.table_ptr,
+            tables=self.table_values,
+            inc_ptr=freeze(inc_ptr.astype(np.int64)),
+            inc_slot=freeze(slots),
+            slot_factor=freeze(
+                np.repeat(np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr))
+            ),
+        )
+
+    def _forms(self) -> npt.NDArray[np.uint8]:
+        """Find the table edges of a form whose messages cost O(k), each distinct table once."""
+        forms = np.zeros(self.n_edges, dtype=np.uint8)
+        table = self._edge_split[1]
+        shapes = self.cardinalities[self.edges[table]]
+        table = table[(shapes[:, 0] == shapes[:, 1]) & (self.edge_weights[table] >= 0)]
+        sizes = self.cardinalities[self.edges[table, 0]]
+        for k in np.unique(sizes):
+            members = table[sizes == k]
+            starts, which = np.unique(self.edge_offsets[members], return_inverse=True)
+            distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+            form_of = np.zeros(starts.size, dtype=np.uint8)
+            step = max(1, _ENERGY_BLOCK // int(k * k))
+            for lo in range(0, starts.size, step):
+                index = starts[lo : lo + step, None] + np.arange(k * k)
+                tables = self.pairwise_values[index].reshape(-1, k, k)
+                finite = np.isfinite(tables).all(axis=(1, 2))
+                with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
+                    shifted = tables - tables[:, :1, :1]
+                    slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
+                    # A few units in the last place: the table was computed in floats, too.
+                    tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
+                    for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
+                        rise = slope[:, None, None] * distance**power
+                        model = np.minimum(rise, cap[:, None, None])
+                        close = (np.abs(shifted - model) <= tolerance).all(axis=(1, 2))
+                        fits = finite & close & (slope >= 0) & (cap >= 0)
+                        form_of[lo : lo + step][fits] = form
+            forms[members] = form_of[which]
+        return forms
+
+    @cached_property
+    def degrees(self) -> IntArray:
+        """Number of pairwise and higher-order terms at each variable, shape (n,)."""
+        n = self.n_variables
+        counts = np.bincount(self.edges.ravel(), minlength=n) + np.bincount(
+            self.factor_scopes, minlength=n
+        )
+        return np.asarray(freeze(counts.astype(np.int64)))
+
+    @cached_property
+    def components(self) -> IntArray:
+        """Connected component of each variable, shape (n,), numbered by first appearance."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        n, f = self.n_variables, self.n_factors
+        if n == 0:
+            return np.empty(0, dtype=np.int64)
+        of_factor = n + np.repeat(np.arange(f), np.diff(self.factor_ptr))
+        rows = np.concatenate([self.edges[:, 0], self.factor_scopes])
+        cols = np.concatenate([self.edges[:, 1], of_factor])
+        links = coo_array((np.ones(rows.size, dtype=np.int8), (rows, cols)), shape=(n + f, n + f))
+        _, labels = connected_components(links.tocsr(), directed=False)
+        _, first, inverse = np.unique(labels[:n], return_index=True, return_inverse=True)
+        rank = np.empty(first.size, dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(first.size)
+        return np.asarray(freeze(rank[inverse]))
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the factor graph has no cycle, so that message passing is exact."""
+        n_components = int(self.components.max()) + 1 if self.n_variables else 0
+        links = self.n_edges + int(self.factor_scopes.size)
+        return links == self.n_variables + self.n_factors - n_components
+
+    @cached_property
+    def breadth_first_order(self) -> IntArray:
+        """The variables, component by component, each in breadth-first order, shape (n,)."""
+        from inference_lab.graph.traversal import breadth_first
+
+        return np.asarray(freeze(breadth_first(self.arrays)))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 over the defining arrays, in hexadecimal: equal for equal graphs."""
+        digest = hashlib.sha256()
+        for name in _STORED:
+            value = getattr(self, name)
+            array = np.asarray(value)
+            digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    # ------------------------------------------------------------------ variations
+
+    def with_evidence(self, evidence: Mapping[int, int]) -> FactorGraph:
+        """Return the graph in which the given variables can only take the given labels.
+
+        Variables keep their numbers; the other labels of an observed variable cost ``+inf``.
+
+        Raises
+        ------
+        ValueError
+            If a variable or a label does not exist.
+        """
+        values = self.unary_values.copy()
+        for variable, label in evidence.items():
+            if not 0 <= variable < self.n_variables:
+                raise ValueError(
+                    f"evidence names variable {variable}; the graph has 0 to {self.n_variables - 1}"
+                )
+            k = int(self.cardinalities[variable])
+            if not 0 <= label < k:
+                raise ValueError(
+                    f"evidence gives variable {variable} label {label}; it has 0 to {k - 1}"
+                )
+            row = values[self.unary_ptr[variable] : self.unary_ptr[variable + 1]]
+            kept = row[label]
+            row[:] = np.inf
+            row[label] = kept
+        return self.with_unary(values)
+
+    def with_unary(self, values: npt.ArrayLike) -> FactorGraph:
+        """Return the graph with other unary costs and everything else shared.
+
+        Parameters
+        ----------
+        values : flat array of ``sum_i k_i`` costs, or (n, k) where cardinalities are equal
+        """
+        array = as_costs(values, "unary")
+        fits = array.ndim == 1 or array.shape == (self.n_variables, self.n_labels)
+        if array.size != self.unary_values.size or not fits:
+            raise ValueError(
+                f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
+            )
+        graph = self._with_costs(unary_values=freeze(array.ravel()))
+        if "_terms_magnitude" in self.__dict__:
+            graph.__dict__["_terms_magnitude"] = self._terms_magnitude
+        return graph
+
+    def scaled(self, exponent: int) -> FactorGraph:
+        """Return the graph with all costs multiplied by ``2^exponent``, the structure shared.
+
+        Exact, but for costs that leave the range of floats: small ones become 0.
+        """
+        table = self.edge_kinds == TABLE
+        return self._with_costs(
+            unary_values=freeze(np.ldexp(self.unary_values, exponent)),
+            edge_weights=freeze(
+                np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
+            ),
+            pairwise_values=freeze(np.ldexp(self.pairwise_values, exponent)),
+            table_values=freeze(np.ldexp(self.table_values, exponent)),
+            constant=math.ldexp(self.constant, exponent),
+        )
+
+    def _with_costs(self, **changes: Any) -> FactorGraph:
+        """Return the graph with other costs, and what was derived from its structure."""
+        graph = replace(self, **changes)
+        for name in _STRUCTURE:
+            if name in self.__dict__:
+                graph.__dict__[name] = self.__dict__[name]
+        if "arrays" in self.__dict__:
+            graph.__dict__["arrays"] = self.arrays._replace(
+                unary=graph.unary_values,
+                weights=graph.edge_weights,
+                pairwise=graph.pairwise_values,
+                tables=graph.table_values,
+            )
+        return graph
+
+
+def _finite_sizes(values: FloatArray) -> FloatArray:
+    """Return absolute values, 0 for infinite ones."""
+    sizes = np.abs(values)
+    sizes[np.isinf(sizes)] = 0.0
+    return sizes
+
+
+#: Cached properties that do not depend on the costs.
+_STRUCTURE = (
+    "n_labels",
+    "log2_states",
+    "degrees",
+    "components",
+    "is_forest",
+    "breadth_first_order",
+    "_edge_split",
+    "_scope_strides",
+)
+
+_STORED = (
+    "cardinalities",
+    "unary_ptr",
+    "unary_values",
+    "edges",
+    "edge_kinds",
+    "edge_weights",
+    "edge_offsets",
+    "pairwise_values",
+    "factor_ptr",
+    "factor_scopes",
+    "table_ptr",
+    "table_values",
+    "constant",
+)

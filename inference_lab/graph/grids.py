@@ -1,0 +1,81 @@
+"""Edges of regular grids, flat or in space."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab.graph.factor_graph import IntArray
+
+
+def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool = False) -> IntArray:
+    """Return the edges of a grid whose variable ``(r, c)`` has number ``r * width + c``.
+
+    Parameters
+    ----------
+    height, width : int
+    diagonals : bool
+        Join diagonal neighbours, too (8 neighbours instead of 4).
+    wrap : bool
+        Join the last row to the first and the last column to the first (a torus), where that adds
+        an edge that is not there yet.
+
+    Returns
+    -------
+    (m, 2) int64 array, without repeats
+
+    Examples
+    --------
+    >>> grid_edges(2, 2).tolist()
+    [[0, 1], [2, 3], [0, 2], [1, 3]]
+    """
+    rows, columns = np.mgrid[:height, :width]
+    steps = [(0, 1), (1, 0)] + ([(1, 1), (1, -1)] if diagonals else [])
+    blocks = []
+    for down, right in steps:
+        r, c = rows + down, columns + right
+        if wrap:
+            inside = np.ones(r.shape, dtype=bool)
+            r, c = r % height, c % width
+        else:
+            inside = (r < height) & (c >= 0) & (c < width)
+        pair = np.stack([rows[inside] * width + columns[inside], r[inside] * width + c[inside]], 1)
+        blocks.append(pair)
+    edges: IntArray = np.concatenate(blocks).astype(np.int64)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    if wrap:
+        # On a torus of width or height 2 both ways round join the same pair.
+        key = edges.min(axis=1) * (height * width) + edges.max(axis=1)
+        _, first = np.unique(key, return_index=True)
+        edges = edges[np.sort(first)]
+    return edges
+
+
+def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
+    """Return the edges of a lattice of any dimension, its sites numbered in row-major order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Number of sites along each axis.
+    wrap : bool
+        Join the last site to the first along each axis of more than two sites (a torus).
+
+    Returns
+    -------
+    (m, 2) int64 array, without repeats, axis by axis
+
+    Examples
+    --------
+    >>> lattice_edges((4,), wrap=True).tolist()
+    [[0, 1], [1, 2], [2, 3], [3, 0]]
+    >>> len(lattice_edges((3, 4, 5), wrap=True))
+    180
+    """
+    site = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64).reshape(shape)
+    blocks = [np.empty((0, 2), dtype=np.int64)]
+    for axis, size in enumerate(shape):
+        last = size if wrap and size > 2 else size - 1
+        first = np.arange(max(last, 0))
+        ends = (np.take(site, first, axis), np.take(site, (first + 1) % max(size, 1), axis))
+        blocks.append(np.stack([end.ravel() for end in ends], axis=1))
+    return np.concatenate(blocks)

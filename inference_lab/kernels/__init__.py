@@ -1,0 +1,1 @@
+"""Compiled steps that several methods share."""

@@ -1,0 +1,668 @@
+"""Operations on one variable or one message, shared by the solvers' kernels.
+
+A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``; the message of half-edge
+``h`` is the one that arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies,
+stored in the order of the adjacency, so that all that arrive at a variable lie side by side. Sums
+that may hold ``+inf`` are kept as a finite part and a count of infinite terms, so that a term can
+be taken out again without ``inf - inf``.
+
+In the inner loops an index is unsigned, ``np.uint64(i)``: a signed one may count from the end in
+Python, and the test for that costs as much as the access; it also keeps loops from becoming vector
+instructions. Signed and unsigned integers must not be mixed in arithmetic: they meet as floats.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab.contract import Marginals
+from inference_lab.graph.factor_graph import (
+    NO_FORM,
+    POTTS,
+    TABLE,
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
+    FactorGraph,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+)
+
+
+def message_ptr(graph: FactorGraph) -> IntArray:
+    """Return where the message at each adjacency position starts, shape (2m + 1,)."""
+    sizes = graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]]
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+
+
+def slot_ptr(graph: FactorGraph) -> IntArray:
+    """Return where the message of each position of ``scopes`` starts, shape (slots + 1,)."""
+    sizes = graph.cardinalities[graph.factor_scopes]
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+
+
+def cost_scale(graph: FactorGraph) -> float:
+    """Return the largest mean absolute finite cost of a kind of term, at least tiny.
+
+    The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
+    messages are judged against it, so that the unit of the costs does not matter: the scale of
+    ``c`` times the energy is ``c`` times the scale.
+    """
+    parts = [graph.table_values]
+    if graph.n_variables:
+        # Only differences within a row act; a constant offset must not loosen the tolerance.
+        least = np.minimum.reduceat(graph.unary_values, graph.unary_ptr[:-1])
+        least[np.isinf(least)] = 0.0
+        parts.append(graph.unary_values - np.repeat(least, graph.cardinalities))
+    table = graph.edge_kinds == TABLE
+    sizes = graph.cardinalities[graph.edges]
+    length = np.where(table, sizes.prod(axis=1), sizes.min(axis=1))
+    length[graph.edge_kinds == POTTS] = 1
+    pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
+    before = np.concatenate([[0.0], np.cumsum(pool)])
+    mean = (before[graph.edge_offsets + length] - before[graph.edge_offsets]) / length
+    parts += [mean[~table], graph.edge_weights[~table], mean[table] * graph.edge_weights[table]]
+    means = [
+        float(np.abs(part[np.isfinite(part)]).mean()) for part in parts if np.isfinite(part).any()
+    ]
+    return max(max(means, default=0.0), 1e-300)
+
+
+def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
+    """Return per-label values as an (n, k) array, or a list of rows where cardinalities differ."""
+    if graph.n_labels is not None:
+        return flat.reshape(graph.n_variables, graph.n_labels)
+    return [flat[lo:hi] for lo, hi in zip(graph.unary_ptr[:-1], graph.unary_ptr[1:], strict=True)]
+
+
+def aligned_zeros(size: int) -> FloatArray:
+    """Return an array of zeros that starts at a cache line, so that vectors do not straddle two."""
+    line = 8
+    array = np.zeros(size + line)
+    skip = -(array.ctypes.data // 8) % line
+    return array[skip : skip + size]
+
+
+#: How the message of an edge is computed.
+GENERAL, ATTRACTIVE, REPULSIVE, LINEAR = 0, 1, 2, 3
+
+
+class Terms(NamedTuple):
+    """The numbers of the pairwise terms for which there is a kernel of their own, each (m,).
+
+    * ``way`` uint8: `ATTRACTIVE` or `REPULSIVE` for Potts terms between variables of as many
+      labels, `LINEAR` for truncated linear terms, `GENERAL` for all others;
+    * ``base``: the least cost; ``rise``: that of equal or unequal labels over it, or the slope;
+      ``cap``: the largest cost over the least one of a truncated linear term.
+    """
+
+    way: npt.NDArray[np.uint8]
+    base: FloatArray
+    rise: FloatArray
+    cap: FloatArray
+
+
+def make_terms(g: GraphArrays) -> Terms:
+    """Sort the pairwise terms by how their messages are computed."""
+    m = g.kinds.size
+    way = np.full(m, GENERAL, dtype=np.uint8)
+    base, rise, cap = np.zeros((3, m))
+    sizes = g.cardinalities[g.edges]
+    # With both costs infinite there is no difference to speak of.
+    potts = np.flatnonzero(
+        (g.kinds == POTTS)
+        & (sizes[:, 0] == sizes[:, 1])
+        & (np.isfinite(g.weights) | np.isfinite(g.pairwise[g.offsets]))
+    )
+    same, differ = g.pairwise[g.offsets[potts]], g.weights[potts]
+    way[potts] = np.where(differ >= same, ATTRACTIVE, REPULSIVE)
+    base[potts] = np.minimum(same, differ)
+    rise[potts] = np.abs(differ - same)
+    linear = np.flatnonzero(g.forms == TRUNCATED_LINEAR)
+    at, weight = g.offsets[linear], g.weights[linear]
+    first = g.pairwise[at]
+    way[linear] = LINEAR
+    base[linear] = weight * first
+    rise[linear] = weight * (g.pairwise[at + 1] - first)
+    cap[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
+    return Terms(way, base, rise, cap)
+
+
+@inlined_minimum
+def least(k: int, values: FloatArray) -> float:
+    """Return the smallest of the first `k` values."""
+    # Four chains: one alone waits for itself, and compilers leave it so for few labels.
+    first = np.inf
+    second = np.inf
+    third = np.inf
+    fourth = np.inf
+    for block in range(k >> 2):
+        a = block << 2
+        first = min(first, values[a])
+        second = min(second, values[a + 1])
+        third = min(third, values[a + 2])
+        fourth = min(fourth, values[a + 3])
+    for a in range(k & ~3, k):
+        first = min(first, values[a])
+    return min(min(first, second), min(third, fourth))
+
+
+@inlined_minimum
+def greatest(k: int, values: FloatArray) -> float:
+    """Return the largest of the first `k` values."""
+    first = -np.inf
+    second = -np.inf
+    third = -np.inf
+    fourth = -np.inf
+    for block in range(k >> 2):
+        a = block << 2
+        first = max(first, values[a])
+        second = max(second, values[a + 1])
+        third = max(third, values[a + 2])
+        fourth = max(fourth, values[a + 3])
+    for a in range(k & ~3, k):
+        first = max(first, values[a])
+    return max(max(first, second), max(third, fourth))
+
+
+@inlined
+def first_label(k: int, value: float, values: FloatArray) -> int:
+    """Return the first of `k` labels with this value, `k` if there is none."""
+    # Without a branch that could be mispredicted, and in vector instructions.
+    label = k
+    for a in range(k):
+        label = min(label, a if values[a] == value else k)
+    return label
+
+
+@inlined_minimum
+def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
+    """Send `given` through a Potts term to `message`; return the least given.
+
+    `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that was
+    given least can cost the receiver more than others. `given` is overwritten.
+    """
+    best = least(k, given)
+    label = 0
+    for a in range(k):
+        message[a] = 0.0
+        if given[a] == best:
+            label = a
+    given[label] = np.inf
+    message[label] = min(rise, least(k, given) - best)
+    return best
+
+
+@inlined_minimum
+def lower_envelope(
+    k: int, slope: float, given: FloatArray, down: FloatArray, up: FloatArray
+) -> float:
+    """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given.
+
+    A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
+    wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the others.
+    """
+    low = np.inf
+    high = np.inf
+    for a in range(k):
+        low = min(given[a], low + slope)
+        up[a] = low
+        # Unsigned, or the compiler cannot see that it is no index from the end.
+        b = np.uint64(k - 1 - a)
+        high = min(given[b], high + slope)
+        down[b] = high
+    return least(k, given)
+
+
+@inlined
+def edge_cost(g: GraphArrays, e: int, a: int, b: int) -> float:
+    """Return the cost of label ``a`` at ``edges[e, 0]`` and ``b`` at ``edges[e, 1]``."""
+    kind = g.kinds[e]
+    cost = g.weights[e]
+    if kind == TABLE:
+        cost *= g.pairwise[g.offsets[e] + a * g.cardinalities[g.edges[e, 1]] + b]
+    elif a == b:
+        cost = g.pairwise[g.offsets[e] + a * kind]
+    return float(cost)
+
+
+@inlined
+def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
+    """Fill the costs of each label of a variable while all others keep theirs, up to a constant.
+
+    What all labels pay alike is left out. Returns the sum of the absolute contributions of the
+    pairwise terms; if it is not finite, there are infinite costs among them, and `cost` is of no
+    use. Infinite unary costs are taken over. Higher-order terms are not covered.
+
+    Complexity: O(k + degree) for diagonal terms, O(k) more a table.
+    """
+    k = g.cardinalities[i]
+    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    for a in range(k):
+        cost[a] = own[a]
+    scale = 0.0
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        p = np.uint64(q)
+        h = np.uint64(g.adj_half[p])
+        j = np.uint64(g.adj_var[p])
+        e = h >> np.uint64(1)
+        b = x[j]
+        kind = g.kinds[e]
+        weight = g.weights[e]
+        at = g.offsets[e]
+        if kind != TABLE:
+            if b < k:
+                same = g.pairwise[np.uint64(at + b * kind)]
+                cost[np.uint64(b)] += same - weight
+                scale += abs(same)
+            scale += abs(weight)
+        elif g.forms[e] != NO_FORM:
+            # Symmetric, with the least cost first and the largest last.
+            row = g.pairwise[at + b * k : at + b * k + k]
+            for a in range(k):
+                cost[a] += weight * row[a]
+            base = g.pairwise[np.uint64(at)]
+            top = g.pairwise[np.uint64(at + k - 1)]
+            scale += abs(weight) * max(abs(base), abs(top))
+        else:
+            stride = 1
+            if h & np.uint64(1) == np.uint64(0):
+                at += b
+                stride = g.cardinalities[j]
+            else:
+                at += b * k
+            largest = 0.0
+            for a in range(k):
+                value = weight * g.pairwise[np.uint64(at + a * stride)]
+                cost[a] += value
+                largest = max(largest, abs(value))
+            scale += largest
+    return scale
+
+
+@inlined
+def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
+    """Fill the costs of each label of variable ``i`` while all others keep theirs.
+
+    ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the sum
+    of absolute finite contributions, the scale of the rounding error.
+
+    Complexity: O(k + degree) for diagonal terms, O(k) more a table, O(k * arity) more a factor.
+    """
+    k = g.cardinalities[i]
+    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+    scale = 0.0
+    for a in range(k):
+        value = own[a]
+        if np.isinf(value):
+            cost[a] = 0.0
+            infinite[a] = 1
+        else:
+            cost[a] = value
+            infinite[a] = 0
+            scale = max(scale, abs(value))
+    base = 0.0
+    base_infinite = 0
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        p = np.uint64(q)
+        h = np.uint64(g.adj_half[p])
+        j = np.uint64(g.adj_var[p])
+        e = h >> np.uint64(1)
+        b = x[j]
+        kind = g.kinds[e]
+        if kind == TABLE:
+            weight = g.weights[e]
+            if h & np.uint64(1) == np.uint64(0):
+                first = g.offsets[e] + b
+                stride = g.cardinalities[j]
+            else:
+                first = g.offsets[e] + b * k
+                stride = 1
+            largest = 0.0
+            for a in range(k):
+                value = weight * g.pairwise[np.uint64(first + a * stride)]
+                if np.isinf(value):
+                    infinite[a] += 1
+                else:
+                    cost[a] += value
+                    largest = max(largest, abs(value))
+            scale += largest
+        else:
+            # differ for every label, then mended at the neighbour's: O(1) a neighbour.
+            differ = g.weights[e]
+            if np.isinf(differ):
+                base_infinite += 1
+            else:
+                base += differ
+                scale += abs(differ)
+            if b < k:
+                same = g.pairwise[np.uint64(g.offsets[e] + b * kind)]
+                if np.isinf(differ):
+                    infinite[b] -= 1
+                else:
+                    cost[b] -= differ
+                if np.isinf(same):
+                    infinite[b] += 1
+                else:
+                    cost[b] += same
+                    scale += abs(same)
+    for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        slot = g.inc_slot[q]
+        f = g.slot_factor[slot]
+        index = g.table_ptr[f]
+        stride = 1
+        own_stride = 1
+        for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
+            if s == slot:
+                own_stride = stride
+            else:
+                index += x[g.scopes[s]] * stride
+            stride *= g.cardinalities[g.scopes[s]]
+        largest = 0.0
+        for a in range(k):
+            value = g.tables[index + a * own_stride]
+            if np.isinf(value):
+                infinite[a] += 1
+            else:
+                cost[a] += value
+                largest = max(largest, abs(value))
+        scale += largest
+    for a in range(k):
+        cost[a] += base
+        infinite[a] += base_infinite
+    return scale
+
+
+#: Labels further apart than this are compared by the envelope of their parabolas.
+_REACH = 64
+
+
+@inlined_minimum
+def quadratic_message(
+    k: int, curve: float, cap: float, cavity: FloatArray, out: FloatArray
+) -> None:
+    """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0.
+
+    Where the cap is reached within a few labels, only those are compared, in vector instructions;
+    else the lower envelope of the parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
+
+    Complexity: O(k).
+    """
+    limit = np.inf
+    for a in range(k):
+        limit = min(limit, cavity[a])
+    limit += cap
+    reach = int(min(float(k - 1), np.sqrt(cap / curve)))
+    if reach <= _REACH:
+        for b in range(k):
+            out[b] = min(cavity[b], limit)
+        for d in range(1, reach + 1):
+            rise = curve * float(d * d)
+            for b in range(k - d):
+                out[b] = min(out[b], cavity[b + d] + rise)
+            for b in range(k - d):
+                out[b + d] = min(out[b + d], cavity[b] + rise)
+        return
+    # `out` is the stack of the envelope first: the label of each parabola and, in the bits above,
+    # the first label at which it is the lowest. Each is the lowest somewhere, so it stands at or
+    # before that label, and the evaluation from the right overwrites what it has read.
+    last = -1
+    for a in range(k):
+        value = cavity[a]
+        if not value < limit:
+            continue
+        start = 0
+        while last >= 0:
+            packed = int(out[last])
+            p = packed & 0xFFFFFF
+            cross = (value - cavity[p]) / (2.0 * curve * (a - p)) + 0.5 * (a + p)
+            start = int(np.floor(min(max(cross, -1.0), float(k)))) + 1
+            if start > packed >> 24:
+                break
+            last -= 1
+            start = 0
+        if start < k:
+            last += 1
+            out[last] = float((start << 24) + a)
+    b = k - 1
+    while last >= 0:
+        packed = int(out[last])
+        p = packed & 0xFFFFFF
+        value = cavity[p]
+        while b >= packed >> 24:
+            out[b] = min(limit, value + curve * float((b - p) * (b - p)))
+            b -= 1
+        last -= 1
+    while b >= 0:
+        out[b] = limit
+        b -= 1
+
+
+@inlined_minimum
+def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray) -> float:
+    """Write the min-sum message of half-edge ``h`` and return its smallest entry.
+
+    ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
+    `cavity` is scratch: it is restored, but changes on the way.
+
+    Complexity: O(k) for diagonal, truncated linear and truncated quadratic terms, O(k_i k_j) for
+    other tables.
+    """
+    e = h >> 1
+    side = h & 1
+    ka = g.cardinalities[g.edges[e, 1 - side]]
+    kb = g.cardinalities[g.edges[e, side]]
+    kind = g.kinds[e]
+    weight = g.weights[e]
+    offset = g.offsets[e]
+    best = least(ka, cavity)
+    if kind != TABLE:
+        # The best sender label pays `same` at its own label; there, the second best counts.
+        # Written as separate simple loops, which the compiler turns into vector instructions.
+        best_label = 0
+        for a in range(ka):
+            if cavity[a] == best:
+                best_label = a
+        cavity[best_label] = np.inf
+        second = least(ka, cavity)
+        cavity[best_label] = best
+        others = weight + best
+        both = min(ka, kb)
+        if kind == 0:
+            same = g.pairwise[offset]
+            for b in range(both):
+                out[b] = min(others, same + cavity[b])
+        else:
+            own = g.pairwise[offset : offset + both]
+            for b in range(both):
+                out[b] = min(others, own[b] + cavity[b])
+        for b in range(both, kb):
+            out[b] = others
+        if best_label < kb:
+            out[best_label] = min(weight + second, g.pairwise[offset + best_label * kind] + best)
+    elif g.forms[e] == TRUNCATED_LINEAR:
+        shift = weight * g.pairwise[offset]
+        slope = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
+        cap = best + weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        value = np.inf
+        for b in range(kb):
+            value = min(cavity[b], value + slope)
+            out[b] = value
+        value = np.inf
+        for b in range(kb - 1, -1, -1):
+            value = min(out[b], value + slope)
+            out[b] = min(value, cap) + shift
+    elif (
+        g.forms[e] == TRUNCATED_QUADRATIC
+        # A curve that vanishes by underflow or a zero weight has no parabolas.
+        and weight * (g.pairwise[offset + 1] - g.pairwise[offset]) > 0.0
+    ):
+        shift = weight * g.pairwise[offset]
+        curve = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
+        cap = weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        quadratic_message(kb, curve, cap, cavity, out)
+        for b in range(kb):
+            out[b] += shift
+    elif side == 1:
+        for b in range(kb):
+            out[b] = np.inf
+        for a in range(ka):
+            row = g.pairwise[offset + a * kb : offset + (a + 1) * kb]
+            sent = cavity[a]
+            for b in range(kb):
+                out[b] = min(out[b], weight * row[b] + sent)
+    else:
+        for b in range(kb):
+            row = g.pairwise[offset + b * ka : offset + (b + 1) * ka]
+            value = np.inf
+            for a in range(ka):
+                value = min(value, weight * row[a] + cavity[a])
+            out[b] = value
+    return least(kb, out)
+
+
+@inlined
+def soft_minimum(x: float, y: float, temperature: float) -> float:
+    """Return ``-T log(exp(-x / T) + exp(-y / T))``; ``+inf`` is the neutral element."""
+    if x > y:
+        x, y = y, x
+    if np.isinf(y):
+        return x
+    return float(x - temperature * np.log1p(np.exp((x - y) / temperature)))
+
+
+@inlined
+def sum_product_message(
+    g: GraphArrays, h: int, temperature: float, cavity: FloatArray, out: FloatArray
+) -> float:
+    """Write the sum-product message of half-edge ``h`` as energies; return its smallest entry.
+
+    ``out[b] = -T log sum_a exp(-(theta(a, b) + cavity[a]) / T)``, not normalised.
+
+    Complexity: O(k) for diagonal terms, O(k_i k_j) for tables.
+    """
+    e = h >> 1
+    side = h & 1
+    ka = g.cardinalities[g.edges[e, 1 - side]]
+    kb = g.cardinalities[g.edges[e, side]]
+    kind = g.kinds[e]
+    weight = g.weights[e]
+    offset = g.offsets[e]
+    smallest = np.inf
+    if kind != TABLE:
+        best = np.inf
+        second = np.inf
+        best_label = -1
+        for a in range(ka):
+            if cavity[a] < best:
+                second = best
+                best = cavity[a]
+                best_label = a
+            elif cavity[a] < second:
+                second = cavity[a]
+        if best_label < 0:
+            out[:kb] = np.inf
+            return smallest
+        # Sums relative to the smallest and, without it, to the second smallest: nothing that
+        # matters underflows, and nothing large is subtracted from itself.
+        total = 0.0
+        without_best = np.inf
+        if second < np.inf:
+            rest = 0.0
+            for a in range(ka):
+                if a != best_label:
+                    rest += np.exp((second - cavity[a]) / temperature)
+            total = rest * np.exp((best - second) / temperature)
+            without_best = second - temperature * np.log(rest)
+        for b in range(kb):
+            if b == best_label:
+                others = without_best
+            elif b < ka and total > 0.0:
+                share = np.exp((best - cavity[b]) / temperature)
+                others = best - temperature * np.log1p(max(0.0, total - share))
+            else:
+                others = best - temperature * np.log1p(total)
+            value = weight + others
+            if b < ka:
+                value = soft_minimum(value, g.pairwise[offset + b * kind] + cavity[b], temperature)
+            out[b] = value
+            smallest = min(smallest, value)
+        return smallest
+    stride_a = 1
+    stride_b = 1
+    if side == 1:
+        stride_a = kb
+    else:
+        stride_b = ka
+    for b in range(kb):
+        first = offset + b * stride_b
+        best = np.inf
+        for a in range(ka):
+            best = min(best, weight * g.pairwise[first + a * stride_a] + cavity[a])
+        value = best
+        if best < np.inf:
+            total = 0.0
+            for a in range(ka):
+                total += np.exp(
+                    (best - weight * g.pairwise[first + a * stride_a] - cavity[a]) / temperature
+                )
+            value = best - temperature * np.log(total)
+        out[b] = value
+        smallest = min(smallest, value)
+    return smallest
+
+
+@lean_kernel
+def factor_message(
+    g: GraphArrays,
+    slot: int,
+    temperature: float,
+    incoming: FloatArray,
+    ptr: IntArray,
+    out: FloatArray,
+    digits: IntArray,
+) -> float:
+    """Write the message of a higher-order factor to the variable at one position of its scope.
+
+    ``out[b]`` gets the minimum (T = 0) or ``-T log sum exp`` (T > 0) over the labels of the other
+    variables of factor cost plus `incoming` messages (those from the variables to the factor, at
+    ``ptr`` of their positions). `digits` is scratch of the length of the largest arity. Returns
+    the smallest entry.
+
+    Complexity: O(table size * arity).
+    """
+    f = g.slot_factor[slot]
+    lo = g.factor_ptr[f]
+    arity = g.factor_ptr[f + 1] - lo
+    own = slot - lo
+    k = g.cardinalities[g.scopes[slot]]
+    for b in range(k):
+        out[b] = np.inf
+    for s in range(arity):
+        digits[s] = 0
+    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+        value = g.tables[t]
+        for s in range(arity):
+            if s != own:
+                value += incoming[ptr[lo + s] + digits[s]]
+        b = digits[own]
+        if temperature == 0.0:
+            out[b] = min(out[b], value)
+        else:
+            out[b] = soft_minimum(out[b], value, temperature)
+        # Odometer: the last variable of the scope turns fastest.
+        s = arity - 1
+        while s >= 0:
+            digits[s] += 1
+            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
+                break
+            digits[s] = 0
+            s -= 1
+    smallest = np.inf
+    for b in range(k):
+        smallest = min(smallest, out[b])
+    return smallest

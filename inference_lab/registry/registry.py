@@ -1,0 +1,502 @@
+"""Discovery of solvers and problem families: by file, by entry point, or in users' own code.
+
+A module in ``inference_lab.solvers`` is a solver, a module in ``inference_lab.problems`` a problem
+family; the file name with hyphens is the name. Nothing is imported until it is used: listings
+read the first line of a file's docstring.
+
+Users' own are named as ``module:object`` or ``path/to/file.py:object``. The object is a class, an
+instance, or a function that returns one; settings in parentheses go to the class or the function.
+A file with one class in it needs no ``:object``, and an item of a sequence is ``object[3]``. The
+working directory is importable, as it is for ``python -m``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from inference_lab.contract import Solver
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.extras import how_to_install
+from inference_lab.specs.grammar import (
+    SpecError,
+    build,
+    call,
+    format_value,
+    parse_spec,
+    shortened,
+    unknown,
+)
+from inference_lab.specs.trust import refuse_code, untrusted
+
+_T = TypeVar("_T")
+
+#: ``file.py``, ``file.py:object`` or ``module:object``, and the number of an item of a sequence.
+#: The last ".py" counts: folders such as ".pyenv" have one in their names, too.
+_PLACE = re.compile(
+    r"(?:(?P<file>.*\.py)(?::(?P<in_file>[^:\[\]]*))?|(?P<module>\w+(?:\.\w+)*):(?P<object>[\w.]+))"
+    r"(?:\[(?P<item>\d{1,9})\])?"
+)
+
+
+def names_code(text: str) -> bool:
+    """Whether a spec names an object in a user's file or module.
+
+    Examples
+    --------
+    >>> [names_code(text) for text in ("mine.py", "my_package.models:make(n=3)", "icm", "a/b.uai")]
+    [True, True, False, False]
+    """
+    return _PLACE.fullmatch(text.partition("(")[0].strip()) is not None
+
+
+class _Place(NamedTuple):
+    """Where a user's object is."""
+
+    module: ModuleType
+    where: str
+    wanted: str
+    item: int | None
+
+
+class _Head(NamedTuple):
+    """What a listing says about a file: its first line, and the package that it needs, if any."""
+
+    line: str
+    package: str | None
+    extra: str | None
+
+
+@cache
+def _head(path: Path) -> _Head:
+    """Read a file without importing it; `inference_lab.specs.extras` has the names of the
+    constants."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstring = ast.get_docstring(tree)
+    constants = {
+        target.id: str(node.value.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return _Head(
+        docstring.splitlines()[0].rstrip(".") if docstring else "",
+        constants.get("PACKAGE"),
+        constants.get("EXTRA"),
+    )
+
+
+#: How the names of modules begin that are loaded from users' files.
+_LOADED = "inference_lab_user_"
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file under a name of its own; the same file is imported once.
+
+    Raises
+    ------
+    SpecError
+        If the file does not exist or fails to import.
+    """
+    path = path.resolve()
+    # The same in every process: pickles and the machine code of kernels name their module.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    name = f"{_LOADED}{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise SpecError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        del sys.modules[name]
+        raise SpecError(f"{path} fails to import: {type(problem).__name__}: {problem}") from problem
+    return module
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module by its name, with the working directory importable.
+
+    Raises
+    ------
+    SpecError
+        If there is none, or it fails to import.
+    """
+    folder = os.getcwd()
+    if folder not in sys.path and "" not in sys.path:
+        # For good, as with ``python -m``: modules may import others when they run.
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # the file may have been written a moment ago
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and f"{name}.".startswith(f"{problem.name}."):
+            raise SpecError(
+                f"there is no module {name!r} in {folder} or among what is installed"
+            ) from problem
+        raise SpecError(f"module {name!r} fails to import: {problem}") from problem
+    except Exception as problem:
+        raise SpecError(
+            f"module {name!r} fails to import: {type(problem).__name__}: {problem}"
+        ) from problem
+
+
+def _named(loaded: type[_T], name: str) -> type[_T]:
+    """Note the name under which a class from outside was found, so that its spec loads it again."""
+    if not loaded.__module__.startswith(f"{__package__}."):
+        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
+    return loaded
+
+
+def _follow(thing: Any, dotted: str) -> Any:
+    for name in dotted.split("."):
+        thing = getattr(thing, name)
+    return thing
+
+
+def _name_class_of(thing: Any, place: _Place) -> None:
+    """Name the class of an object, so that the object's spec makes an equal one.
+
+    Raises
+    ------
+    SpecError
+        If the class is out of reach, such as one made inside a function.
+    """
+    cls = type(thing)
+    if cls.__module__.startswith(f"{__package__}.") or "registered_as" in vars(cls):
+        return
+    home = sys.modules.get(cls.__module__)
+    try:
+        reached = _follow(home, cls.__qualname__)
+    except AttributeError:
+        reached = None
+    if home is None or reached is not cls:
+        raise SpecError(
+            f"{place.where}:{place.wanted} is of the class {cls.__qualname__}, which cannot be "
+            f"named: define it at the top level of {cls.__module__}"
+        )
+    where = place.where
+    if home is not place.module:
+        loaded_file = cls.__module__.startswith(_LOADED)
+        where = str(home.__file__) if loaded_file else cls.__module__
+    _named(cls, f"{where}:{cls.__qualname__}")
+
+
+class Registry(Generic[_T]):
+    """The classes of one kind that can be named in a spec string.
+
+    Parameters
+    ----------
+    kind : str
+        What they are called in messages.
+    base : type
+        Their base class.
+    package : str
+        The package whose modules they are; also the entry-point group for those from outside.
+    besides : types
+        Of what else users' objects may be, see `obtain`.
+    """
+
+    def __init__(
+        self, kind: str, base: type[_T], package: str, besides: tuple[type, ...] = ()
+    ) -> None:
+        self.kind = kind
+        self.base = base
+        self.package = package
+        self.besides = besides
+
+    @cache  # noqa: B019  # the two registries live as long as the program
+    def _files(self) -> dict[str, Path]:
+        package = importlib.import_module(self.package)
+        return {
+            path.stem.replace("_", "-"): path
+            for folder in package.__path__
+            for path in sorted(Path(folder).glob("*.py"))
+            if not path.stem.startswith("_")
+        }
+
+    @cache  # noqa: B019
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.package)}
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted({*self._files(), *self._entry_points()})
+
+    def available(self) -> dict[str, str]:
+        """Return names with one-line descriptions, without importing our own modules."""
+        lines = {}
+        for name, path in self._files().items():
+            head = _head(path)
+            missing = self.missing(name)
+            lines[name] = f"{head.line} ({missing})" if missing else head.line
+        for name in self._entry_points():
+            if name not in lines:
+                try:
+                    lines[name] = (inspect.getdoc(self.load(name)) or "").split("\n")[0].rstrip(".")
+                except SpecError as problem:  # somebody else's package must not break the listing
+                    lines[name] = str(problem)
+        return dict(sorted(lines.items()))
+
+    def missing(self, name: str) -> str | None:
+        """Return how to install the package that one of our own files needs; None if it is there.
+
+        Examples
+        --------
+        >>> solver_registry.missing("icm")
+        """
+        path = self._files().get(name)
+        head = None if path is None else _head(path)
+        if head is None or head.package is None or head.extra is None:
+            return None
+        return how_to_install(head.package, head.extra)
+
+    def classes_in(self, module: ModuleType) -> dict[str, type[_T]]:
+        """Return the concrete classes of this kind that a module defines."""
+        return {
+            name: value
+            for name, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, self.base)
+            and value.__module__ == module.__name__
+            and not inspect.isabstract(value)
+            and not name.startswith("_")
+            and name == value.__name__  # a second name for a class does not make a second class
+        }
+
+    def load(self, name: str) -> type[_T]:
+        """Return the class of a name: registered, ``module:Class`` or ``path/to/file.py[:Class]``.
+
+        Raises
+        ------
+        SpecError
+            If there is none; the message lists the valid names and the nearest match. If the
+            name is that of code from outside the package and specs are not trusted, see
+            `inference_lab.specs.trust`.
+        """
+        place = self._place(name)
+        if place is None:
+            return self._registered(name)
+        thing = self._at(place)
+        if not isinstance(thing, type):
+            raise SpecError(f"{name} is no class: {shortened(repr(thing))}")
+        return self._usable(thing, name)
+
+    def _registered(self, name: str) -> type[_T]:
+        if name in self._files():
+            module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
+            (found,) = self.classes_in(module).values()
+            return found
+        if name in self._entry_points():
+            try:
+                loaded: Any = self._entry_points()[name].load()
+            except Exception as problem:
+                raise SpecError(
+                    f"{self.kind} {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
+                ) from problem
+            if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
+                raise SpecError(f"entry point {name!r} is not a {self.base.__name__}: {loaded!r}")
+            return _named(loaded, name)
+        raise unknown(self.kind, name, self.names())
+
+    # -------------------------------------------------------------- users' own
+
+    def _place(self, name: str) -> _Place | None:
+        """Import what a name in a user's code is in; None for a name of another kind."""
+        if name in self._files() or name in self._entry_points():
+            return None
+        match = _PLACE.fullmatch(name)
+        if match is None:
+            return None
+        refuse_code(self.kind, name)
+        item = None if match["item"] is None else int(match["item"])
+        if match["file"] is None:
+            module = load_module(match["module"])
+            return _Place(module, match["module"], match["object"], item)
+        path = Path(match["file"])
+        module = load_file(path)
+        return _Place(module, str(path), match["in_file"] or self._only_class(path, module), item)
+
+    def _only_class(self, path: Path, module: ModuleType) -> str:
+        """Return the name of the class in a file that has just one."""
+        found = self.classes_in(module)
+        if not found:
+            named = "".join(f"; name one as {path}:{name}" for name in self._offers(module)[:1])
+            raise SpecError(f"{path} defines no {self.base.__name__}{named}")
+        if len(found) > 1:
+            raise SpecError(f"{path} defines several: name one as {path}:{next(iter(found))}")
+        return next(iter(found))
+
+    def _offers(self, module: ModuleType) -> list[str]:
+        """Return the names in a module that may be meant: classes, objects, functions."""
+        functions = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and not name.startswith("_")
+        ]
+        objects = [
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, (self.base, *self.besides)) and not name.startswith("_")
+        ]
+        return [*self.classes_in(module), *objects, *functions]
+
+    def _at(self, place: _Place) -> Any:
+        try:
+            return _follow(place.module, place.wanted)
+        except AttributeError:
+            offers = self._offers(place.module)
+            if offers:
+                raise unknown(f"{self.kind} in {place.where}", place.wanted, offers) from None
+            found_at = getattr(place.module, "__file__", None) or "built in"
+            raise SpecError(
+                f"{place.where} ({found_at}) has no {place.wanted!r}, and nothing that could be a "
+                f"{self.kind}"
+            ) from None
+
+    def _usable(self, cls: type[Any], name: str) -> type[_T]:
+        if not issubclass(cls, self.base):
+            raise SpecError(f"{name} is a class, but no {self.base.__name__}")
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
+            raise SpecError(f"{name} is an abstract class: it lacks {missing}")
+        return _named(cls, name)
+
+    def obtain(self, text: str) -> Any:
+        """Return what a spec string stands for, of whatever type a user's object or function is.
+
+        An object of this kind can be named by its own spec afterwards.
+
+        Raises
+        ------
+        SpecError
+            As in `make`.
+        """
+        spec = parse_spec(text)
+        place = self._place(spec.name)
+        if place is None:
+            return build(self._registered(spec.name), spec.name, spec.settings)
+        name = f"{place.where}:{place.wanted}"
+        thing = self._at(place)
+        if isinstance(thing, type):
+            thing = build(self._usable(thing, name), name, spec.settings)
+        elif callable(thing) and not isinstance(thing, self.base):
+            thing = call(thing, name, spec.settings)
+        elif spec.settings:
+            raise SpecError(
+                f"{name} is an object and takes no settings, got {next(iter(spec.settings))!r}"
+            )
+        if place.item is not None:
+            thing = _item(thing, place.item, name)
+        if isinstance(thing, self.base):
+            _name_class_of(thing, place)
+        return thing
+
+    def make(self, text: str, *, trusted: bool = True) -> _T:
+        """Make an instance from a spec string.
+
+        Parameters
+        ----------
+        text : str
+        trusted : bool
+            Whether code from outside the package may be run, see `inference_lab.specs.trust`. A
+            problem family reads files only when it builds: leave that to `as_problem`, which does
+            not read any outside of the data folder then.
+
+        Raises
+        ------
+        SpecError
+            If the string cannot be read, the name or a setting is unknown, or what it names is
+            something else.
+        """
+        with untrusted(trusted=trusted):
+            made = self.obtain(text)
+        if not isinstance(made, self.base):
+            raise SpecError(
+                f"{shortened(text)} gives {shortened(repr(made))}, and no {self.base.__name__}"
+            )
+        return made
+
+
+def _item(things: Any, number: int, name: str) -> Any:
+    if isinstance(things, str | Mapping) or not isinstance(things, Iterable):
+        raise SpecError(f"{name} is no list, so it has no item {number}")
+    listed = list(things)
+    if number >= len(listed):
+        raise SpecError(f"{name} has {len(listed)} items, so none of number {number}")
+    return listed[number]
+
+
+def item_spec(text: str, number: int) -> str:
+    """Return the spec of an item of what a spec stands for.
+
+    Examples
+    --------
+    >>> item_spec("my_models:chains(n=3)", 2)
+    'my_models:chains[2](n=3)'
+    """
+    spec = parse_spec(text)
+    settings = ", ".join(f"{key}={format_value(raw)}" for key, raw in spec.settings.items())
+    return f"{spec.name}[{number}]" + (f"({settings})" if settings else "")
+
+
+solver_registry: Registry[Solver] = Registry("solver", Solver, "inference_lab.solvers")  # type: ignore[type-abstract]
+problem_registry: Registry[ProblemFamily] = Registry(
+    "problem",
+    ProblemFamily,  # type: ignore[type-abstract]
+    "inference_lab.problems",
+    (Problem, FactorGraph),
+)
+
+
+def available_solvers() -> dict[str, str]:
+    """Return the registered solvers: names with one-line descriptions."""
+    return solver_registry.available()
+
+
+def available_problems() -> dict[str, str]:
+    """Return the registered problem families: names with one-line descriptions."""
+    return problem_registry.available()
+
+
+def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
+    """Make a solver of a spec string; a solver object is returned as it is.
+
+    Parameters
+    ----------
+    source : str or Solver
+    trusted : bool
+        Whether the spec may name code from outside the package; else it is refused, also where
+        it stands in a setting of another solver.
+
+    Raises
+    ------
+    SpecError
+        If the string cannot be used.
+    TypeError
+        If the object is not a solver.
+    """
+    if isinstance(source, Solver):
+        return source
+    if not isinstance(source, str):
+        raise TypeError(f"a solver is a spec string or a Solver object, got {source!r}")
+    return solver_registry.make(source, trusted=trusted)

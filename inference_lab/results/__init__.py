@@ -1,0 +1,1 @@
+"""What runs leave, and what follows from it, unrendered."""

@@ -1,0 +1,266 @@
+"""Contradictions between records, and what makes a comparison of them less than fair.
+
+The alarms and warnings of `inference_lab.reporting.comparison.Comparison`, each a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from inference_lab.contract import proves
+from inference_lab.reporting.numbers import bytes_texts, listed
+from inference_lab.results.records import Record
+from inference_lab.results.summaries import ProblemSummary, grouped, slack
+
+__all__ = ["contradictions", "environment_id", "repetitions", "unfairness"]
+
+#: A share of failed runs above this is a warning.
+FAILURE_SHARE = 0.1
+
+#: Statuses of runs that ended by themselves, so that the same seed must give the same again.
+_ENDED = ("converged", "optimal", "infeasible")
+
+_KINDS = {"exact": "the exact value", "lower": "a lower bound", "upper": "an upper bound"}
+
+
+def environment_id(record: Record) -> str:
+    """Return what tells the environment of a run from others: its ``id``, or all of it."""
+    given = record.environment.get("id")
+    if given is not None:
+        return str(given)
+    return json.dumps(record.environment, sort_keys=True)
+
+
+def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
+    """Return what the runs on one problem say that cannot all be true.
+
+    Bounds above energies, proofs of what is not optimal, claims that differ from the evaluation,
+    a known optimum that is none, bounds of log Z that cross.
+    """
+    alarms = []
+    best = problem.best_energy
+    limit = best + slack(best) if math.isfinite(best) else math.inf
+    for solver, group in grouped(records, lambda r: r.solver).items():
+        bound = max(r.lower_bound for r in group)
+        claims = [r for r in group if r.status == "optimal" and r.temperature == 0]
+        proved = max((r.energy for r in claims), default=-math.inf)
+        said = ""
+        if math.isfinite(best) and bound > limit:
+            said = (
+                "says that no labelling is possible"
+                if bound == math.inf
+                else f"gives the lower bound {bound:.9g}"
+            )
+        elif math.isfinite(best) and any(r.status == "infeasible" for r in group):
+            said = "says that no labelling is possible"
+        elif math.isfinite(best) and proved > limit:
+            said = f"says that the energy {proved:.9g} is optimal"
+        if said:
+            alarms.append(
+                f"{problem.name}: {solver} {said}, but {problem.best_energy_by} found "
+                f"a labelling of energy {best:.9g}"
+            )
+        for record in group:
+            claim = record.claimed_energy
+            if claim is None or claim == record.energy:
+                continue
+            if not abs(claim - record.energy) <= slack(record.energy):
+                alarms.append(
+                    f"{problem.name}: {solver} (seed {record.seed}) claims the energy "
+                    f"{claim:.9g}, but its labelling evaluates to {record.energy:.9g}"
+                )
+                break
+    alarms += _optimum_contradictions(problem, records)
+    return alarms + _log_partition_contradictions(problem, records)
+
+
+def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
+    """Return energies below the known optimum, and bounds above it."""
+    optimum, best = problem.optimum, problem.best_energy
+    if optimum is None:
+        return []
+    alarms = []
+    limit = best + slack(best) if math.isfinite(best) else math.inf
+    if math.isfinite(best) and optimum > limit:
+        source = f" ({records[0].optimum_source})" if records[0].optimum_source else ""
+        alarms.append(
+            f"{problem.name}: the known optimum {optimum:.9g}{source} is above the energy "
+            f"{best:.9g} that {problem.best_energy_by} found"
+        )
+    if math.isfinite(optimum):
+        for record in records:
+            # A bound above the best energy has been named already.
+            if optimum + slack(optimum) < record.lower_bound <= limit:
+                alarms.append(
+                    f"{problem.name}: {record.solver} gives the lower bound "
+                    f"{record.lower_bound:.9g}, above the known optimum {optimum:.9g}"
+                )
+                break
+    return alarms
+
+
+def _log_partition_contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
+    """Return lower bounds of log Z above upper ones, exact values counting as both."""
+    alarms = []
+    given = [r for r in records if r.log_partition is not None and not math.isnan(r.log_partition)]
+    for temperature, group in grouped(given, lambda r: r.temperature).items():
+        low = [r for r in group if r.log_partition_kind in ("exact", "lower")]
+        high = [r for r in group if r.log_partition_kind in ("exact", "upper")]
+        if not low or not high:
+            continue
+        below = max(low, key=_log_partition)
+        above = min(high, key=_log_partition)
+        if _log_partition(below) > _log_partition(above) + slack(_log_partition(above)):
+            said = [
+                f"{r.solver} gives {_log_partition(r):.9g} as {_KINDS[str(r.log_partition_kind)]}"
+                for r in (below, above)
+            ]
+            alarms.append(
+                f"{problem.name}: of log Z at temperature {temperature:g}, {said[0]}, but {said[1]}"
+            )
+    return alarms
+
+
+def _log_partition(record: Record) -> float:
+    return math.nan if record.log_partition is None else record.log_partition
+
+
+def repetitions(
+    records: Iterable[Record], names: Mapping[tuple[str, str], str]
+) -> tuple[list[str], list[str]]:
+    """Return what runs that were asked the same and ended by themselves say differently.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Runs that were done anew included.
+    names : mapping
+        What problems are called, by name and content hash.
+
+    Returns
+    -------
+    alarms, warnings : list of str
+        Different energies; different labellings of the same energy.
+    """
+    asked: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        if record.status in _ENDED and record.seed is not None:
+            key = (
+                *(record.problem, record.problem_hash, record.solver, record.solver_version),
+                *(record.seed, record.time_limit, record.temperature, record.threads),
+            )
+            asked.setdefault(key, []).append(record)
+    alarms: list[str] = []
+    same: dict[str, int] = {}
+    for several in asked.values():
+        if len(several) == 1:
+            continue
+        for group in grouped(several, environment_id).values():
+            first = group[0]
+            low, high = min(r.energy for r in group), max(r.energy for r in group)
+            if low != high and not proves(high, low):
+                name = names.get((first.problem, first.problem_hash), first.problem)
+                alarms.append(
+                    f"{name}: {first.solver} (seed {first.seed}) is not deterministic: runs "
+                    f"of the same seed ended at the energies {low:.9g} and {high:.9g}"
+                )
+            elif len({r.labels_hash for r in group if r.labels_hash}) > 1:
+                same[first.solver] = same.get(first.solver, 0) + 1
+    warnings = [
+        f"{solver}: runs of the same seed ended at the same energy with different labellings "
+        f"({_times(count)})"
+        for solver, count in same.items()
+    ]
+    return alarms, warnings
+
+
+def unfairness(records: Sequence[Record]) -> list[str]:
+    """Return what makes a comparison of runs less than fair or complete."""
+    warnings = []
+    environments = {environment_id(r) for r in records}
+    if len(environments) > 1:
+        warnings.append(
+            f"runs of {len(environments)} different environments stand in one table; "
+            "their times cannot be compared"
+        )
+    versions: dict[str, set[int]] = {}
+    for record in records:
+        versions.setdefault(record.solver, set()).add(record.solver_version)
+    mixed = [
+        f"{solver} ({', '.join(map(str, sorted(found)))})"
+        for solver, found in versions.items()
+        if len(found) > 1
+    ]
+    if mixed:
+        warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
+    for what, found in (
+        ("time limits", {_limit(r.time_limit, "s") for r in records}),
+        ("memory limits", _memory_limits(records)),
+        ("temperatures", {f"{r.temperature:g}" for r in records}),
+        ("numbers of threads", {str(r.threads) for r in records}),
+    ):
+        if len(found) > 1:
+            warnings.append(f"runs under different {what} are mixed: {listed(sorted(found))}")
+    warnings += _changed(records) + _missing(records)
+    failed = sum(r.failed for r in records)
+    if failed > FAILURE_SHARE * len(records):
+        warnings.append(f"{failed} of {len(records)} runs failed")
+    return warnings
+
+
+def _changed(records: Sequence[Record]) -> list[str]:
+    """Return a sentence for each problem whose content or known optimum is not always the same."""
+    said = []
+    for name, group in grouped(records, lambda r: r.problem).items():
+        contents = list(dict.fromkeys(r.problem_hash for r in group if r.problem_hash))
+        if len(contents) > 1:
+            hashes = listed([digest[:8] for digest in contents])
+            said.append(
+                f"{name}: the problem changed between runs: it has {len(contents)} different "
+                f"contents ({hashes}), which are compared each by itself"
+            )
+    for (name, _), group in grouped(records, lambda r: (r.problem, r.problem_hash)).items():
+        optima = list(dict.fromkeys(r.optimum for r in group))
+        known = [v for v in optima if v is not None]
+        # Beyond rounding, or known to some of the runs only.
+        if len(known) < len(optima) or (known and max(known) - min(known) > slack(min(known))):
+            texts = ["none" if v is None else f"{v:.9g}" for v in optima]
+            if len(texts) > 1:
+                said.append(
+                    f"{name}: the known optimum differs between records: {listed(texts)}; "
+                    f"that of the first one, {texts[0]}, is used"
+                )
+    return said
+
+
+def _memory_limits(records: Sequence[Record]) -> set[str]:
+    found = {r.memory_limit for r in records}
+    texts = bytes_texts(v for v in found if v is not None)
+    return {*texts, *(["none"] if None in found else [])}
+
+
+def _missing(records: Sequence[Record]) -> list[str]:
+    """Return a sentence if not every solver was run on every problem with every seed."""
+    draws = {(r.seed, r.repeat) for r in records}
+    expected = len(draws) * len({(r.problem, r.problem_hash) for r in records})
+    done: dict[str, set[tuple[Any, ...]]] = {}
+    for record in records:
+        one = (record.problem, record.problem_hash, record.seed, record.repeat)
+        done.setdefault(record.solver, set()).add(one)
+    lacking = {s: expected - len(runs) for s, runs in done.items() if len(runs) < expected}
+    if not lacking:
+        return []
+    named = [f"{solver} ({count})" for solver, count in lacking.items()]
+    total = expected * len(done)
+    return [f"{sum(lacking.values())} of {total} runs are missing: {listed(named)}"]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _limit(value: float | None, unit: str) -> str:
+    return "none" if value is None else f"{value:g} {unit}"

@@ -1,0 +1,352 @@
+"""Records: one run of one solver on one problem, and the file they are kept in.
+
+A `Record` holds what is needed to redo a run and to judge it. A `RecordStore` is a file of JSON
+lines to which a record is appended, flushed and synced the moment its run ends, so that a crash
+or a power cut loses at most the runs in flight.
+
+See `inference_lab.results.json_lines` for the form of the lines; the free-form mappings of a record
+are `settings`, `diagnostics`, `problem_info` and `environment`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from inference_lab.contract import Status, TracePoint
+from inference_lab.results.json_lines import (
+    JsonLine,
+    LineStore,
+    RecordError,
+    RecordWarning,
+    json_object,
+    jsonable,
+)
+
+__all__ = [
+    "SCHEMA",
+    "TRACE_LIMIT",
+    "Record",
+    "RecordError",
+    "RecordStore",
+    "RecordWarning",
+    "RunKey",
+    "environment",
+    "jsonable",
+    "physical_memory",
+    "thin_trace",
+]
+
+#: Version of the record's fields.
+SCHEMA = 4
+
+#: Statuses of runs that did not end as their method would have it.
+FAILURES = ("error", "crash", "memory", "timeout")
+
+_STATUSES = frozenset(status.value for status in Status)
+
+#: A record keeps at most this many points of its run's history.
+TRACE_LIMIT = 200
+
+
+def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[TracePoint, ...]:
+    """Return at most `limit` points of a history: the first, the last, and improvements.
+
+    Points at which neither the best energy nor the bound moved go first; if that is not enough,
+    the rest is taken at even steps.
+
+    Examples
+    --------
+    >>> points = [TracePoint(t, 5.0, 5.0, 0.0) for t in range(1000)]
+    >>> [p.seconds for p in thin_trace(points)]
+    [0, 999]
+    """
+    points = list(trace)
+    if len(points) <= limit:
+        return tuple(points)
+    kept = [points[0]]
+    for before, point in pairwise(points[:-1]):
+        if point.best_energy != before.best_energy or point.lower_bound != before.lower_bound:
+            kept.append(point)
+    kept.append(points[-1])
+    if len(kept) > limit:
+        steps = np.linspace(0, len(kept) - 1, limit).round().astype(int)
+        kept = [kept[int(s)] for s in steps]
+    return tuple(kept)
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Return what a timing depends on: versions, platform, number of processors.
+
+    Nothing is imported for it. ``id`` is a digest of the rest: runs with the same can be compared
+    by their timings.
+    """
+    import inference_lab
+
+    def installed(package: str) -> str | None:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return None
+
+    facts = {
+        "inference_lab": inference_lab.__version__,
+        "python": platform.python_version(),
+        **{name: installed(name) for name in ("numpy", "numba", "scipy")},
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cpu_count": os.cpu_count(),
+        "memory": physical_memory(),
+    }
+    text = json.dumps(facts, sort_keys=True)
+    return {"id": hashlib.sha256(text.encode()).hexdigest()[:8], **facts}
+
+
+def _processor() -> str:
+    """Return the name of the processor, as far as the system tells."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def physical_memory() -> int | None:
+    """Return the bytes of memory that this process can have: the machine's, or its cgroup's."""
+    sizes = []
+    with suppress(OSError, ValueError, AttributeError):
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{place}") as stream:
+            sizes.append(int(stream.read()))
+    return min(sizes, default=None)
+
+
+class RunKey(NamedTuple):
+    """What a run was asked: of runs with the same key, one is enough.
+
+    Limits of memory are no part of it, since they only decide whether a run fails.
+    """
+
+    problem: str
+    problem_hash: str
+    solver: str
+    solver_version: int
+    solver_source: str
+    seed: int | None
+    repeat: int
+    time_limit: float | None
+    temperature: float
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(JsonLine):
+    """One run of one solver on one problem: what was asked, what came out, and where it ran.
+
+    Attributes
+    ----------
+    schema : int
+        Version of these fields (`SCHEMA`).
+    id : str
+        Unique name of the run.
+    problem, problem_hash : str
+        Name (a spec string where there is one) and `FactorGraph.content_hash` of the problem.
+    n_variables, n_edges, n_factors, n_labels : int
+        Its sizes; `n_labels` is the largest cardinality.
+    optimum, optimum_source
+        The minimum energy where it is proved elsewhere, and where.
+    truth_energy : float or None
+        Energy of the ground truth.
+    problem_info : mapping
+        Further facts about the problem.
+    solver, solver_name : str
+        Spec string and registered name of the solver.
+    settings : mapping
+        All its settings, default or not.
+    solver_version : int
+    solver_source : str
+        Digest of the file that the solver's class is in, of one from outside the library: when it
+        is edited, its runs are made again. New in schema 4.
+    seed, time_limit, temperature
+        What the run was given.
+    repeat : int
+        Number of the run among those that were asked the same. New in schema 3.
+    threads : int
+        Threads that numerical libraries may use. New in schema 3.
+    status : str
+        A value of `inference_lab.Status`.
+    message, traceback : str
+        The reason where the status needs one; the end of the traceback of a failed run.
+    energy, claimed_energy, lower_bound, gap, iterations, log_partition, log_partition_kind
+        As in `inference_lab.Solution`; ``energy`` is the independent evaluation.
+    labels_hash : str
+        Digest of the best labelling, empty without one: whether two runs found the same. New in
+        schema 3.
+    pairwise_f, nmi, ari, accuracy : float or None
+        Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
+    scores : mapping
+        Further scores of the problem's own, such as ``bad_pixels``. New in schema 2.
+    cpu_seconds, peak_memory, memory_limit, exit_code
+        Of the run's own process, where it had one: user and system time, with loading and
+        evaluation; bytes resident at most; bytes it might take; how it ended. New in schema 2.
+    wall_seconds : float or None
+        From the start of the process to its end, everything included. New in schema 3.
+    seconds, compile_seconds, setup_seconds : float
+        The solver's own time; compilation of kernels within the run; building the problem.
+    trace : tuple of TracePoint
+        History of the run, thinned to `TRACE_LIMIT` points.
+    diagnostics : mapping
+        The solver's own figures.
+    environment : mapping
+        See `environment`.
+    started, finished : str
+        Times in UTC, ISO 8601.
+    """
+
+    SCHEMA: ClassVar[int] = SCHEMA
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3)
+
+    schema: int = SCHEMA
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    problem: str
+    problem_hash: str
+    n_variables: int
+    n_edges: int
+    n_factors: int
+    n_labels: int
+    optimum: float | None = None
+    optimum_source: str = ""
+    truth_energy: float | None = None
+    problem_info: Mapping[str, Any] = field(default_factory=dict)
+    solver: str
+    solver_name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    solver_version: int = 1
+    solver_source: str = ""
+    seed: int | None = None
+    time_limit: float | None = None
+    temperature: float = 0.0
+    repeat: int = 0
+    threads: int = 1
+    status: str
+    message: str = ""
+    traceback: str = ""
+    energy: float = math.inf
+    claimed_energy: float | None = None
+    lower_bound: float = -math.inf
+    gap: float = math.inf
+    labels_hash: str = ""
+    pairwise_f: float | None = None
+    nmi: float | None = None
+    ari: float | None = None
+    accuracy: float | None = None
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    memory_limit: int | None = None
+    exit_code: int | None = None
+    wall_seconds: float | None = None
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    setup_seconds: float = 0.0
+    iterations: int = 0
+    log_partition: float | None = None
+    log_partition_kind: str | None = None
+    trace: tuple[TracePoint, ...] = ()
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=environment)
+    started: str = ""
+    finished: str = ""
+
+    def __post_init__(self) -> None:
+        """Thin the trace, and bring texts and mappings into the form that JSON gives back."""
+        object.__setattr__(self, "trace", thin_trace(self.trace))
+        for name in ("message", "traceback"):
+            object.__setattr__(self, name, jsonable(getattr(self, name)))
+        for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
+            object.__setattr__(self, name, json_object(getattr(self, name)))
+
+    def check(self) -> None:
+        """Refuse what no run could have been recorded with.
+
+        Raises
+        ------
+        RecordError
+            The message names the field.
+        """
+        if self.status not in _STATUSES:
+            known = ", ".join(sorted(_STATUSES))
+            raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
+        for name in ("seconds", "compile_seconds", "setup_seconds"):
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise RecordError(f"field {name!r} is {value}; seconds are from 0 on, and finite")
+        if math.isnan(self.energy) or self.energy == -math.inf:
+            raise RecordError(f"field 'energy' is {self.energy}; no labelling has that")
+        if math.isnan(self.lower_bound):
+            raise RecordError("field 'lower_bound' is nan; that bounds nothing")
+        if self.time_limit is not None and not 0.0 < self.time_limit < math.inf:
+            raise RecordError(f"field 'time_limit' is {self.time_limit}; it is seconds above 0")
+        if not 0 <= self.iterations < 1 << 63:
+            raise RecordError(f"field 'iterations' is {self.iterations}; that is no count")
+
+    @property
+    def key(self) -> RunKey:
+        """What the run was asked; see `RunKey`."""
+        return RunKey(
+            self.problem,
+            self.problem_hash,
+            self.solver,
+            self.solver_version,
+            self.solver_source,
+            self.seed,
+            self.repeat,
+            self.time_limit,
+            self.temperature,
+            self.threads,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended in an error, or was ended."""
+        return self.status in FAILURES
+
+    @property
+    def answered(self) -> bool:
+        """Whether the run gave a labelling of finite energy, or the proof that there is none."""
+        return math.isfinite(self.energy) or self.status == "infeasible"
+
+
+class RecordStore(LineStore[Record]):
+    """A file of records of runs, see `LineStore`.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Examples
+    --------
+    >>> record = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
+    ...                 n_labels=2, solver="icm", solver_name="icm", status="converged")
+    >>> Record.from_json(record.to_json()) == record
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, Record)

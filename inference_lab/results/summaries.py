@@ -1,0 +1,365 @@
+"""Records summarised: each problem, each solver on each problem, and each solver.
+
+What `inference_lab.reporting.comparison.Comparison` says about energies, bounds, proofs and times.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from inference_lab.contract import proves
+from inference_lab.results.records import Record
+
+__all__ = [
+    "CONTRADICTION_TOLERANCE",
+    "ProblemSummary",
+    "Row",
+    "SolverSummary",
+    "gap_percent",
+    "grouped",
+    "proof",
+    "slack",
+    "summarise_problem",
+    "summarise_runs",
+    "summarise_solver",
+]
+
+#: A bound above an energy by more than this relative distance is a contradiction, not rounding.
+CONTRADICTION_TOLERANCE = 1e-6
+
+_S = TypeVar("_S")
+
+
+def gap_percent(energy: float, bound: float) -> float | None:
+    """Return ``100 (energy - bound) / max(|energy|, 1e-12)``; None where either is infinite.
+
+    None, too, where it would be beyond 1e300, so that means of gaps are finite; zero where
+    the two agree as closely as `inference_lab.contract.proves` asks.
+    """
+    if not (math.isfinite(energy) and math.isfinite(bound)):
+        return None
+    if proves(energy, bound) and bound - energy <= slack(energy):
+        return 0.0
+    gap = 100.0 * (energy - bound) / max(abs(energy), 1e-12)
+    return gap if abs(gap) <= 1e300 else None
+
+
+def slack(energy: float) -> float:
+    """Return how far a bound may be above an energy before the two contradict each other."""
+    return CONTRADICTION_TOLERANCE * max(1.0, abs(energy))
+
+
+@dataclass(frozen=True)
+class ProblemSummary:
+    """What all runs together say about one problem.
+
+    Attributes
+    ----------
+    name, hash
+    n_variables, n_edges, n_factors, n_labels
+    best_energy, best_energy_by
+        The lowest energy found, and the solver that found it first in the order of the runs.
+    best_bound, best_bound_by
+        The largest lower bound, the known optimum included, and where it is from.
+    optimum, truth_energy
+        As in `Record`.
+    gap_percent
+        Of the best energy to the best bound; None where either is infinite.
+    """
+
+    name: str
+    hash: str
+    n_variables: int
+    n_edges: int
+    n_factors: int
+    n_labels: int
+    best_energy: float
+    best_energy_by: str
+    best_bound: float
+    best_bound_by: str
+    optimum: float | None
+    truth_energy: float | None
+    gap_percent: float | None
+
+    @property
+    def known_energy(self) -> float:
+        """The best energy known: found by a run, or the known optimum."""
+        return self.best_energy if self.optimum is None else min(self.best_energy, self.optimum)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One solver on one problem, over all seeds.
+
+    Attributes
+    ----------
+    problem, solver : str
+    runs, failed, unsupported, answered : int
+        Number of runs, of those that ended in an error, that the method does not cover, and that
+        gave a labelling of finite energy (or a proof of infeasibility).
+    energy, energy_min, energy_max : float
+        Median and range over the runs that found a labelling; ``inf`` if none did.
+    gap_percent : float or None
+        Of the median energy to the best bound known for the problem, by whomever.
+    lower_bound : float
+        The solver's own, median over the runs.
+    proved : int
+        Runs whose energy is proved optimal, by their own bound or the best known.
+    proved_by : str
+        ``"yes"`` if each run's own bound proves its energy, ``"by NAME"`` if another's does,
+        ``"k/n"`` if only some are proved, ``"no"``.
+    best : int
+        Runs that found the best energy known.
+    seconds, total_seconds : float
+        Median and sum of the solver's time over the runs that neither failed nor were refused.
+    accuracy, pairwise_f, nmi, ari : float or None
+        Means.
+    scores : mapping
+        Means of the problem's own scores, over the runs that have them.
+    log_partition : float or None
+        Median estimate, and in `log_partition_kind` what it is.
+    status : str
+        Of all runs; ``"3 limit, 1 error"`` where they differ.
+    messages : tuple of str
+        Why runs failed or were refused, each reason once.
+    """
+
+    problem: str
+    solver: str
+    runs: int
+    failed: int
+    unsupported: int
+    answered: int
+    energy: float
+    energy_min: float
+    energy_max: float
+    gap_percent: float | None
+    lower_bound: float
+    proved: int
+    proved_by: str
+    best: int
+    seconds: float | None
+    total_seconds: float
+    accuracy: float | None
+    pairwise_f: float | None
+    nmi: float | None
+    ari: float | None
+    scores: Mapping[str, float]
+    log_partition: float | None
+    log_partition_kind: str | None
+    status: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SolverSummary:
+    """One solver over all problems and seeds.
+
+    Attributes
+    ----------
+    solver : str
+    problems, runs : int
+    mean_gap_percent : float or None
+        Mean over the `gaps` problems on which the gap is known.
+    gaps : int
+    percent_best : float
+        Share of all runs that found the best energy known.
+    percent_proved : float
+        Share of all runs whose energy is proved optimal by their own bound.
+    median_seconds : float or None
+        Over all runs that neither failed nor were refused.
+    total_seconds : float
+    failed, unsupported : int
+    """
+
+    solver: str
+    problems: int
+    runs: int
+    mean_gap_percent: float | None
+    gaps: int
+    percent_best: float
+    percent_proved: float
+    median_seconds: float | None
+    total_seconds: float
+    failed: int
+    unsupported: int
+
+
+def summarise_problem(
+    name: str, records: Sequence[Record], names: Mapping[str, str]
+) -> ProblemSummary:
+    """Return what the runs on one problem say together.
+
+    Parameters
+    ----------
+    name : str
+        What the problem is called.
+    records : sequence of Record
+        At least one.
+    names : mapping
+        The name of each solver by its spec.
+    """
+    first = records[0]
+    energies = [(r.energy, r.solver) for r in records if math.isfinite(r.energy)]
+    energy, energy_by = min(energies, key=lambda e: e[0], default=(math.inf, ""))
+    bounds = [(r.lower_bound, names[r.solver]) for r in records]
+    if first.optimum is not None:
+        bounds.insert(0, (first.optimum, "known optimum"))
+    bound, bound_by = max(bounds, key=lambda b: b[0])
+    return ProblemSummary(
+        name=name,
+        hash=first.problem_hash,
+        n_variables=first.n_variables,
+        n_edges=first.n_edges,
+        n_factors=first.n_factors,
+        n_labels=first.n_labels,
+        best_energy=energy,
+        best_energy_by=names.get(energy_by, ""),
+        best_bound=bound,
+        best_bound_by=bound_by if bound > -math.inf else "",
+        optimum=first.optimum,
+        truth_energy=first.truth_energy,
+        gap_percent=gap_percent(energy, bound),
+    )
+
+
+def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
+    """Return what the runs of one solver on one problem say together."""
+    found = [r.energy for r in records if math.isfinite(r.energy)]
+    energy = _median(found)
+    unsupported = sum(r.status == "unsupported" for r in records)
+    timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
+    proofs = [proof(r, problem) for r in records]
+    statuses = grouped(records, lambda r: r.status)
+    estimates = [r.log_partition for r in records if r.log_partition is not None]
+    return Row(
+        problem=problem.name,
+        solver=records[0].solver,
+        runs=len(records),
+        failed=sum(r.failed for r in records),
+        unsupported=unsupported,
+        answered=sum(r.answered for r in records),
+        energy=math.inf if energy is None else energy,
+        energy_min=min(found, default=math.inf),
+        energy_max=max(found, default=math.inf),
+        gap_percent=None if energy is None else gap_percent(energy, problem.best_bound),
+        # The lower of the two middle ones: the mean of -inf and inf would be no bound.
+        lower_bound=float(statistics.median_low(r.lower_bound for r in records)),
+        proved=len(proofs) - proofs.count("no"),
+        proved_by=(
+            proofs[0]
+            if len(set(proofs)) == 1
+            else f"{len(proofs) - proofs.count('no')}/{len(proofs)}"
+            if "no" in proofs
+            else next(p for p in proofs if p != "yes")
+        ),
+        best=sum(_is_best(r, problem) for r in records),
+        seconds=_median(timed),
+        total_seconds=math.fsum(timed),
+        accuracy=_mean(r.accuracy for r in records),
+        pairwise_f=_mean(r.pairwise_f for r in records),
+        nmi=_mean(r.nmi for r in records),
+        ari=_mean(r.ari for r in records),
+        scores=_mean_scores(records),
+        log_partition=_median(estimates),
+        log_partition_kind=next(
+            (r.log_partition_kind for r in records if r.log_partition is not None), None
+        ),
+        status=(
+            records[0].status
+            if len(statuses) == 1
+            else ", ".join(f"{len(group)} {status}" for status, group in statuses.items())
+        ),
+        messages=tuple(dict.fromkeys(r.message for r in records if r.message and not _solved(r))),
+    )
+
+
+def proof(record: Record, problem: ProblemSummary) -> str:
+    """Return ``"yes"``, ``"by NAME"`` or ``"no"``: whose bound proves the run's answer."""
+    if record.status == "infeasible":
+        return "yes" if problem.known_energy == math.inf else "no"
+    # No energy lies below the best one, so a bound above that is refuted.
+    if record.lower_bound > problem.best_energy + slack(problem.best_energy):
+        return "no"
+    if proves(record.energy, record.lower_bound):
+        return "yes"
+    beaten = problem.best_bound > record.energy + slack(record.energy)
+    if proves(record.energy, problem.best_bound) and not beaten:
+        return f"by {problem.best_bound_by}"
+    return "no"
+
+
+def _is_best(record: Record, problem: ProblemSummary) -> bool:
+    if problem.known_energy == math.inf:
+        return record.status == "infeasible"
+    return proves(record.energy, problem.known_energy)
+
+
+def summarise_solver(
+    solver: str, rows: Sequence[Row], runs: Sequence[tuple[Record, ProblemSummary]]
+) -> SolverSummary:
+    """Return what one solver did over all problems.
+
+    Parameters
+    ----------
+    solver : str
+    rows : sequence of Row
+        One a problem.
+    runs : sequence of (Record, ProblemSummary)
+        All runs, with their problems.
+    """
+    records = [record for record, _ in runs]
+    gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
+    timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
+    own = sum(proof(record, problem) == "yes" for record, problem in runs)
+    return SolverSummary(
+        solver=solver,
+        problems=len(rows),
+        runs=len(records),
+        mean_gap_percent=_mean(gaps),
+        gaps=len(gaps),
+        percent_best=100.0 * sum(row.best for row in rows) / len(records),
+        percent_proved=100.0 * own / len(records),
+        median_seconds=_median(timed),
+        total_seconds=math.fsum(timed),
+        failed=sum(r.failed for r in records),
+        unsupported=sum(row.unsupported for row in rows),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    present = [v for v in values if v is not None and not math.isnan(v)]
+    return statistics.fmean(present) if present else None
+
+
+def _mean_scores(records: Sequence[Record]) -> dict[str, float]:
+    names = dict.fromkeys(name for record in records for name in record.scores)
+    means = {}
+    for name in names:
+        given = [r.scores[name] for r in records if isinstance(r.scores.get(name), int | float)]
+        mean = _mean(given)
+        if mean is not None:
+            means[name] = mean
+    return means
+
+
+def _median(values: Iterable[float]) -> float | None:
+    present = list(values)
+    return float(statistics.median(present)) if present else None
+
+
+def _solved(record: Record) -> bool:
+    refused = record.status in ("unsupported", "infeasible")
+    return not (refused or record.failed) and math.isfinite(record.energy)
+
+
+def grouped(records: Iterable[Record], key: Callable[[Record], _S]) -> dict[_S, list[Record]]:
+    """Return the records of each value of a key, both in the order of the records."""
+    groups: dict[_S, list[Record]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    return groups

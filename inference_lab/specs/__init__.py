@@ -1,0 +1,1 @@
+"""What a line of text may say; nothing is loaded here."""

@@ -1,0 +1,243 @@
+"""Cuts against enumeration: valid for every labelling, found where violated, exact where proved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.linear import backends as linear_solvers
+from inference_lab.algorithms.linear import cycle_cuts
+from inference_lab.algorithms.linear.backends import Relaxation, solve_relaxation
+from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.model import ALWAYS, build_linear_model, links
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
+
+
+def labellings(graph):
+    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
+
+
+def signed(n, k, m, seed, scale=0.3):
+    """Must-links and cannot-links at random, with small unaries."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.choice(len(pairs), size=min(m, len(pairs)), replace=False)]
+    w = 0.2 + rng.random(len(edges))
+    must = rng.random(len(edges)) < 0.5
+    term = il.DiagonalTerms(edges, np.where(must, 0.0, w), np.where(must, w, 0.0))
+    return il.FactorGraph.from_terms(scale * rng.random((n, k)), [term])
+
+
+def tightened(graph, backend="highs"):
+    """Return the relaxation with its cuts, and its solutions, the first without cuts."""
+    relaxation = Relaxation(build_linear_model(graph), backend)
+    first = relaxation.solve()
+    return relaxation, [first, *tighten(graph, relaxation, first)]
+
+
+def solution_of(graph, model, x):
+    """Return the columns of a labelling that cuts may use: nodes, and both ends of links."""
+    out = np.zeros(model.n_columns)
+    out[graph.unary_ptr[:-1] + x] = 1.0
+    known = links(graph)
+    held = known.both >= 0
+    out[known.both[held]] = out[known.first[held]] * out[known.second[held]]
+    return out
+
+
+@EXAMPLES
+@given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
+def test_every_labelling_meets_every_cut(family, seed):
+    graph = random_graph(family, seed)
+    relaxation, solutions = tightened(graph)
+    base = build_linear_model(graph)
+    rows = relaxation.model.a_ub[base.b_ub.size :]
+    rhs = relaxation.model.b_ub[base.b_ub.size :]
+    every = labellings(graph)
+    finite = np.isfinite(graph.energy(every))
+    for x in every[finite][:300]:
+        assert (rows @ solution_of(graph, base, x) <= rhs + 1e-9).all()
+    if not finite.any():
+        return
+    assert not solutions[-1].infeasible
+    least = float(graph.energy(every).min())
+    values = [s.value for s in solutions if s.x is not None]
+    assert all(b >= a - 1e-7 * max(1.0, abs(a)) for a, b in itertools.pairwise(values))
+    for s in solutions:
+        assert s.bound <= least + 1e-9 * max(1.0, abs(least))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_cuts_of_signed_graphs_are_met_by_every_labelling(k, seed):
+    """The same on graphs made for cuts, of which there are many."""
+    graph = signed(7, k, 14, seed)
+    relaxation, _ = tightened(graph)
+    base = build_linear_model(graph)
+    rows = relaxation.model.a_ub[base.b_ub.size :]
+    rhs = relaxation.model.b_ub[base.b_ub.size :]
+    assert rhs.size > 0
+    columns = np.stack([solution_of(graph, base, x) for x in labellings(graph)], axis=1)
+    assert (rows @ columns <= rhs[:, None] + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("as_tables", [False, True])
+def test_planar_graphs_without_field_are_solved(seed, as_tables):
+    """The cut polytope of a planar graph is given by its cycles (Barahona, Mahjoub 1986)."""
+    rng = np.random.default_rng(seed)
+    number = np.arange(12).reshape(3, 4)
+    edges = np.concatenate(
+        [
+            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
+            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
+        ]
+    )
+    weights = rng.choice([-1.0, 1.0], size=len(edges)) * (0.5 + rng.random(len(edges)))
+    graph = il.FactorGraph.potts(np.zeros((12, 2)), edges, weights)
+    if as_tables:
+        tables = np.stack([graph.edge_table(e) for e in range(graph.n_edges)])
+        # Not diagonal, but the same energy: what the first end pays here it gets back below.
+        tables += np.array([[0.0, 0.0], [0.25, 0.25]])
+        paid_back = -0.25 * np.bincount(edges[:, 0], minlength=12)
+        graph = il.FactorGraph.from_terms(
+            np.stack([np.zeros(12), paid_back], axis=1), [il.OwnTables(edges, tables)]
+        )
+    _, solutions = tightened(graph)
+    least = float(graph.energy(labellings(graph)).min())
+    assert solutions[-1].value == pytest.approx(least, abs=1e-3)
+
+
+def test_some_of_those_are_not_solved_without_cuts():
+    """Else the test above tests the relaxation only."""
+    weights = np.array([1.0, 1.0, 1.0, -1.0])
+    graph = il.FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3), (0, 3)], weights)
+    _, solutions = tightened(graph)
+    assert solutions[0].value == pytest.approx(-1.0)
+    assert solutions[-1].value == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("k", "seed"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+def test_no_violated_cycle_is_left(k, seed):
+    """Every simple cycle of every label, with the subset that is violated most."""
+    graph = signed(7, k, 10, seed)
+    _, solutions = tightened(graph)
+    x = solutions[-1].x
+    known = links(graph)
+    assert (known.both >= 0).all()
+    z = np.clip(x[known.first] + x[known.second] - 2.0 * x[known.both], 0.0, 1.0)
+    cycles = 0
+    for label in range(k):
+        of_label = np.flatnonzero(known.first % k == label)
+        at = {frozenset(graph.edges[known.edge[c]].tolist()): c for c in of_label}
+        network = nx.Graph(tuple(pair) for pair in at)
+        for cycle in nx.simple_cycles(network):
+            ring = [frozenset(p) for p in itertools.pairwise([*cycle, cycle[0]])]
+            values = z[[at[pair] for pair in ring]]
+            cycles += 1
+            for odd in range(1, len(ring) + 1, 2):
+                top = np.sort(values)[::-1]
+                assert top[:odd].sum() - top[odd:].sum() <= odd - 1 + 2e-3
+    assert cycles >= 20
+
+
+def test_most_violated_cycle_is_found():
+    """On a solution made by hand: one must-link path, and the cannot-link that closes it."""
+    n = 6
+    edges = [(i, (i + 1) % n) for i in range(n)]
+    must = np.array([True] * (n - 1) + [False])
+    term = il.DiagonalTerms(edges, np.where(must, 0.0, 1.0), np.where(must, 1.0, 0.0))
+    graph = il.FactorGraph.from_terms(np.zeros((n, 3)), [term])
+    model = build_linear_model(graph)
+    x = np.zeros(model.n_columns)
+    known = links(graph)
+    x[: model.n_node_columns] = 1.0 / 3.0
+    x[known.both] = np.where(must[known.edge], 1.0 / 3.0, 0.0)
+    rows, rhs = cycle_cuts._Separation(graph, model).cuts(x, lambda: False)
+    # One cycle for each label, with the cannot-link in F: 2/3 <= 0 is violated.
+    assert rhs.tolist() == [0.0, 0.0, 0.0]
+    assert (rows @ x - rhs).tolist() == pytest.approx([2.0 / 3.0] * 3)
+
+
+@pytest.mark.parametrize(("n", "least"), [(4, 1.0), (5, 5.0 / 3.0), (6, 2.5)])
+def test_cliques_of_cannot_links(n, least):
+    """Of four points in three clusters two are together; cycles alone say nothing of that."""
+    edges = list(itertools.combinations(range(n), 2))
+    graph = il.FactorGraph.from_terms(np.zeros((n, 3)), [il.DiagonalTerms(edges, 1.0, 0.0)])
+    _, solutions = tightened(graph)
+    assert solutions[0].value == pytest.approx(0.0, abs=1e-9)
+    assert solutions[-1].value >= least - 1e-6
+    assert solutions[-1].bound <= float(graph.energy(labellings(graph)).min())
+
+
+def test_hard_links_take_part():
+    """Hard must-links have no variables, and hard cannot-links none either."""
+    edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
+    same, differ = [0.0, 0.0, 0.0, 1.0], [math.inf, 1.0, math.inf, 0.0]
+    graph = il.FactorGraph.from_terms(np.zeros((4, 3)), [il.DiagonalTerms(edges, same, differ)])
+    assert (links(graph).both == ALWAYS).sum() == 6
+    _, solutions = tightened(graph)
+    assert solutions[0].value == pytest.approx(0.0, abs=1e-9)
+    assert solutions[-1].value == pytest.approx(1.0)
+    never = il.FactorGraph.from_terms(
+        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (0, 2)], math.inf, 0.0)]
+    )
+    _, solutions = tightened(never)
+    assert solutions[-1].infeasible
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_starting_anew_gives_the_same(seed, monkeypatch):
+    """Without the bindings of HiGHS, and through PuLP, only the time differs."""
+    graph = signed(9, 3, 20, seed)
+    warm = tightened(graph)[1][-1]
+    monkeypatch.setattr(linear_solvers, "_highs", lambda: None)
+    relaxation, solutions = tightened(graph)
+    assert relaxation._solver is None
+    assert solutions[-1].value == pytest.approx(warm.value, rel=1e-3)
+    assert tightened(graph, "PULP_CBC_CMD")[1][-1].value == pytest.approx(warm.value, rel=1e-3)
+
+
+def test_rows_that_come_and_go():
+    """After every change the warm solution is that of the model as it then is."""
+    graph = signed(10, 3, 30, 4)
+    relaxation = Relaxation(build_linear_model(graph))
+    first = relaxation.solve()
+    base = relaxation.model.b_ub.size
+    rounds = 0
+    for relaxed in tighten(graph, relaxation, first):
+        rounds += 1
+        anew = solve_relaxation(relaxation.model)
+        assert relaxed.value == pytest.approx(anew.value, rel=1e-7)
+        assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-6)
+        assert relaxation.model.b_ub.size > base
+    assert rounds >= 3
+
+
+def test_time_ends_the_rounds():
+    graph = signed(40, 3, 300, 0)
+    relaxation = Relaxation(build_linear_model(graph))
+    first = relaxation.solve()
+    assert list(tighten(graph, relaxation, first, lambda: 0.0)) == []
+    left = iter([1.0] * 3)
+    assert len(list(tighten(graph, relaxation, first, lambda: next(left, 0.0)))) <= 1
+
+
+def test_roots_are_searched_in_turn(monkeypatch):
+    """A round that stops early goes on from there in the next, and misses nothing in the end."""
+    graph = signed(12, 3, 40, 1)
+    whole = tightened(graph)[1][-1].value
+    monkeypatch.setattr(cycle_cuts, "_STRETCH", 50)
+    assert tightened(graph)[1][-1].value == pytest.approx(whole, rel=2e-2)
+    monkeypatch.setattr(cycle_cuts, "_MOST_LINKS", 12)
+    assert tightened(graph)[1][-1].value > tightened(graph)[1][0].value

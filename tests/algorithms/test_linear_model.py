@@ -1,0 +1,425 @@
+"""The linear model against the dense local polytope, brute force and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+import inference_lab as il
+from inference_lab.algorithms.linear import model as linear_model
+from inference_lab.algorithms.linear.backends import (
+    pulp_solver,
+    solve_integer,
+    solve_relaxation,
+)
+from inference_lab.algorithms.linear.model import (
+    ALWAYS,
+    NEVER,
+    build_linear_model,
+    labels_from_pulp,
+    links,
+    model_size,
+    sum_of_minima,
+    to_pulp,
+)
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
+
+EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def labellings(graph):
+    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
+
+
+def optimum(graph):
+    return float(graph.energy(labellings(graph)).min())
+
+
+def local_polytope(graph, node_bounds=None):
+    """Value of the local-polytope LP, written down densely from ``graph.factors()``.
+
+    Every term, diagonal or not, gets a joint variable for every entry, and every one a marginal.
+    ``inf`` where the LP is infeasible.
+    """
+    ptr = graph.unary_ptr
+    cost = np.zeros(int(ptr[-1]))
+    upper = np.ones(int(ptr[-1]))
+    blocks = []
+    for scope, table in graph.factors():
+        if len(scope) == 1:
+            part = slice(ptr[scope[0]], ptr[scope[0] + 1])
+            cost[part] = np.where(np.isinf(table), 0.0, table)
+            upper[part] = np.where(np.isinf(table), 0.0, 1.0)
+        else:
+            blocks.append((table, scope))
+    starts = cost.size + np.cumsum([0] + [t.size for t, _ in blocks])
+    cost = np.concatenate([cost, *(np.where(np.isinf(t), 0.0, t).ravel() for t, _ in blocks)])
+    upper = np.concatenate([upper, *(np.where(np.isinf(t), 0.0, 1.0).ravel() for t, _ in blocks)])
+    rows, rhs = [], []
+    for i in range(graph.n_variables):
+        row = np.zeros(cost.size)
+        row[ptr[i] : ptr[i + 1]] = 1.0
+        rows.append(row)
+        rhs.append(1.0)
+    for (table, scope), start in zip(blocks, starts, strict=False):
+        columns = start + np.arange(table.size).reshape(table.shape)
+        for axis, v in enumerate(scope):
+            for a in range(table.shape[axis]):
+                row = np.zeros(cost.size)
+                row[np.take(columns, a, axis=axis).ravel()] = 1.0
+                row[ptr[v] + a] = -1.0
+                rows.append(row)
+                rhs.append(0.0)
+    bounds = np.stack([np.zeros(cost.size), upper], axis=1)
+    if node_bounds is not None:
+        bounds[: int(ptr[-1])] = node_bounds
+    result = linprog(cost, A_eq=np.array(rows), b_eq=np.array(rhs), bounds=bounds, method="highs")
+    return math.inf if result.x is None else result.fun + graph.constant
+
+
+def relaxed_value(graph):
+    result = solve_relaxation(build_linear_model(graph))
+    return math.inf if result.infeasible else result.value
+
+
+# Each label of a diagonal term is attractive, neutral, repulsive or forbidden.
+gains = st.lists(st.sampled_from([-1.5, -0.4, 0.0, 0.3, 1.2, math.inf]), min_size=1, max_size=4)
+
+
+@EXAMPLES
+@given(gains, st.integers(0, 2), st.integers(0, 2), st.integers(0, 2**32 - 1))
+def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i, more_j, seed):
+    """For any marginals the d-variables cost what the best joint distribution costs."""
+    rng = np.random.default_rng(seed)
+    k = len(gain)
+    # Only one end may have labels of its own, k is the smaller cardinality.
+    sizes = (k + more_i, k) if seed % 2 else (k, k + more_j)
+    graph = il.FactorGraph.from_terms(
+        [rng.normal(size=s) for s in sizes], [il.DiagonalTerms([(0, 1)], [gain], 0.25)]
+    )
+    u = np.concatenate([rng.dirichlet(np.full(s, 0.5)) for s in sizes])
+    fixed = np.stack([u, u], axis=1)
+    model = build_linear_model(graph)
+    bounds = np.stack([np.zeros(model.n_columns), model.upper], axis=1)
+    bounds[: u.size] = fixed
+    result = linprog(
+        model.cost, model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs"
+    )
+    compact = math.inf if result.x is None else result.fun + model.constant
+    assert compact == pytest.approx(local_polytope(graph, fixed), abs=1e-6)
+
+
+@EXAMPLES
+@given(st.integers(0, 2**32 - 1))
+def test_mixed_diagonals_on_cycles_equal_the_local_polytope(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 6))
+    sizes = rng.integers(1, 5, size=n)
+    edges = [(i, (i + 1) % n) for i in range(n)] + [(0, 2)] * (n > 3)
+    graph = il.FactorGraph.from_terms(
+        [rng.normal(size=k) * 0.1 for k in sizes],
+        [
+            il.DiagonalTerms([e], rng.choice([-1.0, -0.3, 0.0, 0.4, 1.0], size=(1, 4)), 0.1)
+            for e in edges
+        ],
+    )
+    assert relaxed_value(graph) == pytest.approx(local_polytope(graph), abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_relaxation_equals_the_dense_local_polytope(family, seed):
+    graph = random_graph(family, seed)
+    if graph.n_variables == 0:
+        assert build_linear_model(graph).lower_bound() == graph.constant
+        return
+    value = local_polytope(graph)
+    assert relaxed_value(graph) == pytest.approx(value, rel=1e-7, abs=1e-7)
+
+
+def test_hand_made_infinite_costs():
+    """Each way of being infinite, with the optimum known by hand."""
+    never = math.inf
+    free = [[0.0, 1.0], [0.0, 3.0]]
+    # Cannot-link: (0, 1) costs 3, (1, 0) costs 1.
+    hard_cl = il.FactorGraph.from_terms(free, [il.DiagonalTerms([(0, 1)], never, 0.0)])
+    # Must-link with a price on label 0.
+    hard_ml = il.FactorGraph.from_terms(free, [il.DiagonalTerms([(0, 1)], [[9.0, 0.5]], never)])
+    # Label 2 of the first variable has no partner.
+    ragged = il.FactorGraph.from_terms(
+        [[5.0, 6.0, 0.0], [0.0, 0.5]], [il.DiagonalTerms([(0, 1)], 0.0, never)]
+    )
+    # The second label is forbidden, and so is staying together at the first.
+    unary = il.FactorGraph.from_terms(
+        [[0.0, never], [0.0, 2.0]], [il.DiagonalTerms([(0, 1)], [[never, 0.0]], 0.25)]
+    )
+    for graph, labels, energy in (
+        (hard_cl, [1, 0], 1.0),
+        (hard_ml, [1, 1], 4.5),
+        (ragged, [0, 0], 5.0),
+        (unary, [0, 1], 2.25),
+    ):
+        model = build_linear_model(graph)
+        assert np.isfinite(model.cost).all()
+        result = solve_integer(model)
+        assert model.labels(result.x).tolist() == labels
+        assert result.value == pytest.approx(energy)
+    both = il.FactorGraph.from_terms(free, [il.DiagonalTerms([(0, 1)], never, never)])
+    assert solve_integer(build_linear_model(both)).infeasible
+
+
+def test_number_of_columns_and_rows_of_each_kind():
+    """Counts for must-link, cannot-link, hard, mixed and table edges, as documented."""
+    unary = np.zeros((2, 3))
+    base = (6, 2, 0)
+
+    def counts(*terms):
+        model = build_linear_model(il.FactorGraph.from_terms(unary, terms))
+        return (model.n_columns - base[0], model.b_eq.size - base[1], model.b_ub.size)
+
+    edge = [(0, 1)]
+    assert counts(il.DiagonalTerms(edge, 0.0, 1.0)) == (3, 0, 6)
+    assert counts(il.DiagonalTerms(edge, 1.0, 0.0)) == (3, 0, 3)
+    assert counts(il.DiagonalTerms(edge, 1.0, 1.0)) == (0, 0, 0)
+    assert counts(il.DiagonalTerms(edge, math.inf, 0.0)) == (0, 0, 3)
+    assert counts(il.DiagonalTerms(edge, 0.0, math.inf)) == (0, 3, 0)
+    assert counts(il.DiagonalTerms(edge, [[1.0, 0.0, 0.0]], 0.0)) == (1, 0, 1)
+    assert counts(il.DiagonalTerms(edge, [[1.0, -1.0, 0.0]], 0.0)) == (3, 0, 9)
+    assert counts(il.OwnTables(edge, [np.arange(9.0).reshape(3, 3)])) == (9, 6, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_size_is_bounded_before_building(family, seed):
+    graph = random_graph(family, seed)
+    model = build_linear_model(graph)
+    size = model_size(graph)
+    assert model.n_columns <= size.columns
+    assert model.n_rows <= size.rows
+    assert model.n_nonzeros <= size.nonzeros
+
+
+@EXAMPLES
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.floats(0.01, 100.0))
+def test_any_dual_vector_gives_a_bound(family, seed, size):
+    graph = random_graph(family, seed)
+    model = build_linear_model(graph)
+    rng = np.random.default_rng(seed)
+    least = optimum(graph) if graph.n_variables else graph.constant
+    for _ in range(5):
+        dual_eq = rng.normal(size=model.b_eq.size) * size
+        dual_ub = rng.normal(size=model.b_ub.size) * size
+        if dual_eq.size:
+            dual_eq[rng.integers(dual_eq.size)] = rng.choice([math.nan, math.inf, -math.inf])
+        assert model.lower_bound(dual_eq, dual_ub) <= least
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("family", NONEMPTY)
+def test_bound_from_solver_duals_is_the_value_of_the_relaxation(family, seed):
+    graph = random_graph(family, seed)
+    result = solve_relaxation(build_linear_model(graph))
+    if result.infeasible:
+        assert optimum(graph) == math.inf
+        return
+    assert result.bound <= optimum(graph)
+    assert result.bound == pytest.approx(result.value, rel=1e-10, abs=1e-10)
+
+
+def test_bound_is_not_fooled_by_duals_that_are_slightly_infeasible():
+    """The naive dual objective exceeds the optimum here; the bound must not."""
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    model = build_linear_model(graph)
+    result = solve_relaxation(model)
+    too_much = result.dual_eq + 1e-3
+    naive = too_much @ model.b_eq + result.dual_ub @ model.b_ub + model.constant
+    assert naive > 0.5
+    assert 0.49 < model.lower_bound(too_much, result.dual_ub) <= 0.5
+
+
+def test_duals_of_a_wrong_shape_are_refused():
+    model = build_linear_model(il.FactorGraph.potts(np.zeros((2, 2)), [(0, 1)], 1.0))
+    with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
+        model.lower_bound(np.zeros(3))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sum_of_minima_is_a_bound_and_that_of_zero_duals(family, seed):
+    graph = random_graph(family, seed)
+    least = optimum(graph) if graph.n_variables else graph.constant
+    bound = sum_of_minima(graph)
+    assert bound <= least
+    at_zero = build_linear_model(graph).lower_bound()
+    # The model may know more (two variables made equal share costs), or less (it lets variables
+    # with one label each differ); both count the same terms elsewhere.
+    assert at_zero <= least
+    if not graph.has_infinite and (graph.cardinalities > 1).all():
+        assert at_zero == pytest.approx(bound, rel=1e-12, abs=1e-9)
+
+
+def test_sum_of_minima_by_hand():
+    table = np.array([[1.0, 2.0], [4.0, 3.0]])
+    graph = il.FactorGraph.from_terms(
+        [[1.0, 2.0], [3.0, 0.5], [0.0, 0.0]],
+        [
+            il.SharedTable([(0, 1)], table, -2.0),  # -2 * 4
+            il.SharedTable([(1, 2)], table, 3.0),  # 3 * 1
+            il.DiagonalTerms([(0, 2)], [[7.0, 6.0]], 5.0),  # 5
+        ],
+        [((0, 1, 2), np.arange(8.0).reshape(2, 2, 2) - 0.25)],
+        constant=100.0,
+    )
+    assert sum_of_minima(graph) == pytest.approx(100 + 1 + 0.5 + 0 - 8 + 3 + 5 - 0.25)
+    single = il.FactorGraph.from_terms([[0.0], [0.0]], [il.DiagonalTerms([(0, 1)], 2.0, 0.0)])
+    assert sum_of_minima(single) == pytest.approx(2.0)
+
+
+@EXAMPLES
+@given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
+def test_links_are_joint_probabilities(family, seed):
+    """In the best solution for fixed labels, the column of a link is the product of its ends."""
+    graph = random_graph(family, seed)
+    model, known = build_linear_model(graph), links(graph)
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, graph.cardinalities)
+    if not np.isfinite(graph.energy(x)):
+        return
+    u = np.zeros(model.n_node_columns)
+    u[graph.unary_ptr[:-1] + x] = 1.0
+    bounds = np.stack([np.zeros(model.n_columns), model.upper], axis=1)
+    bounds[: u.size] = u[:, None]
+    # The sign of a cost is what keeps a diagonal column from being anything but the product.
+    result = linprog(
+        np.where(model.cost != 0.0, np.sign(model.cost), 1.0),
+        model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs",
+    )  # fmt: skip
+    held = known.both >= 0
+    both = u[known.first] * u[known.second]
+    assert result.x[known.both[held]] == pytest.approx(both[held], abs=1e-7)
+    assert (both[known.both == NEVER] == 0.0).all()
+    always = known.both == ALWAYS
+    assert (u[known.first[always]] == u[known.second[always]]).all()
+    # Every column beyond the nodes is that of one link, but for those of larger factors.
+    assert np.unique(known.both[held]).size == held.sum()
+    tables = int(np.diff(graph.table_ptr).sum())
+    assert held.sum() == model.n_columns - model.n_node_columns - tables
+
+
+def test_sum_of_minima_looks_at_shared_tables_in_blocks(monkeypatch):
+    rng = np.random.default_rng(5)
+    edges = [(i, i + 1) for i in range(6)]
+    tables = rng.normal(size=(6, 3, 3))
+    graph = il.FactorGraph.pairwise(np.zeros((7, 3)), edges, tables)
+    whole = sum_of_minima(graph)
+    monkeypatch.setattr(
+        linear_model, "_blocks", lambda count, width: [np.array([i]) for i in range(count)]
+    )
+    assert sum_of_minima(graph) == whole == pytest.approx(tables.min(axis=(1, 2)).sum())
+
+
+@EXAMPLES
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.booleans())
+def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed, solve_first):
+    graph = random_graph(family, seed)
+    if graph.n_variables == 0:
+        return
+    model = build_linear_model(graph)
+    every = labellings(graph)
+    energies = graph.energy(every)
+    rng = np.random.default_rng(seed)
+    finite = energies[np.isfinite(energies)]
+    if finite.size == 0:
+        return
+    known = float(rng.choice(np.sort(finite)[: 1 + finite.size // 4]))
+    relaxed = solve_relaxation(model)
+    duals = (relaxed.dual_eq, relaxed.dual_ub)
+    if not solve_first:
+        duals = (rng.normal(size=model.b_eq.size), -rng.random(model.b_ub.size))
+    upper = model.without(*duals, known).upper
+    used = upper[graph.unary_ptr[:-1] + every].min(axis=1)
+    assert (used[energies <= known] == 1.0).all()
+    # And with the labels left out the ILP still has the same optimum.
+    result = solve_integer(model.without(*duals, known))
+    assert result.value == pytest.approx(finite.min(), rel=1e-7, abs=1e-7)
+
+
+def test_reduced_costs_leave_out_labels():
+    graph = il.FactorGraph.potts([[0.0, 10.0, 0.2], [0.1, 10.0, 0.0]], [(0, 1)], [0.5])
+    model = build_linear_model(graph)
+    relaxed = solve_relaxation(model)
+    upper = model.without(relaxed.dual_eq, relaxed.dual_ub, optimum(graph)).upper
+    assert upper[[1, 4]].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("family", NONEMPTY)
+def test_pulp_model_has_the_optimum(family, seed):
+    graph = random_graph(family, seed)
+    problem, variables = to_pulp(graph)
+    assert set(variables) == {
+        (i, a) for i, k in enumerate(graph.cardinalities.tolist()) for a in range(k)
+    }
+    problem.solve(pulp_solver("PULP_CBC_CMD"))
+    least = optimum(graph)
+    if least == math.inf:
+        assert problem.status == -1
+        return
+    labels = labels_from_pulp(variables)
+    assert graph.energy(labels) == pytest.approx(least, rel=1e-7, abs=1e-7)
+    assert problem.objective.value() == pytest.approx(least, rel=1e-6, abs=1e-6)
+
+
+def test_labels_of_an_unsolved_pulp_model_are_refused():
+    _, variables = to_pulp(il.FactorGraph.potts(np.zeros((2, 2)), [(0, 1)], 1.0))
+    with pytest.raises(ValueError, match="u_0_0 has no value"):
+        labels_from_pulp(variables)
+
+
+def test_labels_take_the_first_of_equals_and_ragged_variables():
+    graph = il.FactorGraph.from_terms([np.zeros(2), np.zeros(1), np.zeros(4)])
+    model = build_linear_model(graph)
+    assert model.labels([0.5, 0.5, 1.0, 0.0, 0.3, 0.4, 0.3]).tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e7, 1e25])
+def test_relaxation_does_not_depend_on_the_unit_of_energy(scale):
+    for seed in range(5):
+        graph = random_graph("potts", seed)
+        larger = il.FactorGraph.from_terms(
+            graph.unary * scale,
+            [
+                il.DiagonalTerms(
+                    graph.edges,
+                    graph.pairwise_values[graph.edge_offsets] * scale,
+                    graph.edge_weights * scale,
+                )
+            ],
+            constant=graph.constant * scale,
+        )
+        assert relaxed_value(larger) == pytest.approx(relaxed_value(graph) * scale, rel=1e-8)
+
+
+def test_matrices_are_built_in_bulk():
+    """60,000 edges in well under a second of pure numpy: a Python object each would take longer."""
+    rng = np.random.default_rng(0)
+    n, m, k = 30_000, 60_000, 10
+    edges = rng.integers(0, n - 1, size=(m, 1)) + np.array([0, 1])
+    same = rng.choice([0.0, 1.0], size=m)
+    graph = il.FactorGraph.from_terms(
+        rng.random((n, k)), [il.DiagonalTerms(edges, same, 1.0 - same)]
+    )
+    model = build_linear_model(graph)
+    positive = graph.pairwise_values[graph.edge_offsets] > graph.edge_weights
+    negative = graph.pairwise_values[graph.edge_offsets] < graph.edge_weights
+    assert model.b_ub.size == k * positive.sum() + 2 * k * negative.sum()
+    assert model.a_ub.nnz == 3 * k * positive.sum() + 4 * k * negative.sum()
+    assert model.a_ub.indices.dtype == np.int32

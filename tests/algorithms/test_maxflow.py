@@ -1,0 +1,265 @@
+"""Minimum cuts against scipy, networkx and enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from inference_lab.algorithms.cuts import maxflow
+from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two, minimum_cut
+from inference_lab.graph.grids import grid_edges
+
+SEEDS = st.integers(0, 10_000)
+
+
+def random_network(seed, most_nodes=40):
+    """Integer capacities; sparse or dense, with loops, parallel edges, ties and zeros."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, most_nodes + 1))
+    m = int(rng.integers(0, 5 * n + 1))
+    if rng.random() < 0.3 and n > 1:
+        path = np.arange(n - 1)
+        edges = np.concatenate(
+            [np.stack([path, path + 1], axis=1), rng.integers(0, n, size=(n // 4, 2))]
+        )
+        m = len(edges)
+    else:
+        edges = rng.integers(0, n, size=(m, 2))
+    high = int(rng.choice([2, 6, 1000]))
+    share = rng.choice([0.05, 0.3, 1.0])
+    return {
+        "n_nodes": n,
+        "edges": edges,
+        "forward": rng.integers(0, high, m),
+        "backward": rng.integers(0, high, m) * (rng.random(m) < 0.7),
+        "source": rng.integers(0, 3 * high, n) * (rng.random(n) < share),
+        "sink": rng.integers(0, 3 * high, n) * (rng.random(n) < share),
+    }
+
+
+def scipy_value(n_nodes, edges, forward, backward, source, sink):
+    n = n_nodes
+    tails = np.concatenate([edges[:, 0], edges[:, 1], np.full(n, n), np.arange(n)])
+    heads = np.concatenate([edges[:, 1], edges[:, 0], np.arange(n), np.full(n, n + 1)])
+    capacity = np.concatenate([forward, backward, source, sink]).astype(np.int32)
+    keep = tails != heads
+    summed = coo_array((capacity[keep], (tails[keep], heads[keep])), shape=(n + 2, n + 2)).tocsr()
+    summed.sum_duplicates()
+    matrix = csr_array(
+        (summed.data, summed.indices.astype(np.int32), summed.indptr.astype(np.int32)),
+        shape=summed.shape,
+    )
+    return maximum_flow(matrix, n, n + 1).flow_value
+
+
+def all_cuts(n_nodes, edges, forward, backward, source, sink):
+    """Sides and costs of all cuts: rows of 1 for the sink's side, infinite counts, finite sums."""
+    y = np.array(list(itertools.product((0, 1), repeat=n_nodes)), dtype=int).reshape(-1, n_nodes)
+    infinite, finite = np.zeros(len(y), dtype=int), np.zeros(len(y))
+    u, v = y[:, edges[:, 0]], y[:, edges[:, 1]]
+    for paid, capacity in (
+        ((u == 0) & (v == 1), forward),
+        ((u == 1) & (v == 0), backward),
+        (y == 1, source),
+        (y == 0, sink),
+    ):
+        capacity = np.broadcast_to(np.asarray(capacity, dtype=float), paid.shape[1:])
+        infinite += (paid & np.isinf(capacity)).sum(axis=1)
+        finite += np.where(paid & np.isfinite(capacity), np.nan_to_num(capacity, posinf=0), 0).sum(
+            axis=1
+        )
+    return y, infinite, finite
+
+
+@given(SEEDS)
+def test_value_is_that_of_scipy(seed):
+    """Exactly, on integers; and the side returned has that capacity."""
+    network = random_network(seed)
+    assert minimum_cut(**network).value == scipy_value(**network)
+
+
+@given(SEEDS)
+def test_value_is_that_of_networkx_on_floats(seed):
+    network = random_network(seed, most_nodes=15)
+    rng = np.random.default_rng(seed)
+    for name in ("forward", "backward", "source", "sink"):
+        network[name] = network[name] * rng.random(len(network[name]))
+    graph = nx.DiGraph()
+    graph.add_nodes_from(["s", "t"])
+
+    def add(u, v, capacity):
+        if u != v:
+            before = graph.edges[u, v]["capacity"] if graph.has_edge(u, v) else 0.0
+            graph.add_edge(u, v, capacity=before + float(capacity))
+
+    for e, (u, v) in enumerate(network["edges"].tolist()):
+        add(u, v, network["forward"][e])
+        add(v, u, network["backward"][e])
+    for i in range(network["n_nodes"]):
+        add("s", i, network["source"][i])
+        add(i, "t", network["sink"][i])
+    expected = nx.maximum_flow_value(graph, "s", "t")
+    assert minimum_cut(**network).value == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@given(SEEDS)
+def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
+    """The source's side is the intersection over all minimum cuts, and so is the sink's."""
+    network = random_network(seed, most_nodes=9)
+    y, _, cost = all_cuts(**network)
+    best = y[cost == cost.min()]
+    cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
+    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    assert cuts.solve()
+    assert cuts.source_side().tolist() == (best == 0).all(axis=0).tolist()
+    assert cuts.sink_side().tolist() == (best == 1).all(axis=0).tolist()
+
+
+@given(SEEDS)
+def test_infinite_capacities_count_first(seed):
+    """Of all cuts one with the fewest infinite capacities, and of those the cheapest."""
+    network = random_network(seed, most_nodes=8)
+    rng = np.random.default_rng(seed)
+    for name in ("forward", "backward", "source", "sink"):
+        capacity = network[name].astype(float)
+        capacity[rng.random(capacity.size) < 0.25] = math.inf
+        network[name] = capacity
+    y, infinite, finite = all_cuts(**network)
+    fewest = infinite.min()
+    cheapest = finite[infinite == fewest].min()
+    cut = minimum_cut(**network)
+    row = int(np.flatnonzero((y == ~cut.source_side).all(axis=1))[0])
+    assert infinite[row] == fewest
+    assert finite[row] == pytest.approx(cheapest, abs=1e-9)
+    assert cut.value == (math.inf if fewest else pytest.approx(cheapest, abs=1e-9))
+
+
+def test_bottleneck_along_a_path():
+    """One long path: its smallest capacity, and the cut right there."""
+    n = 2000
+    path = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    capacity = np.full(n - 1, 2.0)
+    capacity[1234] = 0.5
+    source, sink = np.zeros(n), np.zeros(n)
+    source[0], sink[-1] = math.inf, math.inf
+    cut = minimum_cut(n, path, capacity, source=source, sink=sink)
+    assert cut.value == 0.5
+    assert cut.source_side.sum() == 1235
+
+
+@pytest.mark.parametrize(
+    ("n", "edges", "source", "sink", "value"),
+    [
+        (0, [], [], [], 0.0),
+        (1, [], [3.0], [2.0], 2.0),
+        (1, [(0, 0)], [3.0], [2.0], 2.0),
+        (2, [], [1.0, 0.0], [0.0, 1.0], 0.0),
+        (2, [(0, 1)], [1.0, 0.0], [0.0, 0.0], 0.0),
+        (2, [(0, 1), (0, 1)], [9.0, 0.0], [0.0, 9.0], 2.0),
+        (2, [(0, 1), (1, 0)], [9.0, 0.0], [0.0, 9.0], 1.0),
+    ],
+    ids=["empty", "one-node", "loop", "disconnected", "no-sink", "parallel", "opposite"],
+)
+def test_degenerate(n, edges, source, sink, value):
+    assert minimum_cut(n, edges, 1.0, source=source, sink=sink).value == value
+
+
+def test_network_is_reused():
+    """Cuts on one network do not depend on those before."""
+    rng = np.random.default_rng(0)
+    edges = grid_edges(7, 8)
+    cuts = CutGraph.from_edges(56, edges)
+    for _ in range(10):
+        forward, backward = rng.exponential(size=(2, len(edges)))
+        source, sink = rng.exponential(size=(2, 56)) * (rng.random((2, 56)) < 0.5)
+        cuts.load(forward, backward, source, sink)
+        cuts.solve()
+        fresh = minimum_cut(56, edges, forward, backward, source=source, sink=sink)
+        assert cuts.source_side().tolist() == fresh.source_side.tolist()
+
+
+@given(SEEDS)
+def test_interrupted_search_goes_on(seed):
+    """Looking at the clock after every few arcs changes nothing."""
+    network = random_network(seed)
+    expected = minimum_cut(**network)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maxflow, "_WORK", 5)
+        cut = minimum_cut(**network)
+    assert cut.value == expected.value
+    assert cut.source_side.tolist() == expected.source_side.tolist()
+
+
+def test_stops_when_asked(monkeypatch):
+    monkeypatch.setattr(maxflow, "_WORK", 5)
+    edges = grid_edges(10, 10)
+    cuts = CutGraph.from_edges(100, edges)
+    rng = np.random.default_rng(1)
+    cuts.load(1.0, 1.0, rng.random(100), rng.random(100))
+    asked = []
+    assert not cuts.solve(lambda: bool(asked.append(1)) or len(asked) > 2)
+    assert len(asked) == 3
+
+
+@given(SEEDS)
+def test_dual_value(seed):
+    """It is the value of the cut after the search, and below it for any flow whatsoever."""
+    network = random_network(seed)
+    cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
+    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    capacity, excess = cuts.arrays.residual.copy(), cuts.arrays.excess.copy()
+    rest = float(np.sum(network["sink"]))
+    value = minimum_cut(**network).value
+    cuts.arrays.residual[:] = np.random.default_rng(seed).normal(scale=100.0, size=capacity.size)
+    assert cuts.dual_value(capacity, excess) + rest <= value + 1e-9
+    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    cuts.solve()
+    assert cuts.dual_value(capacity, excess) + rest == pytest.approx(value, abs=1e-9)
+
+
+def test_large_grid():
+    """A grid of 40,000 nodes agrees with scipy."""
+    rng = np.random.default_rng(2)
+    edges = grid_edges(200, 200)
+    network = {
+        "n_nodes": 40_000,
+        "edges": edges,
+        "forward": rng.integers(0, 20, len(edges)),
+        "backward": rng.integers(0, 20, len(edges)),
+        "source": rng.integers(0, 60, 40_000) * (rng.random(40_000) < 0.5),
+        "sink": rng.integers(0, 60, 40_000) * (rng.random(40_000) < 0.5),
+    }
+    assert minimum_cut(**network).value == scipy_value(**network)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_nodes": -1}, "n_nodes must not be negative"),
+        ({"edges": [(0, 2)]}, r"edges\[0\] = \(0, 2\) names a missing node; there are 2"),
+        ({"forward": [-1.0]}, r"forward\[0\] is -1.0"),
+        ({"backward": math.nan}, "backward is nan"),
+        ({"source": [1.0, 2.0, 3.0]}, r"source must be a number or have shape \(2,\)"),
+        ({"sink": [[1.0, 2.0]]}, "sink must be a number"),
+        ({"forward": 1e300}, "too large"),
+    ],
+)
+def test_bad_input(change, message):
+    good = {"n_nodes": 2, "edges": [(0, 1)], "forward": 1.0, "source": 1.0, "sink": 1.0}
+    with pytest.raises(ValueError, match=message):
+        minimum_cut(**{**good, **change})
+
+
+def test_larger_power_of_two():
+    for total in (0.0, 1.0, 3.0, 4.0, 1e9, 1e-9):
+        power = larger_power_of_two(total)
+        assert power > 4 * total
+        assert math.frexp(power)[0] == 0.5

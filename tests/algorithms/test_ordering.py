@@ -1,0 +1,317 @@
+"""Elimination orders: their figures are those of the eliminations, and their bounds hold."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from strategies import random_pairs
+
+import inference_lab as il
+from inference_lab.algorithms.elimination import order as ordering
+from inference_lab.algorithms.elimination.order import (
+    Interactions,
+    allowed_labels,
+    coupling_terms,
+    elimination_order,
+    interactions,
+)
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, HARD, random_graph
+
+
+def network(n, edges, sizes=None):
+    """Make the interactions of a plain graph, of two labels a variable unless sizes are given."""
+    ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    both = np.unique(np.concatenate([ends, ends[:, ::-1]]), axis=0)
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
+    counts = np.full(n, 2) if sizes is None else np.asarray(sizes)
+    return Interactions(np.arange(n), ptr, both[:, 1].copy(), np.log2(counts))
+
+
+def eliminate(graph, order):
+    """Return degrees and sizes along an order, with Python sets."""
+    hood = {
+        int(v): set(graph.neighbours[graph.ptr[v] : graph.ptr[v + 1]].tolist())
+        for v in range(graph.variables.size)
+    }
+    degrees, sizes = [], []
+    for v in np.searchsorted(graph.variables, order).tolist():
+        near = hood.pop(v)
+        degrees.append(len(near))
+        sizes.append(graph.log2_sizes[[v, *near]].sum())
+        for u in near:
+            hood[u] |= near
+            hood[u] -= {u, v}
+    assert not hood
+    return degrees, sizes
+
+
+def least_table(graph):
+    """Return the size (binary logarithm) of the largest table of the best of all orders."""
+    n = graph.variables.size
+    hood = [set(graph.neighbours[graph.ptr[v] : graph.ptr[v + 1]].tolist()) for v in range(n)]
+
+    def later(gone, v):
+        """Return the variables not gone that v reaches through those that are."""
+        seen, stack, found = {v}, [v], set()
+        while stack:
+            for u in hood[stack.pop()] - seen:
+                seen.add(u)
+                if u in gone:
+                    stack.append(u)
+                else:
+                    found.add(u)
+        return found
+
+    best = {frozenset(): 0.0}
+    for count in range(1, n + 1):
+        for chosen in map(frozenset, itertools.combinations(range(n), count)):
+            best[chosen] = min(
+                max(best[chosen - {v}], graph.log2_sizes[[v, *later(chosen - {v}, v)]].sum())
+                for v in chosen
+            )
+    return best[frozenset(range(n))]
+
+
+def greedily(graph, weights, by_fill):
+    """Order greedily in plain Python: least fill, or least size; ties by number."""
+    hood = {
+        v: set(graph.neighbours[graph.ptr[v] : graph.ptr[v + 1]].tolist())
+        for v in range(graph.variables.size)
+    }
+    order = []
+    while hood:
+        if by_fill:
+            cost = {
+                v: sum(
+                    weights[a] * weights[b]
+                    for a, b in itertools.combinations(near, 2)
+                    if a not in hood[b]
+                )
+                for v, near in hood.items()
+            }
+        else:
+            cost = {v: weights[v] + sum(weights[a] for a in near) for v, near in hood.items()}
+        v = min(hood, key=lambda u: (cost[u], u))
+        near = hood.pop(v)
+        order.append(v)
+        for u in near:
+            hood[u] |= near
+            hood[u] -= {u, v}
+    return order
+
+
+def random_network(rng, n, ragged):
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    kept = pairs[rng.random(len(pairs)) < rng.uniform(0.2, 0.9)]
+    return network(n, kept, rng.integers(2, 9, size=n) if ragged else None)
+
+
+# ---------------------------------------------------------------------- forbidden labels
+
+
+@pytest.mark.parametrize("family", [*HARD, "one-variable", "one-label", "infeasible", "potts"])
+def test_only_labels_of_no_finite_labelling_are_dropped(family):
+    dropped = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        domains = allowed_labels(graph)
+        finite = np.isfinite(exhaustive(graph).energies)
+        if not domains.feasible:
+            assert not finite.any()
+            continue
+        for i, k in enumerate(graph.cardinalities):
+            axes = tuple(j for j in range(graph.n_variables) if j != i)
+            used = np.flatnonzero(finite.any(axis=axes))
+            left = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
+            assert set(used) <= set(left)
+            dropped += k - left.size
+    assert (dropped > 0) == (family in ("forbidden-labels", "hard-tables", "mixed", "one-variable"))
+
+
+@pytest.mark.parametrize("family", HARD)
+def test_every_label_left_has_support_in_every_term(family):
+    """The fixed point of generalised arc consistency, checked on dense tables."""
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        domains = allowed_labels(graph)
+        left = np.split(domains.labels, domains.ptr[1:-1])
+        for i in range(graph.n_variables):
+            assert np.isfinite(graph.unary_of(i)[left[i]]).all()
+        for scope, table in graph.factors():
+            finite = np.isfinite(table[np.ix_(*(left[v] for v in scope))])
+            for axis in range(finite.ndim):
+                others = tuple(a for a in range(finite.ndim) if a != axis)
+                assert finite.any(axis=others).all()
+
+
+def test_evidence_runs_along_hard_links():
+    n = 1000
+    chain = [(i, i + 1) for i in range(n - 1)]
+    graph = il.FactorGraph.potts(np.zeros((n, 5)), chain, math.inf).with_evidence({500: 3})
+    domains = allowed_labels(graph)
+    assert domains.feasible
+    assert domains.labels.tolist() == [3] * n
+    assert interactions(graph, domains, coupling_terms(graph, domains)).variables.size == 0
+
+
+def test_contradictions_are_seen_beyond_one_term():
+    graph = il.FactorGraph.potts(np.zeros((9, 2)), [(i, i + 1) for i in range(8)], math.inf)
+    assert not allowed_labels(graph.with_evidence({0: 0, 8: 1})).feasible
+    assert allowed_labels(graph.with_evidence({0: 1, 8: 1})).feasible
+
+
+# ---------------------------------------------------------------------- interactions
+
+
+@pytest.mark.parametrize("family", [*FAMILIES])
+def test_interactions_are_the_pairs_that_some_term_couples(family):
+    for seed in range(8):
+        graph = random_graph(family, seed)
+        domains = allowed_labels(graph)
+        if not domains.feasible:
+            continue
+        left = np.split(domains.labels, domains.ptr[1:-1]) if graph.n_variables else []
+        expected = set()
+        for scope, table in graph.factors():
+            part = table[np.ix_(*(left[v] for v in scope))]
+            if len(scope) > 1 and (part != part.flat[0]).any():
+                free = [v for v in scope if left[v].size > 1]
+                expected |= {frozenset(pair) for pair in itertools.combinations(free, 2)}
+        found = interactions(graph, domains, coupling_terms(graph, domains))
+        assert found.variables.tolist() == [v for v in range(len(left)) if left[v].size > 1]
+        ends = np.repeat(found.variables, np.diff(found.ptr))
+        pairs = set(map(frozenset, zip(ends, found.variables[found.neighbours], strict=True)))
+        assert pairs == expected
+        assert len(ends) == 2 * len(pairs)
+        assert found.log2_sizes == pytest.approx([math.log2(left[v].size) for v in found.variables])
+
+
+# ---------------------------------------------------------------------- orders
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_figures_are_those_of_the_eliminations(ragged):
+    rng = np.random.default_rng(0)
+    for n in [1, 2, 3, *rng.integers(4, 30, size=60)]:
+        graph = random_network(rng, int(n), ragged)
+        found = elimination_order(graph)
+        assert found.complete
+        assert sorted(found.order) == list(range(n))
+        degrees, sizes = eliminate(graph, found.order)
+        assert found.width == max(degrees)
+        assert found.log2_largest == pytest.approx(max(sizes))
+        assert found.log2_total == pytest.approx(math.log2(np.exp2(sizes).sum()))
+
+
+@pytest.mark.parametrize("by_fill", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_greedy_rules_choose_as_plain_python_does(ragged, by_fill):
+    rng = np.random.default_rng(5)
+    for n in rng.integers(2, 25, size=40).tolist():
+        graph = random_network(rng, n, ragged)
+        weights = np.round(1024 * graph.log2_sizes).astype(np.int64) if ragged else np.ones(n, int)
+        order, *_ = ordering._eliminate(
+            graph.ptr, graph.neighbours, graph.log2_sizes, weights,
+            ordering._BY_FILL if by_fill else ordering._BY_SIZE, np.arange(n),
+            math.inf, math.inf, 10**9,
+        )  # fmt: skip
+        assert order.tolist() == greedily(graph, weights.tolist(), by_fill)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_between_the_lower_bound_and_the_order_lies_the_best_of_all_orders(ragged):
+    rng = np.random.default_rng(1)
+    exact = 0
+    for _ in range(60):
+        graph = random_network(rng, int(rng.integers(3, 8)), ragged)
+        found, best = elimination_order(graph), least_table(graph)
+        # Whole 1024ths of a digit are what the lower bound is counted in.
+        assert found.log2_needed <= best + 1e-9
+        assert best <= found.log2_largest + 1e-9
+        exact += found.log2_largest <= best + 1e-9
+    assert exact >= 55
+
+
+def test_forests_have_width_one_and_series_parallel_graphs_two():
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        n = int(rng.integers(2, 60))
+        tree = [(int(rng.integers(0, i)), i) for i in range(1, n)]
+        assert elimination_order(network(n, tree)).width == 1
+        # Every further vertex is joined to both ends of an edge: a 2-tree, some edges missing.
+        edges = [(0, 1)]
+        for v in range(2, n):
+            a, b = edges[int(rng.integers(0, len(edges)))]
+            edges += [(a, v), (b, v)]
+        kept = [e for e in edges if rng.random() < 0.9]
+        assert elimination_order(network(n, kept)).width <= 2
+
+
+def test_a_long_path_of_many_labels_is_not_eliminated_across():
+    """Between two cycles of binary variables: the series rule would make a table of 100^3."""
+    edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 6)]
+    sizes = [2, 2, 2, 100, 100, 100, 2, 2, 2]
+    found = elimination_order(network(9, edges, sizes))
+    assert found.log2_largest == pytest.approx(2 * math.log2(100))
+
+
+@pytest.mark.parametrize(("n", "most"), [(4, 4), (8, 10), (12, 15), (16, 16), (20, 20)])
+def test_grids(n, most):
+    found = elimination_order(network(n * n, grid_edges(n, n)))
+    assert n <= found.width <= most
+
+
+def test_complete_graphs_need_what_they_need():
+    found = elimination_order(network(12, list(itertools.combinations(range(12), 2))))
+    assert (found.width, found.log2_largest, found.log2_needed) == (11, 12.0, 12.0)
+
+
+def test_long_narrow_grids_are_ordered_along():
+    found = elimination_order(network(3000, grid_edges(3, 1000)))
+    assert found.width <= 4
+
+
+def test_hopeless_graphs_are_given_up_on():
+    rng = np.random.default_rng(3)
+    n = 20_000
+    edges = random_pairs(rng, n, 2 * n)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    graph = network(n, edges)
+    found = elimination_order(graph, log2_limit=25.0, log2_enough=26.0)
+    assert not found.complete
+    assert found.log2_needed >= 26.0
+    assert found.order.size < n
+    # Without the lower bound, the search itself gives up at the first table that is too large.
+    found = elimination_order(graph, log2_limit=25.0)
+    assert not found.complete
+    assert found.log2_largest > 25.0
+
+
+@pytest.mark.parametrize("hubs", [1, 2, 3])
+def test_hubs_of_high_degree(hubs):
+    """Stars and their like; anything quadratic in the degree would take minutes."""
+    n = 100_000
+    edges = [np.stack([np.full(n, h), np.arange(n) + hubs], axis=1) for h in range(hubs)]
+    graph = network(n + hubs, np.concatenate(edges))
+    found = elimination_order(graph, log2_limit=20.0)
+    assert found.complete
+    assert found.width == hubs
+
+
+def test_orders_are_deterministic():
+    graph = network(225, grid_edges(15, 15))
+    assert elimination_order(graph).order.tolist() == elimination_order(graph).order.tolist()
+
+
+def test_the_limit_is_on_what_is_left_of_a_table():
+    """Eliminating the middle of a star of 4-label leaves leaves 4^3 entries, other orders 4."""
+    star = network(4, [(0, 1), (0, 2), (0, 3)], [4, 4, 4, 4])
+    assert elimination_order(star, log2_limit=2.0).complete
+    clique = network(4, list(itertools.combinations(range(4), 2)), [4, 4, 4, 4])
+    assert elimination_order(clique, log2_limit=6.0).complete
+    assert not elimination_order(clique, log2_limit=5.9).complete

@@ -1,0 +1,177 @@
+"""The choice between two labels: exact where submodular, persistent and bounded elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.cuts.roof_duality import (
+    MAX_ARITY,
+    LabelChoice,
+    energy_change,
+    unsupported_arity,
+)
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
+
+
+def draw(family, seed):
+    """Draw a graph and two labellings; return them, all choices, energies, and a tolerance."""
+    graph = random_graph(family, seed)
+    rng = np.random.default_rng(seed)
+    zero, one = rng.integers(0, graph.cardinalities, size=(2, graph.n_variables))
+    y = np.array(list(itertools.product(*[(0, 1) if free else (0,) for free in zero != one])))
+    energies = graph.energy(np.where(y == 1, one, zero))
+    scale = exhaustive(graph).scale
+    return graph, zero, one, y, energies, 1e-9 * scale
+
+
+@given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
+def test_choice_is_exact_or_persistent(family, seed):
+    graph, zero, one, y, energies, slack = draw(family, seed)
+    least = energies.min()
+    choice = LabelChoice(graph).minimise(zero, one, bound=True)
+    assert choice.bound <= least + slack
+    assert choice.exact == (choice.nonsubmodular == 0)
+    if choice.exact:
+        x = np.where(choice.taken == 1, one, zero)
+        assert graph.energy(x) <= least + slack
+        assert choice.bound == least or choice.bound >= least - slack
+        return
+    if math.isinf(least):
+        return
+    # Strong persistency: all minima have the labels that roof duality gives.
+    labelled = (choice.taken >= 0) & (zero != one)
+    best = y[energies <= least + slack]
+    assert (best[:, labelled] == choice.taken[labelled]).all()
+    if labelled.sum() == (zero != one).sum():
+        assert choice.bound >= least - slack
+
+
+@given(st.sampled_from(NONEMPTY), st.integers(0, 10_000), st.sampled_from(["qpbo", "truncate"]))
+def test_result_is_not_above_the_current_labelling(family, seed, rule):
+    """Whatever the labelling at hand, setting what is decided does not raise its energy."""
+    graph, zero, one, _, _, slack = draw(family, seed)
+    current = np.where(np.random.default_rng(seed).random(zero.size) < 0.5, zero, one)
+    choice = LabelChoice(graph).minimise(zero, one, current=current, rule=rule)
+    new = np.where(choice.taken == 1, one, np.where(choice.taken == 0, zero, current))
+    assert graph.energy(new) <= graph.energy(current) + slack
+    # Among infeasible labellings the number of violated terms does not rise either.
+    assert energy_change(graph.arrays, current, new)[0] <= 0
+
+
+@given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
+def test_energy_change(family, seed):
+    graph, zero, one, _, _, slack = draw(family, seed)
+    infinite, finite, _ = energy_change(graph.arrays, zero, one)
+    before, after = graph.energy(zero), graph.energy(one)
+    if math.isfinite(before) and math.isfinite(after):
+        assert infinite == 0
+        assert finite == pytest.approx(after - before, abs=slack)
+    elif math.isfinite(after):
+        assert infinite < 0
+    elif math.isfinite(before):
+        assert infinite > 0
+
+
+@given(st.integers(3, 6), st.booleans(), st.integers(0, 10_000))
+def test_monomials_become_pairs(arity, negative, seed):
+    """A factor that is one monomial: negative ones are cut exactly, whatever their degree."""
+    rng = np.random.default_rng(seed)
+    table = np.zeros((2,) * arity)
+    table[(1,) * arity] = -2.0 if negative else 2.0
+    graph = il.FactorGraph.from_terms(
+        rng.normal(size=(arity, 2)), factors=[(rng.permutation(arity), table)]
+    )
+    least = exhaustive(graph).optimum
+    zero = np.zeros(arity, dtype=np.int64)
+    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
+    assert choice.exact == negative
+    assert choice.bound <= least + 1e-12
+    if negative:
+        assert choice.bound == pytest.approx(least, abs=1e-12)
+        assert graph.energy(choice.taken) == pytest.approx(least, abs=1e-12)
+
+
+@given(st.integers(0, 10_000))
+def test_submodular_triples_are_cut_exactly(seed):
+    """Every submodular function of three variables is, either sign of its cubic part."""
+    rng = np.random.default_rng(seed)
+    n, factors = 6, []
+    for _ in range(4):
+        cubic = rng.normal()
+        # Pairs low enough for all projections to be submodular.
+        pair = -rng.random((3, 3)) - max(0.0, cubic)
+        x = np.indices((2, 2, 2))
+        table = cubic * x[0] * x[1] * x[2] + sum(
+            pair[s, t] * x[s] * x[t] for s, t in itertools.combinations(range(3), 2)
+        )
+        factors.append((rng.choice(n, size=3, replace=False), table))
+    graph = il.FactorGraph.from_terms(3 * rng.normal(size=(n, 2)), factors=factors)
+    zero = np.zeros(n, dtype=np.int64)
+    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
+    least = exhaustive(graph).optimum
+    assert choice.exact
+    assert choice.bound == pytest.approx(least, abs=1e-12)
+    assert graph.energy(choice.taken) == pytest.approx(least, abs=1e-12)
+
+
+def test_roof_dual_of_a_frustrated_triangle():
+    """Three variables that should all differ: half of each pair, and nothing labelled."""
+    graph = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (0, 2)], -1.0)
+    zero = np.zeros(3, dtype=np.int64)
+    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
+    assert choice.taken.tolist() == [-1, -1, -1]
+    assert choice.bound == pytest.approx(-3.0)
+    assert (choice.pairs, choice.nonsubmodular) == (3, 3)
+
+
+def test_balanced_signs_are_settled():
+    """Repulsion without frustration is attraction after renaming: roof duality sees it."""
+    graph = il.FactorGraph.potts(
+        [[0.0, 0.1], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+        [(0, 1), (1, 2), (2, 3), (0, 3)],
+        [-1.0, -1.0, -1.0, -1.0],
+    )
+    zero = np.zeros(4, dtype=np.int64)
+    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
+    assert choice.taken.tolist() == [0, 1, 0, 1]
+    assert choice.bound == pytest.approx(-4.0)
+
+
+def test_rounding_is_not_taken_for_a_sign():
+    """Costs in tenths, whose differences are not exactly zero in floats."""
+    a = np.arange(5)
+    table = 0.1 * np.abs(a[:, None] - a) + 0.3
+    graph = il.FactorGraph.pairwise(np.zeros((2, 5)), [(0, 1)], table)
+    chooser = LabelChoice(graph)
+    for zero in itertools.product(range(5), repeat=2):
+        for alpha in range(5):
+            choice = chooser.minimise(np.array(zero), np.full(2, alpha))
+            assert choice.nonsubmodular == 0
+
+
+def test_infeasible_choice():
+    graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, math.inf]], [(0, 1)], [math.inf])
+    chooser = LabelChoice(graph)
+    stuck = chooser.minimise(np.array([1, 0]), np.array([1, 1]), bound=True)
+    assert stuck.bound == math.inf
+    free = chooser.minimise(np.array([1, 0]), np.array([0, 0]), bound=True)
+    assert free.bound == 0.0
+    assert free.taken[0] == 1
+
+
+def test_large_factors_are_refused():
+    arity = MAX_ARITY + 1
+    graph = il.FactorGraph.from_factors([2] * arity, [(range(arity), np.zeros((2,) * arity))])
+    assert f"{arity} variables" in unsupported_arity(graph)
+    with pytest.raises(ValueError, match=f"{arity} variables"):
+        LabelChoice(graph)

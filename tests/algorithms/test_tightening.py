@@ -1,0 +1,523 @@
+"""Clusters above the pairs: true bounds that never fall, and a search that finds what is there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.dual.clusters import Clusters, gain_of_cliques, pair_keys
+from inference_lab.algorithms.dual.frustration import (
+    find_cliques,
+    find_cycles,
+    list_cliques,
+    make_projection,
+)
+from inference_lab.algorithms.dual.reparametrisation import LARGEST_CLUSTER, start_dual
+from inference_lab.algorithms.dual.tightening import tighten
+from inference_lab.conformance import exhaustive
+from inference_lab.contract import Run
+from inference_lab.graph.factor_graph import TABLE, FloatArray, Int32Array
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+cases = settings(max_examples=80, derandomize=True, deadline=None, database=None)
+seeds = st.integers(0, 2**32 - 1)
+families = st.sampled_from(sorted(FAMILIES))
+
+
+def tolerance(graph: il.FactorGraph) -> float:
+    return 1e-9 * exhaustive(graph).scale
+
+
+def start(graph: il.FactorGraph) -> Clusters:
+    return Clusters(graph, start_dual(graph))
+
+
+def a_run(graph: il.FactorGraph, **limits: float) -> Run:
+    return Run(graph, rng=np.random.default_rng(0), **limits)  # type: ignore[arg-type]
+
+
+def odd_cycle(length: int, labels: int = 2) -> il.FactorGraph:
+    """Return the cycle whose neighbours all want to differ: with two labels one pair cannot."""
+    edges = [(i, (i + 1) % length) for i in range(length)]
+    return il.FactorGraph.potts(np.zeros((length, labels)), edges, -1.0, constant=float(length))
+
+
+def remaining_energy(state: Clusters, x: tuple[int, ...]) -> float:
+    """Add up what is left of all terms and clusters, in plain Python."""
+    g, dual, clusters = state.g, state.dual, state.arrays
+    total = state.graph.constant + sum(dual.unary[g.unary_ptr[i] + a] for i, a in enumerate(x))
+    for e, (i, j) in enumerate(g.edges.tolist()):
+        if g.kinds[e] == TABLE:
+            value = g.weights[e] * g.pairwise[g.offsets[e] + x[i] * g.cardinalities[j] + x[j]]
+        elif x[i] == x[j]:
+            value = g.pairwise[g.offsets[e] + x[i] * g.kinds[e]]
+        else:
+            value = g.weights[e]
+        total += value - dual.from_edge[dual.half_ptr[2 * e] + x[i]]
+        total -= dual.from_edge[dual.half_ptr[2 * e + 1] + x[j]]
+    for f in range(g.factor_ptr.size - 1):
+        scope = g.scopes[g.factor_ptr[f] : g.factor_ptr[f + 1]]
+        shape = tuple(g.cardinalities[scope])
+        total += g.tables[g.table_ptr[f] + np.ravel_multi_index([x[v] for v in scope], shape)]
+        for s, v in enumerate(scope, start=int(g.factor_ptr[f])):
+            total -= dual.from_factor[dual.slot_ptr[s] + x[v]]
+    for c in range(state.count):
+        scope = clusters.variables[clusters.ptr[c] : clusters.ptr[c + 1]]
+        if clusters.table[c] >= 0:
+            shape = tuple(g.cardinalities[scope])
+            entry = np.ravel_multi_index([x[v] for v in scope], shape)
+            total += clusters.tables[clusters.table[c] + entry]
+        at = int(clusters.part_ptr[c])
+        for i, j in itertools.combinations(scope.tolist(), 2):
+            total -= clusters.parts[at + x[i] * g.cardinalities[j] + x[j]]
+            at += int(g.cardinalities[i] * g.cardinalities[j])
+    return float(total)
+
+
+def random_clusters(state: Clusters, rng: np.random.Generator, arity: int) -> Int32Array:
+    n = state.graph.n_variables
+    drawn = [np.sort(rng.choice(n, arity, replace=False)) for _ in range(3)] if n >= arity else []
+    rows = np.array(drawn, dtype=np.int32).reshape(-1, arity)
+    return state.new_ones(rows)[0]
+
+
+# ------------------------------------------------------------------ clusters
+
+
+@cases
+@given(family=families, seed=seeds, arities=st.lists(st.integers(3, 5), max_size=3))
+def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
+    family: str, seed: int, arities: list[int]
+) -> None:
+    """Any clusters, between any sweeps, on all families, infinite costs included."""
+    graph = random_graph(family, seed)
+    found, slack, run = exhaustive(graph), tolerance(graph), a_run(graph)
+    rng = np.random.default_rng(seed)
+    state = start(graph)
+    before = state.bound()
+    for turn, arity in enumerate([0, *arities]):
+        if arity:
+            state.add(random_clusters(state, rng, arity))
+            assert state.bound() == pytest.approx(before, abs=slack)
+        for backwards in (False, True):
+            assert state.sweep(run, backwards)
+            bound = state.bound()
+            assert before - slack <= bound <= found.optimum + slack
+            before = bound
+        if turn % 2:
+            state.share_out()
+            assert state.bound() >= before - slack
+            before = state.bound()
+    if before == math.inf:
+        return
+    for x in itertools.islice(itertools.product(*map(range, graph.cardinalities)), 0, None, 11):
+        if math.isfinite(found.energies[x]):
+            assert remaining_energy(state, x) == pytest.approx(found.energies[x], abs=slack)
+
+
+@pytest.mark.parametrize("arity", range(3, LARGEST_CLUSTER + 1))
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_one_cluster_over_all_variables_is_exact(arity: int, hard: bool, backwards: bool) -> None:
+    """Once the variables' costs are in the pairs, the update sees the whole energy."""
+    rng = np.random.default_rng(arity)
+    for _ in range(5):
+        edges = np.array(list(itertools.combinations(range(arity), 2)))
+        counts = rng.integers(2, 4, size=arity)
+        tables = [rng.normal(size=(counts[i], counts[j])) for i, j in edges]
+        if hard:
+            tables = [np.where(rng.random(t.shape) < 0.2, np.inf, t) for t in tables]
+            for (i, j), table in zip(edges, tables, strict=True):
+                table[0, 0] = float(i + j)
+        unary = [rng.normal(size=k) for k in counts]
+        graph = il.FactorGraph.from_terms(unary, [il.OwnTables(edges, tables)])
+        state = start(graph)
+        plain = state.bound()
+        state.share_out()
+        state.add(np.arange(arity, dtype=np.int32)[None])
+        assert state.sweep(a_run(graph), backwards)
+        if arity > 3:
+            # Taking infinite costs off infinite ones must not leave NaN behind.
+            assert not np.isnan(state.room.joint).any()
+        assert plain < exhaustive(graph).optimum
+        assert state.bound() == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
+        for way in (False, True):
+            assert exhaustive(graph).energies[tuple(state.decode(way))] == pytest.approx(
+                exhaustive(graph).optimum, abs=1e-9
+            )
+
+
+def test_factors_pass_parts_on_to_their_pairs() -> None:
+    """Two factors that contradict each other about a pair; each variable alone knows nothing."""
+    same, differ = np.eye(2), 1.0 - np.eye(2)
+    pad = np.zeros((2, 2))
+    first = differ[:, :, None, None] + pad
+    second = same[:, :, None, None] + pad
+    graph = il.FactorGraph.from_factors(
+        [2] * 6, [((0, 1, 2, 3), first), ((5, 1, 0, 4), np.transpose(second, (2, 1, 0, 3)))]
+    )
+    assert exhaustive(graph).optimum == 1.0
+    assert il.solve(graph, "mplp(tighten=none)").lower_bound == pytest.approx(0.0, abs=1e-9)
+    state = start(graph)
+    assert (state.count, state.new_pairs) == (2, 11)
+    state.sweep(a_run(graph), False)
+    assert state.bound() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("arity", [LARGEST_CLUSTER, LARGEST_CLUSTER + 1])
+def test_large_factors_stay_factors(arity: int) -> None:
+    table = np.random.default_rng(0).normal(size=(2,) * arity)
+    graph = il.FactorGraph.from_factors([2] * arity, [(range(arity), table)])
+    state = start(graph)
+    assert state.count == (1 if arity == LARGEST_CLUSTER else 0)
+    assert state.bound() == pytest.approx(table.min())
+    assert graph.energy(state.decode(False)) == pytest.approx(table.min())
+
+
+def test_parts_given_before_count() -> None:
+    """A factor that had passed everything on to its variables keeps the bound as a cluster."""
+    rng = np.random.default_rng(3)
+    tables = rng.normal(size=(3, 2))
+    table = tables[0][:, None, None] + tables[1][:, None] + tables[2]
+    graph = il.FactorGraph.from_factors([2] * 3, [((2, 0, 1), table)])
+    dual = start_dual(graph, from_factor=tables.ravel())
+    state = Clusters(graph, dual)
+    assert state.bound() == pytest.approx(table.min())
+    assert np.abs(state.arrays.tables).max() < 1e-12
+
+
+def test_new_ones_leaves_out_repeats_and_known_clusters() -> None:
+    graph = odd_cycle(6)
+    state = start(graph)
+    state.add(np.array([[0, 1, 2], [1, 3, 5]], dtype=np.int32))
+    state.add(np.array([[0, 1, 2, 3]], dtype=np.int32))
+    rows = np.array([[2, 3, 4], [1, 3, 5], [0, 1, 3], [2, 3, 4], [0, 1, 2]], dtype=np.int32)
+    found, first = state.new_ones(rows)
+    assert found.tolist() == [[2, 3, 4], [0, 1, 3]]
+    assert first.tolist() == [0, 2]
+    assert state.new_ones(rows[:0])[0].shape == (0, 3)
+
+
+def test_memory_is_what_is_held() -> None:
+    graph = il.FactorGraph.potts(np.zeros((5, 3)), grid_edges(1, 5), 1.0)
+    state = start(graph)
+    assert state.memory == 0
+    state.add(np.array([[0, 1, 2]], dtype=np.int32))
+    # Three pairs of nine entries: parts, and tables kept twice.
+    assert state.memory == 3 * 9 * 24
+    assert state.memory <= int(state.cost_of(np.array([[0, 1, 2]], dtype=np.int32))[1][0])
+
+
+# ------------------------------------------------------------------ where to add clusters
+
+
+@cases
+@given(family=families, seed=seeds)
+def test_projection_is_what_its_definition_says(family: str, seed: int) -> None:
+    """Strength: least over labels on different sides less least over those on equal sides."""
+    graph = random_graph(family, seed)
+    state = start(graph)
+    state.sweep(a_run(graph), False)
+    if state.bound() == math.inf:
+        return
+    projection = make_projection(state, 1e-9, a_run(graph))
+    expected = {}
+    g, dual = state.g, state.dual
+    for e, (i, j) in enumerate(g.edges.tolist()):
+        ki, kj = int(g.cardinalities[i]), int(g.cardinalities[j])
+        table = np.empty((ki, kj))
+        for a, b in itertools.product(range(ki), range(kj)):
+            if g.kinds[e] == TABLE:
+                value = g.weights[e] * g.pairwise[g.offsets[e] + a * kj + b]
+            else:
+                value = g.pairwise[g.offsets[e] + a * g.kinds[e]] if a == b else g.weights[e]
+            table[a, b] = value - dual.from_edge[dual.half_ptr[2 * e] + a]
+            table[a, b] -= dual.from_edge[dual.half_ptr[2 * e + 1] + b]
+            if np.isinf(dual.unary[[g.unary_ptr[i] + a, g.unary_ptr[j] + b]]).any():
+                table[a, b] = np.inf
+        if min(ki, kj) == 1:
+            continue
+        for a, b in itertools.product(range(ki if ki > 2 else 1), range(kj if kj > 2 else 1)):
+            equal = (np.arange(ki) == a)[:, None] == (np.arange(kj) == b)
+            apart, together = table[~equal].min(), table[equal].min()
+            if math.isfinite(apart) or math.isfinite(together):
+                strength = float(apart - together)
+                if abs(strength) >= 1e-9:
+                    expected[int(g.unary_ptr[i]) + a, int(g.unary_ptr[j]) + b] = strength
+    if projection is None:
+        assert not expected
+        return
+    largest = max((abs(s) for s in expected.values() if math.isfinite(s)), default=1.0)
+    found = {}
+    for u in range(projection.ptr.size - 1):
+        sizes = projection.size[projection.ptr[u] : projection.ptr[u + 1]]
+        assert (np.diff(sizes) <= 0).all()
+        for p in range(projection.ptr[u], projection.ptr[u + 1]):
+            sign = -1.0 if projection.differ[p] else 1.0
+            found[u, int(projection.to[p])] = sign * float(projection.size[p])
+    assert len(found) == 2 * len(expected)
+    for (u, v), strength in expected.items():
+        known = math.copysign(min(abs(strength), 4.0 * max(largest, 1.0)), strength)
+        for pair in ((u, v), (v, u)):
+            assert found[pair] == pytest.approx(known, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("length", range(3, 13))
+def test_odd_cycles_are_found_and_cut_into_triangles(length: int) -> None:
+    graph = odd_cycle(length)
+    state, run = start(graph), a_run(graph)
+    state.share_out()
+    if length % 2 == 0:
+        assert len(find_cycles(state, 12, 100, 1e-9, run)) == 0
+        return
+    assert len(find_cycles(state, length - 1, 100, 1e-9, run)) == 0
+    found = find_cycles(state, length, 100, 1e-9, run)
+    # Around different variables there are several ways; each is length - 2 triangles.
+    assert len(found) >= length - 2
+    assert (np.diff(found, axis=1) > 0).all()
+    sides = {pair for row in found.tolist() for pair in itertools.combinations(row, 2)}
+    assert {tuple(sorted(edge)) for edge in graph.edges.tolist()} <= sides
+
+
+def test_weak_links_are_in_no_cycle() -> None:
+    graph = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (0, 2)], [-1.0, -1.0, -0.01])
+    state, run = start(graph), a_run(graph)
+    assert len(find_cycles(state, 6, 100, 0.02, run)) == 0
+    assert find_cycles(state, 6, 100, 0.005, run).tolist() == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("room", [1, 7, 1000])
+def test_cliques_are_listed_once_each(size: int, room: int) -> None:
+    """All of them, in pieces of any size down to those of the largest position."""
+    rng = np.random.default_rng(5)
+    pairs = np.array(list(itertools.combinations(range(12), 2)))
+    edges = rng.permutation(pairs)[:40]
+    edges[::3] = edges[::3, ::-1]
+    graph = il.FactorGraph.potts(np.zeros((12, 2)), edges, 1.0)
+    expected = {
+        tuple(sorted(clique))
+        for clique in nx.enumerate_all_cliques(nx.Graph(edges.tolist()))
+        if len(clique) == size
+    }
+    assert len(expected) > 10
+    g, n = graph.arrays, graph.n_variables
+    members = np.empty((room, size), dtype=np.int32)
+    of_pairs = np.empty((room, size * (size - 1) // 2), dtype=np.int32)
+    scratch = np.full((2, n), -1, dtype=np.int64)
+    found, position, calls = [], 0, 0
+    while position < g.adj_half.size:
+        count, position = list_cliques(g, position, size, scratch[0], scratch[1], members, of_pairs)
+        calls += 1
+        assert (scratch == -1).all()
+        found += [tuple(row) for row in members[:count].tolist()]
+        for row, theirs in zip(members[:count], of_pairs[:count], strict=True):
+            ends = [tuple(sorted(graph.edges[e].tolist())) for e in theirs]
+            assert ends == list(itertools.combinations(row.tolist(), 2))
+    assert len(found) == len(set(found))
+    if room == 1:
+        # A position with more cliques than room is cut short, and the search goes on.
+        assert set(found) < expected and calls > 5
+    else:
+        assert set(found) == expected
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_gain_of_cliques_is_what_its_definition_says(size: int) -> None:
+    rng = np.random.default_rng(size)
+    n = 5
+    pairs = list(itertools.combinations(range(n), 2))
+    counts = [2, 3, 2, 4, 3]
+    tables = [rng.normal(size=(counts[i], counts[j])) for i, j in pairs]
+    graph = il.FactorGraph.pairwise([np.zeros(k) for k in counts], pairs, tables)
+    state = start(graph)
+    members = np.array(list(itertools.combinations(range(n), size)), dtype=np.int32)
+    which = {pair: e for e, pair in enumerate(pairs)}
+    edges = np.array(
+        [[which[p] for p in itertools.combinations(row, 2)] for row in members.tolist()],
+        dtype=np.int32,
+    )
+    gain = np.empty(len(members))
+    gain_of_cliques(graph.arrays, members, edges, state.dual, False, state.room_for(members), gain)
+    for row, value in zip(members.tolist(), gain, strict=True):
+        inside = [(i, j, tables[which[i, j]]) for i, j in itertools.combinations(row, 2)]
+        together = min(
+            sum(table[x[row.index(i)], x[row.index(j)]] for i, j, table in inside)
+            for x in itertools.product(*(range(counts[v]) for v in row))
+        )
+        assert value == pytest.approx(together - sum(t.min() for *_, t in inside))
+    best = find_cliques(state, size, 3, 1e-9, a_run(graph))
+    order = np.argsort(-gain)[:3]
+    assert best.tolist() == members[order].tolist()
+    # What is sure is gained indeed.
+    before = state.bound()
+    state.add(best[:1])
+    state.sweep(a_run(graph), False)
+    assert state.bound() >= before + gain.max() - 1e-9
+
+
+def test_four_colours_for_three() -> None:
+    """Four variables of three labels that all want to differ: no triplet sees that they cannot."""
+    edges = list(itertools.combinations(range(4), 2))
+    graph = il.FactorGraph.potts(np.zeros((4, 3)), edges, -1.0, constant=6.0)
+    run = a_run(graph)
+    triplets = tighten(graph, run, start_dual(graph), how="triplets")
+    assert (run.lower_bound, triplets.stopped_by) == (pytest.approx(0.0, abs=1e-9), "converged")
+    run = a_run(graph)
+    cycles = tighten(graph, run, start_dual(graph))
+    assert run.lower_bound == pytest.approx(1.0)
+    assert (run.best_energy, cycles.stopped_by) == (1.0, "proved")
+
+
+def test_pair_keys_ignore_direction() -> None:
+    edges = np.array([[0, 3], [3, 0], [2, 1]], dtype=np.int32)
+    assert pair_keys(5, edges).tolist() == [3, 3, 7]
+
+
+# ------------------------------------------------------------------ the loop
+
+
+@cases
+@given(family=families, seed=seeds, how=st.sampled_from(["cycles", "triplets"]))
+def test_tightening_never_loosens_and_stays_true(family: str, seed: int, how: str) -> None:
+    """From random parts, for all families; the trace of bounds rises to at most the optimum."""
+    graph = random_graph(family, seed)
+    found, slack, run = exhaustive(graph), tolerance(graph), a_run(graph)
+    rng = np.random.default_rng(seed)
+    empty = start_dual(graph)
+    dual = start_dual(
+        graph, rng.normal(size=empty.from_edge.size), rng.normal(size=empty.from_factor.size)
+    )
+    done = tighten(graph, run, dual, how=how, max_sweeps=60, per_round=5)  # type: ignore[arg-type]
+    assert done.start_bound <= run.lower_bound + slack
+    assert run.lower_bound <= found.optimum + slack
+    assert (done.stopped_by == "infeasible") <= (found.optimum == math.inf)
+    assert done.sweeps <= 60
+    if run.best_labels is not None:
+        assert run.best_energy >= found.optimum - slack
+
+
+@pytest.mark.parametrize("length", [3, 5, 7, 9, 11])
+@pytest.mark.parametrize("how", ["cycles", "triplets"])
+def test_odd_cycles_become_exact(length: int, how: str) -> None:
+    """The local polytope gives 0; triplets of existing pairs see triangles only."""
+    graph = odd_cycle(length)
+    run = a_run(graph)
+    done = tighten(graph, run, start_dual(graph), how=how)  # type: ignore[arg-type]
+    assert done.start_bound == pytest.approx(0.0, abs=1e-9)
+    if how == "cycles" or length == 3:
+        assert run.lower_bound == pytest.approx(1.0)
+        assert done.stopped_by == "proved"
+        assert done.clusters >= length - 2
+        assert length == 3 or done.pairs >= length - 3
+    else:
+        assert run.lower_bound == pytest.approx(0.0, abs=1e-9)
+        assert (done.stopped_by, done.clusters) == ("converged", 0)
+
+
+def test_infeasibility_is_proved_by_a_cluster() -> None:
+    """Three variables, two labels, all different: locally consistent, without a solution."""
+    graph = il.FactorGraph.from_terms(
+        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
+    )
+    run = a_run(graph)
+    done = tighten(graph, run, start_dual(graph))
+    assert (done.stopped_by, done.clusters) == ("infeasible", 1)
+    assert run.lower_bound == math.inf
+
+
+def frustrated_grid() -> il.FactorGraph:
+    rng = np.random.default_rng(0)
+    edges = grid_edges(12, 12)
+    return il.FactorGraph.potts(rng.normal(size=(144, 2)), edges, 5.0 * rng.normal(size=len(edges)))
+
+
+@pytest.mark.parametrize(
+    ("settings_of_it", "reason"),
+    [
+        ({"max_memory": 0.0}, "memory"),
+        ({"max_rounds": 1, "per_round": 3}, "rounds"),
+        ({"max_sweeps": 7}, "budget"),
+        ({}, "proved"),
+    ],
+)
+def test_limits_end_it(settings_of_it: dict[str, float], reason: str) -> None:
+    graph = frustrated_grid()
+    run = a_run(graph)
+    done = tighten(graph, run, start_dual(graph), **settings_of_it)  # type: ignore[arg-type]
+    assert done.stopped_by == reason
+    assert run.best_labels is not None
+    if reason == "rounds":
+        assert (done.rounds, done.clusters) == (1, 3)
+    if reason == "budget":
+        assert done.sweeps == 7
+    if reason == "memory":
+        assert done.clusters == 0
+
+
+def test_memory_limit_is_kept() -> None:
+    graph = frustrated_grid()
+    state = start(graph)
+    done = tighten(graph, a_run(graph), state.dual, max_memory=30_000.0)
+    per_triplet = int(state.cost_of(np.zeros((1, 3), dtype=np.int32))[1][0])
+    assert done.stopped_by == "memory"
+    assert 50 <= done.clusters <= 30_000 // (3 * 4 * 8)
+    assert per_triplet * 10 < 30_000
+
+
+def test_the_clock_is_looked_at_and_a_bound_comes_out() -> None:
+    rng = np.random.default_rng(1)
+    edges = grid_edges(60, 60)
+    graph = il.FactorGraph.potts(
+        rng.normal(size=(3600, 3)), edges, 5.0 * rng.normal(size=len(edges))
+    )
+    tighten(graph, a_run(graph), start_dual(graph), max_sweeps=12)
+    run = a_run(graph, time_limit=0.3)
+    done = tighten(graph, run, start_dual(graph))
+    assert done.stopped_by == "budget"
+    assert run.seconds < 1.5
+    assert math.isfinite(run.lower_bound) and math.isfinite(run.best_energy)
+
+
+def test_whole_numbers_raise_the_bound_to_the_next() -> None:
+    """Five variables that all want to differ: the bound of triplets lies between two energies."""
+    edges = [*itertools.combinations(range(5), 2)]
+    graph = il.FactorGraph.potts(np.zeros((5, 2)), edges, -1.0, constant=10.5)
+    optimum = exhaustive(graph).optimum
+    run = a_run(graph)
+    done = tighten(graph, run, start_dual(graph), how="triplets")
+    assert done.stopped_by == "proved"
+    assert run.lower_bound == optimum == 4.5
+    # Each of ten triangles costs at least 1, and each pair is in three of them: 10 / 3, of which
+    # coordinate ascent reaches most.
+    odd = il.FactorGraph.potts(np.zeros((5, 2)), edges, -np.pi, constant=10 * np.pi)
+    run = a_run(odd)
+    tighten(odd, run, start_dual(odd), how="triplets")
+    assert 3.3 * np.pi < run.lower_bound <= 10 / 3 * np.pi + 1e-9
+
+
+def test_same_seed_same_run() -> None:
+    graph = frustrated_grid()
+    runs = [a_run(graph) for _ in range(2)]
+    done = [tighten(graph, run, start_dual(graph)) for run in runs]
+    assert done[0] == done[1]
+    assert [p.lower_bound for p in runs[0].trace] == [p.lower_bound for p in runs[1].trace]
+
+
+def test_unit_of_the_costs_does_not_matter() -> None:
+    results: list[tuple[int, int]] = []
+    base = frustrated_grid()
+    for unit in (1.0, 2.0**10, 2.0**30):
+        weights: FloatArray = unit * base.edge_weights
+        graph = il.FactorGraph.potts(unit * base.unary, base.edges, weights)
+        done = tighten(graph, a_run(graph), start_dual(graph))
+        results.append((done.sweeps, done.clusters))
+    assert len(set(results)) == 1

@@ -1,0 +1,598 @@
+"""The command line: what goes to which stream, exit codes, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.cli.comparing import DEFAULT_FROM_FOLDER, DEFAULT_PROBLEMS, DEFAULT_SOLVERS
+from inference_lab.registry.registry import problem_registry, solver_registry
+from inference_lab.results.records import RecordStore
+
+#: The command as it is installed.
+COMMAND = str(Path(sys.executable).with_name("inference-lab"))
+
+#: Energy -3 for labels 1 0 1, found from the unaries alone.
+MODEL = """MARKOV
+3
+2 2 2
+4
+1 0
+1 1
+1 2
+2 0 1
+2
+ 1 2.718281828459045
+2
+ 2.718281828459045 1
+2
+ 1 2.718281828459045
+4
+ 1 1 1 1
+"""
+
+SOLVERS = '''"""Solvers for the tests of the command line."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_lab.contract import Outcome, Solver
+
+
+@dataclass(frozen=True)
+class Zero(Solver):
+    """All labels zero, with much noise."""
+
+    bound: float | None = None
+    lie: bool = False
+    fail: bool = False
+
+    def run(self, graph, run):
+        print("a solver prints")
+        os.write(1, b"a library prints\\n")
+        os.system("echo a child prints")
+        if self.fail:
+            raise ZeroDivisionError("some\\nreason")
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        if self.bound is not None:
+            run.bound(self.bound)
+        return Outcome(claimed_energy=-1e3 if self.lie else None)
+
+
+@dataclass(frozen=True)
+class Sleepy(Solver):
+    """Sleeps, and leaves a file to say so."""
+
+    def run(self, graph, run):
+        open("asleep", "w").close()
+        time.sleep(60)
+        return Outcome()
+
+
+@dataclass(frozen=True)
+class Picky(Solver):
+    """Supports nothing."""
+
+    def supports(self, graph, temperature):
+        return "not today"
+
+    def run(self, graph, run):
+        raise AssertionError
+'''
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """Go to a working directory with a model and some solvers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INFERENCE_LAB_DATA", raising=False)
+    (tmp_path / "model.uai").write_text(MODEL)
+    (tmp_path / "mine.py").write_text(SOLVERS)
+    return tmp_path
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def run(*arguments, **options):
+    """Run the command as a process of its own."""
+    return subprocess.run(
+        [COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+def one_line(result, *said):
+    """Assert that the error is one line, without a traceback, and says this."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1 and "Traceback" not in result.output
+    assert result.stderr.splitlines()[-1] == lines[0]
+    for text in said:
+        assert text in lines[0]
+    assert result.stdout == ""
+
+
+# ---------------------------------------------------------------------- light start
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import inference_lab",
+        "import inference_lab.cli",
+        "import inference_lab as il; il.FactorGraph, il.Problem, il.Solver, il.SpecError",
+        "from inference_lab.cli import main; main(['--help'], standalone_mode=False)",
+        "from inference_lab.cli import main; main(['compare', '--help'], standalone_mode=False)",
+        "from inference_lab.cli import main; main(['list', 'solvers'], standalone_mode=False)",
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(code):
+    heavy = "{'pandas', 'numba', 'scipy', 'sklearn', 'pulp', 'pgmpy', 'networkx', 'matplotlib'}"
+    check = f"{code}\nimport sys\nprint(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == "[]", done.stderr
+
+
+def test_help_does_not_even_import_numpy():
+    check = "from inference_lab.cli import main\nimport sys\nassert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", check], check=True, timeout=60)
+
+
+def test_version_and_help():
+    assert call("--version").stdout == f"inference-lab, version {il.__version__}\n"
+    for arguments in ([], ["compare"], ["solve"], ["list"], ["check"]):
+        result = call(*arguments, "--help")
+        assert result.exit_code == 0 and result.stdout.startswith("Usage:")
+
+
+# ---------------------------------------------------------------------- compare
+
+
+def test_compare_prints_a_table_and_writes_records(work):
+    result = call(
+        "compare", "model.uai", "--solver", "icm", "--solver", "brute-force", "--seeds", 2
+    )
+    assert result.exit_code == 0
+    assert "file(path=model.uai)" in result.stdout and "by brute-force" in result.stdout
+    assert "[4/4]" in result.stderr and "runs/compare" in result.stderr
+    assert "[4/4]" not in result.stdout
+    records = RecordStore(work / "runs/compare/runs.jsonl").read()
+    assert sorted((r.seed, r.solver) for r in records) == [
+        (0, "brute-force"),
+        (0, "icm"),
+        (1, "brute-force"),
+        (1, "icm"),
+    ]
+    assert all(abs(r.energy + 3) < 1e-9 and r.time_limit == 10 for r in records)
+    for name in ("runs.csv", "table.csv", "table.md"):
+        assert (work / "runs/compare" / name).stat().st_size > 0
+
+
+def test_compare_json_is_one_document_and_nothing_else(work):
+    arguments = ["model.uai", "--solver", "mine.py:Zero", "--solver", "icm", "--out", "here"]
+    for extra in ([], ["--quiet"], ["--jobs", "2"]):
+        done = run("compare", *arguments, "--rerun", "all", "--json", *extra)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert document["folder"] == "here" and len(document["records"]) == 2
+        assert [row["solver"] for row in document["rows"]] == ["mine.py:Zero", "icm"]
+        for noise in ("a solver prints", "a library prints", "a child prints"):
+            assert noise in done.stderr
+        assert ("[2/2]" in done.stderr) == (extra != ["--quiet"])
+    assert len(RecordStore(work / "here/runs.jsonl").read()) == 6
+
+
+def test_compare_plain_output_is_not_mixed_with_what_solvers_print(work):
+    done = run("compare", "model.uai", "--solver", "mine.py:Zero")
+    assert done.returncode == 0 and "prints" not in done.stdout and "Zero" in done.stdout
+
+
+def test_compare_passes_its_options_on(work):
+    (work / "folder").mkdir()
+    result = call(
+        *("compare", "model.uai", "--solver", "brute-force", "--time-limit", "none"),
+        *("--temperature", "0.5", "--data-dir", "folder", "--json", "--quiet"),
+    )
+    (record,) = json.loads(result.stdout)["records"]
+    assert record["time_limit"] is None and record["temperature"] == 0.5
+    assert record["log_partition_kind"] == "exact" and result.stderr == ""
+
+
+def test_compare_finds_model_files_in_the_data_folder(work):
+    (work / "data" / "sub").mkdir(parents=True)
+    (work / "model.uai").rename(work / "data" / "sub" / "model.uai")
+    result = call("compare", "sub/model.uai", "--solver", "icm", "--data-dir", "data")
+    assert result.exit_code == 0 and "file(path=sub/model.uai)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("mine.py:Zero(fail=true)", "1 of 2 runs failed"),
+        (
+            "mine.py:Zero(bound=1)",
+            "contradiction: file(path=model.uai): mine.py:Zero(bound=1) gives",
+        ),
+        ("mine.py:Zero(lie=true)", "contradiction: file(path=model.uai): mine.py:Zero(lie=true)"),
+    ],
+)
+def test_compare_exits_with_1_on_failures_and_contradictions(work, spec, said):
+    result = call("compare", "model.uai", "--solver", spec, "--solver", "icm")
+    assert result.exit_code == 1 and said in result.stderr and "icm" in result.stdout
+    assert len(RecordStore(work / "runs/compare/runs.jsonl").read()) == 2
+    assert "Traceback" not in result.output
+
+
+def test_compare_exits_with_1_only_if_nothing_is_supported(work):
+    result = call("compare", "model.uai", "--solver", "mine.py:Picky")
+    assert result.exit_code == 1 and "no solver supports" in result.stderr
+    assert "not today" in result.stdout
+    result = call("compare", "model.uai", "--solver", "mine.py:Picky", "--solver", "icm")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--solver", "icn"], "unknown solver 'icn'; did you mean 'icm'?"),
+        (["--solver", "icm(restart=2)"], "did you mean 'restarts'"),
+        (["--solver", "icm(restarts=two)"], "'two' is not an integer"),
+        (["--solver", "icm(restarts=2"], "expected"),
+        (["--solver", "icm", "--solver", "icm"], "more than once"),
+        (["--solver", "none.py"], "none.py is not a Python file"),
+        (["--solver", "mine.py"], "several"),
+        (["--solver", "broken.py"], "broken.py fails to import: SyntaxError"),
+        (["nosuch"], "unknown problem 'nosuch'"),
+        (["nosuch.uai"], "nosuch.uai does not exist"),
+        (["corrupt.uai"], "corrupt.uai"),
+        (["corrupt.uai.gz"], "corrupt.uai.gz"),
+        (["file(path=model.uai, evidence=gone.evid)"], "gone.evid"),
+        (["--time-limit", "0"], "'0' is not a positive number"),
+        (["--time-limit", "nan"], "'nan' is not a positive number"),
+        (["--time-limit", "soon"], "'soon'"),
+        (["--seeds", "0"], "0 is not in the range"),
+        (["--seeds", "many"], "'many'"),
+        (["--jobs", "-1"], "-1 is not in the range"),
+        (["--temperature", "-1"], "'-1' is not a number of at least 0"),
+        (["--data-dir", "gone"], "gone"),
+        (["--out", "model.uai"], "model.uai"),
+        (["--out", "model.uai/x"], "model.uai/x"),
+        (["--out", "other"], "runs.jsonl:1"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_compare_refuses_bad_input_with_one_line_and_code_2(work, arguments, said):
+    (work / "corrupt.uai").write_text(MODEL[: len(MODEL) // 2])
+    (work / "corrupt.uai.gz").write_bytes(b"\x1f\x8bnot gzip at all")
+    (work / "broken.py").write_text("def (")
+    (work / "other").mkdir()
+    (work / "other" / "runs.jsonl").write_text("my notes\n")
+    result = call("compare", "model.uai", *arguments)
+    assert result.exit_code == 2
+    one_line(result, said)
+    assert not (work / "runs").exists()
+
+
+def test_names_with_markup_are_shown_as_they_are(work):
+    name = "<script>|**x**.uai"
+    (work / "model.uai").rename(work / name)
+    result = call("compare", name, "--solver", "icm")
+    assert result.exit_code == 0 and name in result.stdout
+    markdown = (work / "runs/compare/table.md").read_text()
+    assert "<script>" not in markdown and "&lt;script&gt;&#124;\\*\\*x" in markdown
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
+    arguments = ["compare", "model.uai", "--solver", "icm", "--solver", "mine.py:Sleepy"]
+    process = subprocess.Popen(
+        [COMMAND, *arguments, "--jobs", str(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    store = work / "runs/compare/runs.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (work / "asleep").exists() and store.exists() and store.stat().st_size:
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130, stderr
+    assert stdout == "" and "Traceback" not in stderr
+    kept = "1 new record is kept in runs/compare/runs.jsonl; the same command goes on from there"
+    assert stderr.rstrip().endswith(f"interrupted\n{kept}")
+    assert [r.solver for r in RecordStore(store)] == ["icm"]
+
+
+def test_a_closed_pipe_is_no_error_message(work):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [COMMAND, "list", "solvers", "--verbose"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(writer)
+    assert "Traceback" not in done.stderr and "Broken" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_the_default_comparison_is_made_of_what_there_is():
+    for spec in [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]:
+        family = problem_registry.make(spec)
+        assert f"data={family.data}, constraints={family.constraints}" in spec
+    for name in DEFAULT_SOLVERS:
+        assert solver_registry.make(name).spec == name
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_request_to_end_is_heeded_and_nothing_is_left_running(work, number, jobs):
+    (work / "helped.py").write_text(
+        "import subprocess, time\n"
+        "from dataclasses import dataclass\n"
+        "from inference_lab.contract import Solver\n"
+        "@dataclass(frozen=True)\n"
+        "class Helped(Solver):\n"
+        "    def run(self, graph, run):\n"
+        "        with open('pids', 'a') as stream:\n"
+        "            print(subprocess.Popen(['sleep', '321']).pid, file=stream)\n"
+        "        time.sleep(60)\n"
+    )
+    arguments = ["compare", "model.uai", "--solver", "helped.py", "--solver", "icm"]
+    process = subprocess.Popen(
+        [COMMAND, *arguments, "--jobs", str(jobs), "--time-limit", "30", "--quiet"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    # It starts one in the warm-up, which is ended after ten seconds, and one in the run.
+    started = 2 if (number, jobs) == (signal.SIGTERM, 2) else 1
+    while time.monotonic() < deadline:
+        if (work / "pids").exists() and len((work / "pids").read_text().split()) == started:
+            break
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130 and "goes on from there" in stderr
+    for pid in (work / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            for _ in range(100):
+                os.kill(int(pid), 0)
+                time.sleep(0.05)
+
+
+def test_the_default_comparison_uses_the_data_folder_where_there_is_one(work, monkeypatch):
+    from inference_lab.cli import comparing as cli
+
+    assert cli._default_problems(None) == list(DEFAULT_PROBLEMS)
+    repository = Path(__file__).parents[1]
+    data = Path(os.environ.get("INFERENCE_LAB_DATA", repository.parent / "shared" / "data"))
+    if not data.is_dir():
+        pytest.skip(f"needs the data folder, {data} is none")
+    assert cli._default_problems(data) == [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]
+
+
+# ---------------------------------------------------------------------- solve
+
+
+def test_solve_prints_what_was_found(work):
+    result = call("solve", "model.uai", "--solver", "brute-force")
+    assert result.exit_code == 0
+    lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
+    assert lines["energy"] == "-3" and lines["bound"] == "-3" and lines["labels"] == "1 0 1"
+    assert lines["status"] == "optimal: the answer is proved to be exact"
+    assert lines["gap"] == "0 (0 %)"
+
+
+def test_solve_json_is_one_document_and_nothing_else(work):
+    done = run("solve", "model.uai", "--solver", "mine.py:Zero", "--json")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert document["labels"] == [0, 0, 0] and document["energy"] == pytest.approx(-1)
+    assert document["lower_bound"] == "-inf" and document["status"] == "limit"
+    for noise in ("a solver prints", "a library prints", "a child prints"):
+        assert noise in done.stderr
+
+
+def test_solve_gives_marginals_at_a_temperature(work):
+    arguments = ("solve", "model.uai", "--solver", "brute-force", "--temperature", "1")
+    document = json.loads(call(*arguments, "--json").stdout)
+    one = 1 / (1 + np.e)
+    expected = [[one, 1 - one], [1 - one, one], [one, 1 - one]]
+    assert np.allclose(document["marginals"], expected)
+    assert document["log_partition"] == pytest.approx(3 * np.log(1 + np.e))
+    text = call(*arguments).stdout
+    assert f"0: {one:.4f} {1 - one:.4f}" in text and "(exact)" in text
+
+
+def test_solve_with_evidence(work):
+    (work / "seen.evid").write_text("1 0 0\n")
+    result = call("solve", "model.uai", "--evidence", "seen.evid", "--solver", "icm", "--json")
+    assert json.loads(result.stdout)["labels"] == [0, 0, 1]
+
+
+def test_solve_writes_labels(work):
+    result = call("solve", "model.uai", "--solver", "icm", "--out", "labels.txt")
+    assert result.exit_code == 0 and "labels.txt" in result.stdout
+    assert np.loadtxt(work / "labels.txt", dtype=int).tolist() == [1, 0, 1]
+
+
+def test_solve_shortens_what_is_long(work):
+    g = il.FactorGraph.from_terms(np.zeros((500, 2)))
+    il.write(g, work / "long.uai")
+    result = call("solve", "long.uai", "--solver", "icm")
+    assert "(500 in all" in result.stdout and max(map(len, result.stdout.splitlines())) < 200
+
+
+def test_solve_answers_infeasible_with_code_0(work):
+    impossible = MODEL.replace("1 1 1 1\n", "0 0 1 0\n").replace(
+        "1 2.718281828459045\n2\n", "1 0\n2\n", 1
+    )
+    (work / "hard.uai").write_text(impossible)
+    result = call("solve", "hard.uai", "--solver", "icm")
+    assert result.exit_code == 0
+    assert "infeasible: it is proved that every labelling has infinite energy" in result.stdout
+
+
+def test_solve_exits_with_1_where_there_is_no_answer(work):
+    result = call("solve", "model.uai", "--solver", "mine.py:Picky")
+    assert result.exit_code == 1 and "not today" in result.stdout
+    result = call("solve", "model.uai", "--solver", "mine.py:Zero(fail=true)")
+    assert result.exit_code == 1 and result.stdout == ""
+    assert "error: ZeroDivisionError: some reason" in result.stderr
+    assert "--debug" in result.stderr and "Traceback" not in result.output
+
+
+def test_debug_shows_the_traceback(work):
+    for arguments in (["--debug", "solve"], ["solve", "--debug"]):
+        done = run(*arguments, "model.uai", "--solver", "mine.py:Zero(fail=true)")
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr and "mine.py" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gone.uai"], "gone.uai does not exist"),
+        (["model.txt"], "model.txt"),
+        (["."], "problem '.'"),
+        (["corrupt.uai"], "corrupt.uai"),
+        (["binary.uai"], "binary.uai"),
+        (["model.uai", "--solver", "icn"], "unknown solver 'icn'"),
+        (["model.uai", "--solver", ""], "expected a name"),
+        (["model.uai", "--evidence", "gone.evid"], "gone.evid"),
+        (["model.uai", "--evidence", "bad.evid"], "bad.evid"),
+        (["model.uai", "--out", "gone/labels.txt"], "gone/labels.txt"),
+        (["model.uai", "--out", "."], "'.' is a directory"),
+        (["model.uai", "--temperature", "inf"], "'inf'"),
+        (["model.uai", "--seed", "-1"], "-1"),
+        ([], "FILE"),
+    ],
+)
+def test_solve_refuses_bad_input_with_one_line_and_code_2(work, arguments, said):
+    (work / "model.txt").write_text(MODEL)
+    (work / "corrupt.uai").write_text(MODEL[: len(MODEL) // 2])
+    (work / "binary.uai").write_bytes(bytes(range(256)))
+    (work / "bad.evid").write_text("1 9 0\n")
+    result = call("solve", *arguments)
+    assert result.exit_code == 2
+    one_line(result, said)
+
+
+# ---------------------------------------------------------------------- list
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"), [("solvers", solver_registry), ("problems", problem_registry)]
+)
+def test_list_names_everything_with_its_settings(kind, registry):
+    result = call("list", kind)
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == registry.names()
+    document = json.loads(call("list", kind, "--json").stdout)
+    assert list(document[kind]) == registry.names()
+    assert all(about["description"] for about in document[kind].values())
+    verbose = call("list", kind, "--verbose")
+    assert verbose.exit_code == 0
+    for name in registry.names():
+        one = call("list", kind, name)
+        assert one.exit_code == 0 and one.stdout.startswith(f"{name}\n")
+        settings = json.loads(call("list", kind, name, "--json").stdout)[kind][name]["settings"]
+        for setting in settings:
+            line = f"    {setting['name']}: {setting['type']}"
+            assert line in verbose.stdout and line in one.stdout
+
+
+def test_list_goes_on_past_what_cannot_be_loaded(monkeypatch):
+    real = type(solver_registry).load
+
+    def load(self, name):
+        if name == "icm":
+            raise ImportError("it needs\nmore")
+        return real(self, name)
+
+    monkeypatch.setattr(type(solver_registry), "load", load)
+    result = call("list", "solvers", "--verbose")
+    assert result.exit_code == 0
+    assert "    cannot be loaded: ImportError: it needs more\n" in result.stdout
+    assert "brute-force" in result.stdout and "    max_states: integer" in result.stdout
+    document = json.loads(call("list", "solvers", "--verbose", "--json").stdout)
+    assert document["solvers"]["icm"]["reason"] == "ImportError: it needs more"
+
+
+def test_list_shows_settings_as_they_are_written():
+    (described,) = json.loads(call("list", "solvers", "icm", "--json").stdout)["solvers"].values()
+    settings = {s["name"]: s for s in described["settings"]}
+    assert settings["init"] == {
+        "name": "init",
+        "type": "unary | random",
+        "required": False,
+        "default": "unary",
+    }
+    assert settings["max_sweeps"]["type"] == "integer | none"
+    assert settings["max_sweeps"]["default"] == "none"
+    text = call("list", "problems", "file").stdout
+    assert "path: text, required" in text and "evidence: text | none, default none" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["solver"], "'solver'"),
+        (["solvers", "icn"], "unknown solver 'icn'; did you mean 'icm'"),
+    ],
+)
+def test_list_refuses_bad_input(arguments, said):
+    result = call("list", *arguments)
+    assert result.exit_code == 2
+    one_line(result, said)
+
+
+# ---------------------------------------------------------------------- check
+
+
+def test_check_passes_a_good_solver_and_fails_a_liar(work):
+    result = call("check", "icm")
+    assert result.exit_code == 0 and result.stdout.splitlines()[-1].startswith("icm: ")
+    assert " 0 failed" in result.stdout.splitlines()[-1]
+    done = run("check", "mine.py:Zero(lie=true)", "--json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    verdicts = {check["name"]: check["verdict"] for check in document["checks"]}
+    assert verdicts["claim-true"] == "failed" and verdicts["labels-valid"] == "passed"
+    assert document["counts"]["failed"] == list(verdicts.values()).count("failed") > 0
+    assert "claim-true" in done.stderr
+
+
+def test_check_refuses_what_is_no_solver(work):
+    (work / "empty.py").write_text("x = 1\n")
+    for spec, said in [("empty.py", "defines no Solver"), ("icn", "unknown solver")]:
+        result = call("check", spec)
+        assert result.exit_code == 2
+        one_line(result, said)

@@ -1,0 +1,205 @@
+"""Active choice of questions: what is asked, what follows from it, and what is never touched."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+
+from inference_lab.clustering import (
+    ExploreConsolidate,
+    PCKMeans,
+    StopAskingError,
+    ask_at_terminal,
+)
+from inference_lab.constraints import Constraints
+from inference_lab.results.scoring import pairwise_f
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.integers(1, 5),
+    budget=st.integers(0, 60),
+    unknown=st.sampled_from([0.0, 0.3]),
+    tell_k=st.booleans(),
+)
+def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k):
+    rng = np.random.default_rng(seed)
+    n = 24
+    truth = np.concatenate([np.arange(k), rng.integers(k, size=n - k)])
+    points = rng.normal(size=(n, 2)) + 3 * truth[:, np.newaxis]
+    shown = np.where(rng.random(n) < unknown, -1, truth)
+    candidates = np.sort(rng.permutation(n)[:16])
+    found = ExploreConsolidate(k if tell_k else None, budget, random_state=seed).run(
+        points, shown, candidates=candidates
+    )
+    assert len(found.questions) <= budget
+    if not found.complete:
+        assert len(found.questions) == budget
+    asked = [tuple(sorted(q[:2])) for q in found.questions]
+    assert len(set(asked)) == len(asked), "no pair is asked about twice"
+    touched = set(itertools.chain(*asked))
+    assert touched <= set(candidates.tolist())
+    for pair in (*found.constraints.must_link, *found.constraints.cannot_link):
+        assert set(pair.tolist()) <= set(candidates.tolist())
+    # Answers from classes are true, and so is all that is inferred from them when K is right.
+    if tell_k and unknown == 0:
+        must, cannot = found.constraints.must_link, found.constraints.cannot_link
+        present = len(np.unique(truth[candidates]))
+        if present == k:
+            assert (truth[must[:, 0]] == truth[must[:, 1]]).all()
+        assert (truth[cannot[:, 0]] != truth[cannot[:, 1]]).all()
+    if unknown == 0 and not tell_k:
+        for group in found.neighbourhoods:
+            assert len(np.unique(truth[group])) == 1
+        classes = [truth[group[0]] for group in found.neighbourhoods]
+        assert len(set(classes)) == len(classes)
+    known = [q for q in found.questions if q.answer is not None]
+    inferred = len(found.constraints) - len(known)
+    assert inferred >= 0
+    assert inferred == 0 or tell_k
+
+
+def test_every_cluster_is_found_and_every_point_placed_in_the_end():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(4, size=60)
+    points = rng.normal(size=(60, 2)) + 4 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[truth]
+    found = ExploreConsolidate(4, budget=10**6, random_state=1).run(points, truth)
+    assert found.complete
+    assert found.phase == "consolidate"
+    groups = sorted(tuple(group) for group in found.neighbourhoods)
+    assert groups == sorted(tuple(np.flatnonzero(truth == c)) for c in range(4))
+    # The last of K neighbourhoods needs no question: at most K - 1 a point once all are known.
+    per_point = {}
+    for q in found.questions:
+        per_point[q.first] = per_point.get(q.first, 0) + 1
+    assert max(per_point.values()) <= 3
+
+
+def test_explore_takes_the_farthest_point_first():
+    points = np.array([[0.0], [0.1], [10.0], [4.0]])
+    asked = []
+
+    def oracle(first, second):
+        asked.append((first, second))
+        return False
+
+    found = ExploreConsolidate(4, budget=3, random_state=3).run(points, oracle)
+    # From whatever point it starts, the one at the other end comes next.
+    start = asked[0][1]
+    expected = {0: 2, 1: 2, 2: 0, 3: 2}[start]
+    assert asked[0] == (expected, start)
+    assert len(found.neighbourhoods) == 3
+
+
+def test_budget_ends_in_the_middle_of_a_point():
+    points = np.array([[0.0], [10.0], [20.0], [19.0]])
+    truth = [0, 1, 2, 3]
+    full = ExploreConsolidate(4, budget=6, random_state=0).run(points, truth)
+    short = ExploreConsolidate(4, budget=5, random_state=0).run(points, truth)
+    assert short.questions == full.questions[:5]
+    assert len(short.constraints.cannot_link) == 5
+    assert len(short.neighbourhoods) == 3
+    assert len(full.neighbourhoods) == 4
+
+
+def test_dont_know_founds_nothing_and_is_not_asked_again():
+    points = np.array([[0.0], [10.0], [20.0]])
+    found = ExploreConsolidate(3, budget=50, random_state=0).run(points, lambda i, j: None)
+    assert len(found.neighbourhoods) == 1
+    assert len(found.constraints) == 0
+    assert len(found.questions) == 2
+    assert found.complete
+
+
+def test_an_interrupted_dialogue_goes_on_where_it_was(tmp_path):
+    data = load_iris()
+    whole = ExploreConsolidate(3, budget=40, random_state=5).run(data.data, data.target)
+    file = tmp_path / "answers.jsonl"
+    patience = iter(range(13))
+
+    def impatient(first, second):
+        if next(patience, None) is None:
+            raise StopAskingError
+        return bool(data.target[first] == data.target[second])
+
+    part = ExploreConsolidate(3, budget=40, random_state=5).run(
+        data.data, impatient, transcript=file
+    )
+    assert len(part.questions) == 13
+    assert not part.complete
+    with file.open("a") as out:
+        out.write('{"first": 3, "sec')  # the power went
+    later = []
+
+    def rest(first, second):
+        later.append((first, second))
+        return bool(data.target[first] == data.target[second])
+
+    resumed = ExploreConsolidate(3, budget=40, random_state=5).run(data.data, rest, transcript=file)
+    assert resumed.questions == whole.questions
+    assert len(later) == 27
+    assert resumed.constraints == whole.constraints
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == 40
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"first": 0, "second": 900, "answer": true}', "[]", '{"first": 0, "second": 1, "answer": 1}'],
+)
+def test_a_broken_transcript_is_named_with_its_line(tmp_path, line):
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"first": 0, "second": 1, "answer": true}\n' + line + "\n")
+    with pytest.raises(ValueError, match="line 2"):
+        ExploreConsolidate(2, 5).run(np.eye(4), [0, 0, 1, 1], transcript=file)
+
+
+def test_a_person_at_the_terminal(monkeypatch, capsys):
+    said = iter(["maybe", "n", "?", "Y", "q"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    names = ["cat", "dog", "car", "bus", "tree", "bush"]
+    points = np.array([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
+    found = ExploreConsolidate(3, budget=20, random_state=0).run(
+        points, ask_at_terminal(lambda i: names[i])
+    )
+    assert [q.answer for q in found.questions] == [False, None, True]
+    shown = capsys.readouterr().out
+    assert "Please answer" in shown
+    assert names[found.questions[0].first] in shown
+
+    def ended(prompt):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ended)
+    assert ExploreConsolidate(3, 20).run(points, ask_at_terminal()).questions == []
+
+
+def test_active_constraints_beat_random_ones_on_iris():
+    data = load_iris()
+    ours, random = [], []
+    for seed in range(10):
+        found = ExploreConsolidate(3, budget=40, random_state=seed).run(data.data, data.target)
+        drawn = Constraints.sample(data.target, 40, np.random.default_rng(seed))
+        for pairs, scores in ((found.constraints, ours), (drawn, random)):
+            model = PCKMeans(3, closure="raise", random_state=seed)
+            model.fit(data.data, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+            scores.append(pairwise_f(data.target, model.labels_))
+    assert np.mean(ours) > np.mean(random)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="n_clusters"):
+        ExploreConsolidate(0, 5)
+    with pytest.raises(ValueError, match="budget"):
+        ExploreConsolidate(2, -1)
+    with pytest.raises(ValueError, match="oracle"):
+        ExploreConsolidate(2, 5).run(np.eye(3), [0, 1])
+    with pytest.raises(ValueError, match="candidates"):
+        ExploreConsolidate(2, 5).run(np.eye(3), [0, 1, 1], candidates=[7])
+    nothing = ExploreConsolidate(2, 5).run(np.eye(3), [0, 1, 1], candidates=[])
+    assert nothing.complete
+    assert nothing.questions == []

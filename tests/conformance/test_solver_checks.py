@@ -1,0 +1,275 @@
+"""The checks as users meet them: in pytest on a solver of their own, and in processes apart."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import pytest
+
+from inference_lab.conformance import (
+    CheckResult,
+    ConformanceFailure,
+    Verdict,
+    run_checks,
+    runs,
+    separate,
+    solver_checks,
+)
+from inference_lab.contract import Outcome
+from inference_lab.graph.random_graphs import random_graph
+from inference_lab.harness.isolation import can_isolate
+from inference_lab.registry.registry import as_solver
+from inference_lab.solvers.icm import ICM
+from inference_lab.specs.grammar import SpecError
+
+SOLVERS = '''
+"""Solvers of a user, good and bad."""
+import ctypes
+import faulthandler
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_lab.contract import Outcome, Solver
+
+#: The number of variables of graphs that the bad ones stumble over.
+AT = 9
+
+
+@dataclass(frozen=True)
+class Zeros(Solver):
+    """Label 0 everywhere."""
+
+    def run(self, graph, run):
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome(iterations=1)
+
+
+@dataclass(frozen=True)
+class Boaster(Zeros):
+    """A bound that nothing proves."""
+
+    def run(self, graph, run):
+        outcome = super().run(graph, run)
+        run.bound(1e6)
+        return outcome
+
+
+@dataclass(frozen=True)
+class Needy(Zeros):
+    n: int
+
+
+@dataclass(frozen=True)
+class Bad(Zeros):
+    """Ends the process in one way or another."""
+
+    how: str = "signal"
+
+    def run(self, graph, run):
+        outcome = super().run(graph, run)
+        if graph.n_variables == AT:
+            print("about to", self.how, flush=True)
+            if self.how == "signal":
+                faulthandler.disable()  # of pytest, which would print where it is
+                ctypes.string_at(0)
+            if self.how == "exit":
+                os._exit(3)
+            if self.how == "memory":
+                bytearray(1 << 44)
+            if self.how == "hang":
+                while True:
+                    pass
+        return outcome
+
+
+@dataclass(frozen=True)
+class BadToAsk(Zeros):
+    def supports(self, graph, temperature):
+        if graph.n_variables == AT:
+            os._exit(4)
+        return super().supports(graph, temperature)
+
+
+@dataclass(frozen=True)
+class Unpicklable(Zeros):
+    """Solutions that no process can send."""
+
+    def run(self, graph, run):
+        outcome = super().run(graph, run)
+        outcome.diagnostics = {"key": lambda: None}
+        return outcome
+'''
+
+TESTS = """
+import pytest
+from inference_lab.conformance import solver_checks
+from their_solvers import Boaster, Zeros
+
+@pytest.mark.parametrize("check", solver_checks(Zeros(), graphs_per_family=3), ids=str)
+def test_good(check):
+    check()
+
+@pytest.mark.parametrize("check", solver_checks(Boaster, graphs_per_family=3), ids=str)
+def test_bad(check):
+    check()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "their_solvers.py").write_text(SOLVERS, encoding="utf-8")
+    return tmp_path
+
+
+# ---------------------------------------------------------------------- pytest
+
+
+def test_a_solver_of_ones_own_in_pytest(folder: Path) -> None:
+    """One test a check: skipped with the reason where it says nothing, failed with the graph."""
+    (folder / "test_theirs.py").write_text(TESTS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-rsf", "-p", "no:cacheprovider", "test_theirs.py"]
+    done = subprocess.run(
+        [*command, "-W", "error"], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    out = done.stdout
+    assert done.returncode == 1, done.stderr
+    failed = set(re.findall(r"^FAILED test_theirs\.py::test_(\w+)\[([\w-]+)\]", out, re.M))
+    assert failed == {("bad", "bound-below-optimum"), ("bad", "constant-shift")}
+    assert "the solver never claims an energy" in out
+    assert "the solver supports none of the random graphs at T > 0" in out
+    # The message brings the graph back, and it is one of the smallest there are.
+    said = re.search(r"solve\(random_graph\('([\w-]+)', (\d+)\), .*?lower bound 1000000.0 is", out)
+    assert said is not None
+    assert random_graph(said[1], int(said[2])).n_variables <= 1
+    assert "`random_graph` in inference_lab.graph.random_graphs" in out
+
+
+def test_solvers_are_given_as_objects_classes_or_specs(folder: Path) -> None:
+    names = [check.name for check in solver_checks(ICM())]
+    for solver in (ICM, "icm", "icm(restarts=2)", f"{folder / 'their_solvers.py'}:Zeros"):
+        assert [check.name for check in solver_checks(solver)] == names
+    needy = type(as_solver(f"{folder / 'their_solvers.py'}:Needy(n=1)"))
+    with pytest.raises(SpecError, match=r"Needy needs the setting 'n'"):
+        solver_checks(needy)
+    with pytest.raises(TypeError, match="a solver is a spec string or a Solver object, got 3"):
+        solver_checks(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a solver is a spec string or a Solver object"):
+        solver_checks(int)  # type: ignore[arg-type]
+
+
+def test_failures_are_assertions_and_skips_are_skips() -> None:
+    """So that any test runner knows what they are."""
+    assert issubclass(ConformanceFailure, AssertionError)
+    checks = {check.name: check for check in solver_checks(ICM(), graphs_per_family=1)}
+    with pytest.raises(unittest.SkipTest, match="never gives a lower bound"):
+        checks["bound-below-optimum"]()
+
+
+# ---------------------------------------------------------------------- processes apart
+
+needs_fork = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
+
+
+def outcome_of(folder: Path, named: str, **settings: bool) -> dict[str, CheckResult]:
+    results = run_checks(f"{folder / 'their_solvers.py'}:{named}", graphs_per_family=2, **settings)
+    return {result.name: result for result in results}
+
+
+def failed(results: dict[str, CheckResult]) -> set[str]:
+    return {name for name, result in results.items() if result.verdict == Verdict.FAILED}
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("signal", "the process was killed by SIGSEGV"),
+        ("exit", "the process ended with exit code 3, without an answer"),
+        ("memory", "the run raised MemoryError"),
+    ],
+)
+def test_a_solver_that_crashes_fails_a_check(folder: Path, how: str, said: str, capfd) -> None:
+    """And the others are made; what is said is where, in a graph of the size that does it."""
+    results = outcome_of(folder, f"Bad(how={how})")
+    told = results["completes"].message
+    call = re.match(r"solve\(random_graph\('([\w-]+)', (\d+)\), solver, seed=\d+\): ", told)
+    assert call is not None and said in told
+    assert random_graph(call[1], int(call[2])).n_variables == 9
+    assert "variables: 9, their labels: 2, 2" in told
+    assert "completes" in failed(results)
+    good = outcome_of(folder, "Zeros")
+    assert list(results) == list(good)
+    # Nothing is said to be wrong that has to do with other graphs.
+    for name in ("one-variable", "no-edges", "labels-valid", "energy-true", "frozen", "picklable"):
+        assert results[name].verdict == good[name].verdict == Verdict.PASSED
+    assert failed(good) == set()
+    assert "about to" not in capfd.readouterr().out
+
+
+@needs_fork
+def test_a_solver_that_hangs_is_ended_once(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(runs, "PATIENCE", 0.2)
+    monkeypatch.setattr(separate, "_GRACE", 0.2)
+    results = outcome_of(folder, "Bad(how=hang)")
+    told = results["completes"].message
+    assert "a run must end by itself" in told and "was ended after 0.4 s" in told
+    # Waiting for it once is enough: a second time would be the same.
+    assert sum(result.seconds for result in results.values()) < 15.0
+    assert results["labels-valid"].verdict == Verdict.PASSED
+    assert results["frozen"].verdict == Verdict.PASSED
+
+
+@needs_fork
+def test_a_solver_that_crashes_when_asked_what_it_supports(folder: Path) -> None:
+    results = outcome_of(folder, "BadToAsk")
+    assert "exit code 4" in results["supports-answers"].message
+    assert "random_graph(" in results["supports-answers"].message
+    assert results["frozen"].verdict == Verdict.PASSED
+
+
+@needs_fork
+@pytest.mark.parametrize("named", ["Zeros", "Boaster", "Unpicklable"])
+def test_processes_change_no_verdict(folder: Path, named: str) -> None:
+    apart, here = (outcome_of(folder, named, isolate=isolate) for isolate in (True, False))
+    assert [(r.name, r.verdict) for r in apart.values()] == [
+        (r.name, r.verdict) for r in here.values()
+    ]
+    if named == "Unpicklable":
+        assert failed(apart) == {"picklable"}
+
+
+def test_where_no_process_can_be_started_the_checks_run_here(folder: Path, monkeypatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert failed(outcome_of(folder, "Zeros")) == set()
+    monkeypatch.delattr(os, "fork")
+    assert not can_isolate()
+    assert failed(outcome_of(folder, "Zeros")) == set()
+
+
+@needs_fork
+def test_the_solver_never_runs_in_this_process() -> None:
+    """Whatever it does to the process that it is in is gone."""
+    before = os.environ.get("SOLVER_WAS_HERE")
+    results = {r.name: r for r in run_checks(_Marks(), graphs_per_family=1)}
+    assert results["completes"].verdict == Verdict.PASSED
+    assert os.environ.get("SOLVER_WAS_HERE") == before is None
+
+
+class _Marks(ICM):
+    def supports(self, graph, temperature):
+        os.environ["SOLVER_WAS_HERE"] = "yes"
+        return super().supports(graph, temperature)
+
+    def run(self, graph, run) -> Outcome:
+        os.environ["SOLVER_WAS_HERE"] = "yes"
+        return super().run(graph, run)

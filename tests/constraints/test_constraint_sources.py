@@ -1,0 +1,232 @@
+"""Constraints from files, matrices, graphs, labels and noisy answers."""
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+
+from inference_lab.constraints import Constraints, ContradictionError, split_points
+from inference_lab.constraints.vote import connected, vote
+
+IRIS = load_iris().target
+
+
+@st.composite
+def constraints(draw, hard=True):
+    n = draw(st.integers(2, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    count = draw(st.integers(0, n * (n - 1) // 2))
+    c = Constraints.sample(rng.integers(3, size=n), count, rng)
+    how = draw(st.sampled_from(["one", "each"]))
+    if how == "one":
+        return c.with_weights(2.5, 0.125)
+    weights = [rng.gamma(1.0, size=len(p)) + 1e-3 for p in (c.must_link, c.cannot_link)]
+    if hard:
+        for values in weights:
+            values[rng.random(values.size) < 0.2] = np.inf
+    return c.with_weights(*weights)
+
+
+@given(c=constraints(), named=st.booleans())
+def test_files_matrices_and_graphs_give_back_what_they_got(c, named, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    ids = (
+        [f"point, {i}\n" if i % 3 == 0 else f'"{i}"' for i in range(c.n_points)] if named else None
+    )
+    c.write_csv(folder / "c.csv", ids=ids)
+    given_points = {"ids": ids} if named else {"n_points": c.n_points}
+    assert Constraints.read_csv(folder / "c.csv", **given_points) == c
+    c.write_npz(folder / "c.npz")
+    assert Constraints.read_npz(folder / "c.npz") == c
+    assert Constraints.from_networkx(c.to_networkx(ids), ids) == c
+    for symmetric in (True, False):
+        assert Constraints.from_sparse(c.to_sparse(symmetric=symmetric)) == c
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("i,j\n0,1\n", ":1: the header"),
+        ("i,j,kind,weight\n0,1,must-link\n", ":2: 3 fields"),
+        ("i,j,kind,weight\n0,1,must-link,1\n\n0,9,must-link,1\n", ":4: j = '9' is not a point"),
+        ("i,j,kind,weight\n0,-1,must-link,1\n", ":2: j = '-1'"),
+        ("i,j,kind,weight\n0,0,must-link,1\n", ":2: the point '0' is paired with itself"),
+        ("i,j,kind,weight\n0,1,may-link,1\n", ":2: kind = 'may-link'"),
+        ("i,j,kind,weight\n0,1,must-link,-1\n", ":2: weight = '-1'"),
+        ("i,j,kind,weight\n0,1,must-link,nan\n", ":2: weight = 'nan'"),
+        ("i,j,kind,weight\n0,1,must-link,__import__('os')\n", ":2: "),
+        ("i,j,kind,weight\n0,1,must-link,1\n1,0,must-link,2\n", ":3: the pair of line 2 again"),
+        (b"i,j,kind\n0,\xff,must-link\n", ":2: byte 0xff"),
+    ],
+)
+def test_a_bad_csv_file_is_named_with_its_line(tmp_path, content, message):
+    path = tmp_path / "c.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=r"c\.csv") as caught:
+        Constraints.read_csv(path, 5)
+    assert message in str(caught.value)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (print, ("this code was executed",))
+
+
+def test_archives_execute_nothing_and_say_what_is_wrong(tmp_path, capsys):
+    path = tmp_path / "c.npz"
+    stored = io.BytesIO()
+    np.lib.format.write_array(stored, np.array([Bomb()], dtype=object), allow_pickle=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("must_link.npy", stored.getvalue())
+    with pytest.raises(ValueError, match=r"c\.npz: the array 'must_link'"):
+        Constraints.read_npz(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ValueError, match="no npz archive"):
+        Constraints.read_npz(path)
+    good = tmp_path / "good.npz"
+    Constraints([[0, 1]], [[1, 2]], n_points=3).write_npz(good)
+    data = good.read_bytes()
+    for cut in range(0, len(data), 37):
+        path.write_bytes(data[:cut])
+        with pytest.raises(ValueError, match=r"c\.npz"):
+            Constraints.read_npz(path)
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_matrices_that_are_none():
+    for entries, message in (
+        ([[0, 1.0], [2.0, 0]], "differ"),
+        ([[1.0, 0], [0, 0]], "itself"),
+        ([[0, np.nan], [0, 0]], "not a number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Constraints.from_sparse(csr_array(np.array(entries)))
+    with pytest.raises(ValueError, match="shape"):
+        Constraints.from_sparse(csr_array((2, 3)))
+    with pytest.raises(TypeError, match="sparse"):
+        Constraints.from_sparse(np.zeros((2, 2)))
+
+
+def test_labels_give_pairs_or_chains_that_imply_them():
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random(60) < 0.5, -1, rng.integers(4, size=60))
+    every = Constraints.from_labels(labels)
+    known = np.flatnonzero(labels >= 0)
+    assert len(every) == known.size * (known.size - 1) // 2
+    assert (labels[every.must_link[:, 0]] == labels[every.must_link[:, 1]]).all()
+    assert (labels[every.cannot_link[:, 0]] != labels[every.cannot_link[:, 1]]).all()
+    chains = Constraints.from_labels(labels, scheme="chains")
+    assert len(chains) < known.size + 6
+    assert chains.close() == every
+    # A chain through 100,000 points, without recursion.
+    long = Constraints.from_labels(np.zeros(100_000, dtype=int), scheme="chains")
+    assert len(long) == 99_999
+    assert len(long.neighbourhoods()) == 1
+
+
+def test_shares():
+    rng = np.random.default_rng(1)
+    n = len(IRIS)
+    assert len(Constraints.sample_share(IRIS, 0.1, rng, of="points")) == 15
+    assert len(Constraints.sample_share(IRIS, 0.02, rng)) == round(0.02 * n * (n - 1) / 2)
+    # r n^2 ordered pairs are about 2 r of all unordered ones.
+    counts = [len(Constraints.sample_share(IRIS, 0.03, rng, of="ordered pairs")) for _ in range(20)]
+    assert np.mean(counts) == pytest.approx(0.03 * n * n * (1 - 0.03 / 2), rel=0.02)
+    wrong = Constraints.sample_share(IRIS, 0.05, rng, wrong=0.2)
+    mistaken = (IRIS[wrong.must_link[:, 0]] != IRIS[wrong.must_link[:, 1]]).sum()
+    mistaken += (IRIS[wrong.cannot_link[:, 0]] == IRIS[wrong.cannot_link[:, 1]]).sum()
+    assert mistaken == round(0.2 * len(wrong))
+
+
+@given(seed=st.integers(0, 10**6), share=st.floats(0.1, 0.9))
+def test_no_held_out_point_is_ever_touched(seed, share):
+    rng = np.random.default_rng(seed)
+    train, test = split_points(IRIS, share, rng)
+    assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(150))
+    drawn = Constraints.sample(IRIS, 40, rng, among=train)
+    assert drawn.touches(test).size == 0
+    assert drawn.close().touches(test).size == 0
+    assert set(drawn.touches(train)) == set(
+        np.unique([*drawn.must_link.ravel(), *drawn.cannot_link.ravel()])
+    )
+
+
+def test_noise_percolates_through_closure_but_not_through_the_vote():
+    # Answers about 3 % of the pairs of iris, 5 % of them wrong, as in Khashabi et al.
+    sizes, voted, purity = [], [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        noisy = Constraints.sample_share(IRIS, 0.03, rng, of="ordered pairs", wrong=0.05)
+        sizes.append(np.bincount(noisy.close("drop", max_pairs=10**6).components()).max())
+        clean = noisy.close("vote")
+        assert clean.contradictions().size == 0
+        component = clean.components()
+        largest = np.bincount(component).max()
+        voted.append(largest)
+        groups = [IRIS[component == g] for g in np.unique(component)]
+        purity.append(sum(np.bincount(g).max() for g in groups) / 150)
+    assert min(sizes) >= 140
+    assert max(voted) <= 55
+    assert min(purity) > 0.95
+
+
+@given(c=constraints())
+def test_the_vote_leaves_no_contradiction_and_drops_nothing_without_one(c):
+    flipped = c.flip(0.3, np.random.default_rng(0))
+    try:
+        kept = flipped.vote()
+    except ContradictionError:
+        hard = [np.isinf(w) for w in (flipped.ml_weights, flipped.cl_weights)]
+        only = Constraints(
+            flipped.must_link[hard[0]], flipped.cannot_link[hard[1]], n_points=c.n_points
+        )
+        assert only.contradictions().size > 0
+        return
+    assert kept.contradictions().size == 0
+    if flipped.contradictions().size == 0:
+        assert kept == flipped
+    assert kept.vote() == kept
+    # Hard pairs always survive.
+    for pairs, weights, left in (
+        (flipped.must_link, flipped.ml_weights, kept.must_link),
+        (flipped.cannot_link, flipped.cl_weights, kept.cannot_link),
+    ):
+        remaining = {tuple(p) for p in left.tolist()}
+        assert all(tuple(p) in remaining for p in pairs[np.isinf(weights)].tolist())
+
+
+def test_vote_is_a_local_optimum_of_the_violated_weight():
+    rng = np.random.default_rng(3)
+    pairs = np.array([(i, j) for j in range(20) for i in range(j)])
+    evidence = rng.normal(size=len(pairs))
+    group = vote(20, pairs, evidence)
+
+    def violated(g):
+        same = g[pairs[:, 0]] == g[pairs[:, 1]]
+        return -evidence[same].sum()
+
+    best = violated(group)
+    for unit in range(20):
+        for other in range(group.max() + 2):
+            moved = group.copy()
+            moved[unit] = other
+            assert violated(moved) >= best - 1e-9
+    assert connected(5, np.array([[0, 1], [3, 4]])).tolist() == [0, 0, 1, 2, 2]
+
+
+def test_restriction_and_fit_arguments():
+    c = Constraints([[0, 3], [3, 4]], [[1, 3]], [2.0, 3.0], n_points=5)
+    part = c.restrict([4, 3, 1], renumber=True)
+    assert part.must_link.tolist() == [[0, 1]]
+    assert part.cannot_link.tolist() == [[1, 2]]
+    assert part.ml_weights.tolist() == [3.0]
+    names = np.array(list("abcde"))
+    given_fit = c.fit_params(sample_ids=names)
+    assert given_fit["must_link"].tolist() == [["a", "d"], ["d", "e"]]
+    assert set(given_fit) == {"must_link", "cannot_link", "ml_weight", "cl_weight", "sample_ids"}

@@ -1,0 +1,227 @@
+"""Each family of random graphs is what its name and description promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import DIAGONAL, POTTS, TABLE
+from inference_lab.graph.random_graphs import (
+    DEGENERATE,
+    FAMILIES,
+    FINITE,
+    HARD,
+    MAX_STATES,
+    random_graph,
+)
+
+SEEDS = range(25)
+
+
+def graphs(family: str) -> list[il.FactorGraph]:
+    return [random_graph(family, seed) for seed in SEEDS]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_seeded(family):
+    """The same seed draws the same graph; different seeds nearly always draw different ones."""
+    hashes = [g.content_hash for g in graphs(family)]
+    assert hashes == [g.content_hash for g in graphs(family)]
+    # "equal" has few graphs to draw from.
+    assert len(set(hashes)) > (15 if family != "equal" else 5)
+
+
+def test_families_do_not_share_their_numbers():
+    first = {f: float(random_graph(f, 0).unary_values[0]) for f in ("potts", "grid", "large")}
+    assert len(set(first.values())) == 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_small_and_feasible_as_named(family):
+    for g in graphs(family):
+        assert math.prod(g.cardinalities.tolist()) <= MAX_STATES
+        optimum = exhaustive(g).optimum
+        assert math.isinf(optimum) == (family == "infeasible")
+
+
+@pytest.mark.parametrize("family", FINITE)
+def test_finite_families_have_finite_costs_only(family):
+    assert not any(g.has_infinite for g in graphs(family))
+
+
+@pytest.mark.parametrize("family", HARD)
+def test_hard_families_forbid_something_in_every_graph(family):
+    for g in graphs(family):
+        energies = exhaustive(g).energies
+        assert np.isinf(energies).any() and np.isfinite(energies).any()
+
+
+def test_families_are_named_once():
+    assert len(FAMILIES) == len(FINITE) + len(HARD) + len(DEGENERATE)
+
+
+def kinds(family: str) -> set[int]:
+    return {int(kind) for g in graphs(family) for kind in g.edge_kinds}
+
+
+def test_potts_is_attractive():
+    for g in graphs("potts"):
+        assert set(g.edge_kinds.tolist()) == {POTTS}
+        assert (g.edge_weights >= 0).all()
+        assert (g.pairwise_values[g.edge_offsets] == 0).all()
+
+
+def test_estep_mixes_must_links_and_cannot_links():
+    signs = set()
+    for g in graphs("estep"):
+        assert set(g.edge_kinds.tolist()) == {POTTS}
+        assert (g.unary_values >= 0).all()
+        signs |= set(np.sign(g.edge_weights - g.pairwise_values[g.edge_offsets]).tolist())
+        # A penalty is never negative, whichever way it is written.
+        assert exhaustive(g).optimum >= 0
+    assert signs == {-1.0, 1.0}
+    assert {g.constant > 0 for g in graphs("estep")} == {True, False}
+
+
+def test_diagonal_depends_on_the_label_with_both_signs():
+    for g in graphs("diagonal"):
+        assert set(g.edge_kinds.tolist()) == {DIAGONAL}
+    values = np.concatenate([g.pairwise_values for g in graphs("diagonal")])
+    assert values.min() < 0 < values.max()
+    shared = [len(set(g.edge_offsets.tolist())) < g.n_edges for g in graphs("diagonal")]
+    assert any(shared) and not all(shared)
+
+
+def test_truncated_linear_shares_one_table():
+    for g in graphs("truncated-linear"):
+        assert set(g.edge_kinds.tolist()) == {TABLE}
+        assert set(g.edge_offsets.tolist()) == {0}
+        assert g.pairwise_values.size == g.n_labels**2
+        row = g.pairwise_values[: g.n_labels]
+        assert row[0] == 0 and row[1] == 1 and (np.diff(row) >= 0).all()
+    assert any(len(set(g.edge_weights.tolist())) > 1 for g in graphs("truncated-linear"))
+
+
+def test_own_tables_have_a_table_each():
+    for g in graphs("own-tables"):
+        assert set(g.edge_kinds.tolist()) == {TABLE}
+        assert len(set(g.edge_offsets.tolist())) == g.n_edges
+
+
+def test_ragged_has_different_cardinalities_and_all_kinds():
+    assert all(g.n_labels is None for g in graphs("ragged"))
+    assert kinds("ragged") == {POTTS, DIAGONAL, TABLE}
+
+
+def test_higher_order_has_factors_of_three_and_four_beside_edges():
+    arities = set()
+    for g in graphs("higher-order"):
+        assert g.n_factors > 0 and g.n_edges > 0
+        arities |= set(np.diff(g.factor_ptr).tolist())
+    assert arities == {3, 4}
+    scopes = [g.higher_order(0)[0] for g in graphs("higher-order")]
+    assert any(scope != tuple(sorted(scope)) for scope in scopes)
+
+
+def test_forests_have_no_cycle():
+    assert all(g.is_forest for g in graphs("forest"))
+    assert any(g.n_factors for g in graphs("forest"))
+    assert any(g.components.max() > 0 for g in graphs("forest"))
+    assert not any(g.is_forest for g in graphs("grid") if g.n_edges >= g.n_variables)
+
+
+def test_grids_join_neighbours_only():
+    for g in graphs("grid"):
+        steps = set(np.abs(np.diff(g.edges.astype(int), axis=1)).ravel().tolist())
+        assert len(steps) <= 2 and 1 in steps
+        assert g.degrees.max() <= 4
+        assert g.components.max() == 0
+
+
+def test_merged_graphs_have_one_term_a_pair_and_no_loop():
+    for g in graphs("merged"):
+        assert (g.edges[:, 0] != g.edges[:, 1]).all()
+        pairs = np.sort(g.edges, axis=1)
+        assert len(np.unique(pairs, axis=0)) == len(pairs)
+
+
+def test_links_are_hard():
+    for g in graphs("must-links"):
+        assert np.isinf(g.edge_weights).any()
+    for g in graphs("cannot-links"):
+        assert np.isinf(g.pairwise_values[g.edge_offsets]).any()
+
+
+def test_forbidden_labels_are_in_the_unaries():
+    for g in graphs("forbidden-labels"):
+        assert np.isinf(g.unary_values).any()
+        assert np.isfinite(g.edge_weights).all()
+
+
+def test_hard_tables_are_in_tables_of_two_and_of_three_variables():
+    for g in graphs("hard-tables"):
+        assert np.isinf(g.pairwise_values).any()
+        assert np.isfinite(g.unary_values).all()
+    assert any(np.isinf(g.table_values).any() for g in graphs("hard-tables"))
+
+
+def test_mixed_has_everything():
+    drawn = graphs("mixed")
+    assert kinds("mixed") == {POTTS, DIAGONAL, TABLE}
+    assert any(g.n_factors for g in drawn)
+    assert all(g.constant > 0 for g in drawn)
+    assert all(np.isinf(g.unary_values).any() for g in drawn)
+    assert any(np.isinf(g.table_values).any() for g in drawn)
+
+
+def test_ties_are_many():
+    counts = []
+    for g in graphs("ties"):
+        energies = exhaustive(g).energies
+        assert (energies == np.round(energies)).all()
+        counts.append(int((energies == energies.min()).sum()))
+    assert np.median(counts) >= 2
+
+
+def test_equal_energies_are_equal():
+    for g in graphs("equal"):
+        assert np.ptp(exhaustive(g).energies) == 0
+        assert g.n_edges > 0
+
+
+def test_large_costs_are_of_the_order_of_a_million():
+    for g in graphs("large"):
+        assert 1e5 < np.abs(g.unary_values).mean() < 1e7
+
+
+@pytest.mark.parametrize(
+    ("family", "holds"),
+    [
+        ("one-variable", lambda g: g.n_variables == 1),
+        ("one-label", lambda g: (g.cardinalities == 1).all() and g.n_edges and g.n_factors),
+        ("no-edges", lambda g: g.n_variables > 1 and g.n_edges == 0 and g.n_factors == 0),
+        ("disconnected", lambda g: g.components.max() >= 1),
+        ("empty", lambda g: g.n_variables == 0 and g.constant > 0),
+    ],
+)
+def test_degenerate_families(family, holds):
+    assert all(holds(g) for g in graphs(family))
+    if family == "disconnected":
+        assert any(g.n_edges for g in graphs(family))
+
+
+def test_some_infeasible_graphs_are_hard_to_see():
+    """The quick look for contradictions finds some; the others are left to the solvers."""
+    from inference_lab.graph.feasibility import contradiction
+
+    found = {contradiction(g) is None for g in graphs("infeasible")}
+    assert found == {True, False}
+
+
+def test_unknown_family_names_the_nearest():
+    with pytest.raises(il.SpecError, match=r"did you mean 'potts'.*valid: .*truncated-linear"):
+        random_graph("pots", 0)

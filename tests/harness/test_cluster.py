@@ -1,0 +1,187 @@
+"""The same plan on a Dask cluster: a scheduler and two workers of their own, one of them killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.harness.executors import ClusterError
+from inference_lab.results.records import RecordStore
+
+pytest.importorskip("distributed", reason="the extra [cluster] is not installed")
+
+SLOW = '''
+import time
+from dataclasses import dataclass
+
+from inference_lab.contract import Outcome, Solver
+
+
+@dataclass(frozen=True)
+class Slow(Solver):
+    """A random labelling after a while; leaves a mark when it starts."""
+
+    folder: str
+    seconds: float = 0.4
+
+    def run(self, graph, run):
+        run.offer(run.rng.integers(0, graph.cardinalities))
+        time.sleep(self.seconds)
+        return Outcome(converged=True)
+
+
+@dataclass(frozen=True)
+class Dies(Solver):
+    """Ends its process."""
+
+    def run(self, graph, run):
+        import os
+
+        run.offer(run.rng.integers(0, graph.cardinalities))
+        os.kill(os.getpid(), 9)
+'''
+
+
+def problem(name, seed=0):
+    rng = np.random.default_rng(seed)
+    edges = [(i, i + 1) for i in range(5)]
+    return il.Problem(name, il.FactorGraph.potts(rng.random((6, 3)), edges, rng.random(5)))
+
+
+PROBLEMS = [problem("a"), problem("b", 1)]
+
+
+class Cluster:
+    """A scheduler and workers, each a process of its own."""
+
+    def __init__(self, folder, workers):
+        self.folder = folder
+        # Ports that the system chooses; no pages that show what goes on.
+        quiet = {**os.environ, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
+        self.environment = {**quiet, "OMP_NUM_THREADS": "1"}
+        self.processes = []
+        log = folder / "scheduler.log"
+        self._start(
+            log, "scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"
+        )
+        self.address = self._wait(log, r"Scheduler at:\s+(tcp://\S+)")
+        for number in range(workers):
+            self.add_worker(number)
+
+    def add_worker(self, number):
+        log = self.folder / f"worker{number}.log"
+        self._start(
+            log,
+            *("worker", self.address, "--nthreads", "1", "--no-dashboard", "--nworkers", "1"),
+            *("--local-directory", str(self.folder), "--name", str(number)),
+        )
+        self._wait(log, r"(Starting established connection)")
+
+    def _start(self, log, kind, *arguments):
+        with log.open("w") as stream:
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "distributed.cli.dask_" + kind, *arguments],
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env=self.environment,
+                    start_new_session=True,
+                )
+            )
+
+    def _wait(self, log, pattern):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = re.search(pattern, log.read_text())
+            if found:
+                return found[1]
+            time.sleep(0.05)
+        raise TimeoutError(log.read_text())
+
+    def kill_worker(self, number):
+        # With the nanny that would start it again, and whatever it has started.
+        os.killpg(self.processes[1 + number].pid, signal.SIGKILL)
+
+    def stop(self):
+        for process in reversed(self.processes):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path, 2)
+    yield made
+    made.stop()
+
+
+def what(comparison):
+    return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
+
+
+def test_a_cluster_gives_what_this_machine_gives_though_a_worker_is_killed(cluster, tmp_path):
+    module = tmp_path / "slow.py"
+    module.write_text(SLOW)
+    solvers = [f"{module}:Slow(folder=x)", f"{module}:Dies", "icm", "trw-s"]
+    store = tmp_path / "runs.jsonl"
+    killed = threading.Event()
+
+    def watch(event):
+        # In the middle, while both workers are busy.
+        if event.done == 5 and not killed.is_set():
+            killed.set()
+            threading.Timer(0.2, cluster.kill_worker, [1]).start()
+
+    there = il.compare(
+        PROBLEMS, solvers, seeds=4, cluster=cluster.address, store=store, progress=watch
+    )
+    assert killed.is_set()
+    here = il.compare(PROBLEMS, solvers, seeds=4)
+    assert what(there) == what(here)
+    assert {r.status for r in there.records if r.solver_name.endswith("Dies")} == {"crash"}
+    stored = RecordStore(store).read()
+    assert len(stored) == len({r.key for r in stored}) == 32
+    # What is there is not asked for again, and nobody needs a cluster for nothing.
+    again = il.compare(PROBLEMS, solvers, seeds=4, cluster="tcp://127.0.0.1:1", store=store)
+    assert again.records == there.records
+
+
+def test_the_command_line_takes_a_cluster(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(
+        main,
+        [
+            *("compare", "potts-grid(height=4, width=4)", "--solver", "icm", "--seeds", "3"),
+            *("--cluster", cluster.address),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert len(RecordStore(Path("runs/compare/runs.jsonl")).read()) == 3
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch):
+    from inference_lab.harness import executors
+
+    monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 1)
+    for address in ("tcp://127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999999"):
+        with pytest.raises(ClusterError, match=re.escape(address)):
+            il.compare(PROBLEMS[0], "icm", cluster=address)
+    done = CliRunner().invoke(
+        main, ["compare", "potts-grid", "--solver", "icm", "--cluster", "tcp://127.0.0.1:1"]
+    )
+    assert done.exit_code == 2 and "no Dask scheduler" in done.output

@@ -1,0 +1,425 @@
+"""Runs are resumed, shared out, made again and merged, and no run is lost or made twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.folder import Planned, find_store, merge, planned, states
+from inference_lab.harness.planning import InputError, Plan, Settings, Shard, build_cases
+from inference_lab.results.records import RecordStore, RecordWarning
+
+
+@dataclass(frozen=True)
+class Guess(Solver):
+    """One random labelling."""
+
+    draws: int = 1
+
+    def run(self, graph, run):
+        for _ in range(self.draws):
+            run.offer(run.rng.integers(0, graph.cardinalities))
+        return Outcome(converged=True, iterations=self.draws)
+
+
+@dataclass(frozen=True)
+class Moody(Solver):
+    """Fails as long as a file is there."""
+
+    file: str
+    how: str = "raise"
+
+    def run(self, graph, run):
+        if os.path.exists(self.file):
+            if self.how == "raise":
+                raise RuntimeError("not today")
+            time.sleep(60)
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome(converged=True)
+
+
+def problem(name, seed=0):
+    rng = np.random.default_rng(seed)
+    edges = [(i, i + 1) for i in range(5)]
+    return il.Problem(name, il.FactorGraph.potts(rng.random((6, 3)), edges, rng.random(5)))
+
+
+PROBLEMS = [problem("a"), problem("b", 1), problem("c", 2)]
+SOLVERS = [Guess(), Guess(draws=5), Guess(draws=9)]
+
+
+def keys(records):
+    return [record.key for record in records]
+
+
+def what(comparison):
+    """Return all that must not depend on how and where the runs were made."""
+    return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
+
+
+# ---------------------------------------------------------------------- order
+
+
+def plan(seeds=3, repeats=2):
+    cases = [case for p in PROBLEMS for case in build_cases(p, None)]
+    return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, Settings())
+
+
+def test_the_order_is_seeded_interleaved_and_complete():
+    made = plan()
+    order = made.in_order()
+    assert order == plan().in_order()
+    assert sorted(order) == list(range(len(made.tasks))) and len(order) == 3 * 3 * 3 * 2
+    tasks = [made.tasks[number] for number in order]
+    # Whole seeds first, then whole repeats.
+    assert [(t.seed, t.repeat) for t in tasks] == sorted((t.seed, t.repeat) for t in tasks)
+    # The solvers stand side by side on each problem, not always in the same order.
+    blocks = [tasks[i : i + 3] for i in range(0, len(tasks), 3)]
+    assert all(len({(t.case, t.seed, t.repeat) for t in block}) == 1 for block in blocks)
+    assert len({tuple(t.solver for t in block) for block in blocks}) > 2
+    assert len({tuple(b[0].case for b in blocks[i : i + 3]) for i in range(0, 18, 3)}) > 1
+
+
+def test_shards_are_equal_and_cover_everything_once():
+    made = plan()
+    shares = [made.in_order(Shard(i, 4)) for i in range(1, 5)]
+    assert sorted(n for share in shares for n in share) == list(range(54))
+    assert {len(share) for share in shares} == {13, 14}
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "-1/3", "1/3/4", "1.5/3"])
+def test_a_shard_that_is_none_is_refused(text):
+    with pytest.raises(InputError, match="i/n"):
+        il.compare(PROBLEMS, "icm", shard=text)
+
+
+def test_repeats_are_kept_one_by_one():
+    comparison = il.compare(PROBLEMS[0], Guess(), seeds=2, repeats=3)
+    assert [(r.seed, r.repeat) for r in comparison.records] == [
+        (seed, repeat) for seed in (0, 1) for repeat in (0, 1, 2)
+    ]
+    assert len({r.labels_hash for r in comparison.records if r.seed == 0}) == 1
+    assert len({r.labels_hash for r in comparison.records}) == 2
+    assert comparison.rows[0].runs == 6
+
+
+def test_what_a_run_took_is_recorded():
+    (record,) = il.compare(PROBLEMS[0], "icm", threads=2).records
+    assert record.threads == 2
+    assert record.wall_seconds > record.seconds > 0 and record.cpu_seconds > 0
+    assert record.memory_limit == record.environment["memory"]
+    (record,) = il.compare(PROBLEMS[0], "icm", memory_limit=None, isolate=False).records
+    assert record.memory_limit is None and record.wall_seconds > 0
+
+
+# ---------------------------------------------------------------------- resuming
+
+
+def test_the_same_call_does_only_what_is_missing(tmp_path):
+    store = tmp_path / "runs.jsonl"
+    started = []
+
+    def watch(event):
+        if event.record is None:
+            started.append((event.problem, event.solver, event.seed))
+
+    first = il.compare(PROBLEMS[:2], SOLVERS[:2], seeds=2, store=store, progress=watch)
+    assert len(started) == 8
+    started.clear()
+    second = il.compare(PROBLEMS, SOLVERS, seeds=3, store=store, progress=watch)
+    assert len(started) == 27 - 8
+    old = {r.id for r in first.records}
+    assert old < {r.id for r in second.records}
+    assert what(second) == what(il.compare(PROBLEMS, SOLVERS, seeds=3))
+    started.clear()
+    third = il.compare(PROBLEMS, SOLVERS, seeds=3, store=store, progress=watch, jobs=2)
+    assert started == [] and third.records == second.records
+    assert len(RecordStore(store).read()) == 27
+
+
+def test_another_question_is_another_run(tmp_path):
+    store = tmp_path / "runs.jsonl"
+    il.compare(PROBLEMS[0], "icm", store=store)
+    for number, other in enumerate(
+        [
+            {"time_limit": 5.0},
+            {"threads": 2},
+            {"seeds": [1]},
+            {"problems": replace(problem("a", 7), name="a")},
+            {"solvers": "icm(restarts=2)"},
+        ],
+        start=2,
+    ):
+        il.compare(**{"problems": PROBLEMS[0], "solvers": "icm", "store": store, **other})
+        assert len(RecordStore(store).read()) == number
+
+
+@pytest.mark.parametrize(("rerun", "again"), [(None, 0), ("timeout", 1), ("failed", 2), ("all", 3)])
+def test_failures_are_made_again_only_when_asked(tmp_path, monkeypatch, rerun, again):
+    from inference_lab.harness import running
+
+    monkeypatch.setattr(running, "_WALL_CONSTANT", 1.0)
+    monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 1.0)
+    flag, store = tmp_path / "flag", tmp_path / "runs.jsonl"
+    flag.touch()
+    solvers = [Moody(str(flag)), Moody(str(flag), "sleep"), Guess()]
+    asked = {"problems": PROBLEMS[0], "solvers": solvers, "time_limit": 0.1, "store": store}
+    first = il.compare(**asked)
+    assert [r.status for r in first.records] == ["error", "timeout", "converged"]
+    flag.unlink()
+    second = il.compare(**asked, rerun=rerun)
+    assert len(RecordStore(store).read()) == 3 + again
+    fixed = {"failed": 2, "all": 2, "timeout": 1, None: 0}[rerun]
+    assert sum(not r.failed for r in second.records) == 1 + fixed
+    # What was made again counts from now on.
+    assert il.compare(**asked).records == second.records
+
+
+def test_an_edited_solver_is_run_again(tmp_path):
+    module, script = tmp_path / "mine.py", tmp_path / "script.py"
+    text = (
+        "from dataclasses import dataclass\n"
+        "from inference_lab.contract import Outcome, Solver\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Solver):\n"
+        "    def run(self, graph, run):\n"
+        "        run.offer([LABEL] * graph.n_variables)\n"
+        "        return Outcome(converged=True)\n"
+    )
+    script.write_text(
+        "import inference_lab as il\n"
+        "c = il.compare('potts-grid(height=3, width=3)', ['mine.py', 'icm'], store='runs.jsonl')\n"
+        "print(*(r.energy for r in c.records))\n"
+    )
+    energies = []
+    for label in (0, 0, 1):
+        module.write_text(text.replace("LABEL", str(label)))
+        done = subprocess.run(
+            [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        energies.append(done.stdout.split())
+    records = RecordStore(tmp_path / "runs.jsonl").read()
+    assert len(records) == 3  # two of mine, one of icm
+    assert energies[0] == energies[1] and energies[1][0] != energies[2][0]
+    assert {len(r.solver_source) for r in records} == {0, 16}
+
+
+def test_an_empty_share_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["compare", "potts-grid(height=3, width=3)", "--solver", "icm", "--shard", "3/3"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+
+
+def test_rerun_is_checked():
+    with pytest.raises(InputError, match="failed, timeout, all"):
+        il.compare(PROBLEMS[0], "icm", rerun="some")
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def test_shards_are_merged_to_what_one_call_gives(tmp_path):
+    whole = il.compare(PROBLEMS, SOLVERS, seeds=2)
+    stores = [RecordStore(tmp_path / f"shard{i}" / "runs.jsonl") for i in (1, 2, 3)]
+    for i, store in enumerate(stores, start=1):
+        part = il.compare(PROBLEMS, SOLVERS, seeds=2, store=store, shard=f"{i}/3")
+        assert len(part.records) == 6
+    target = RecordStore(tmp_path / "all" / "runs.jsonl")
+    assert merge(stores, target) == (18, 0)
+    assert merge([*stores, target], target) == (0, 36)
+    again = il.compare(PROBLEMS, SOLVERS, seeds=2, store=target, rerun="failed")
+    assert what(again) == what(whole)
+    assert len(target.read()) == 18
+    assert len(planned(target)[0]) == 18 and states(target).counts["missing"] == 0
+
+
+def test_states_tell_what_was_planned_and_is_not_there(tmp_path):
+    store = RecordStore(tmp_path / "runs.jsonl")
+    with pytest.raises(RuntimeError, match="enough"):
+        il.compare(PROBLEMS, SOLVERS, seeds=2, store=store, progress=Stop(5))
+    il.compare(PROBLEMS[0], [Moody(str(tmp_path))], store=store)
+    found = states(store)
+    assert found.counts == {"done": 5, "failed": 1, "timeout": 0, "unsupported": 0, "missing": 13}
+    assert found.solvers == ["Guess", "Guess(draws=5)", "Guess(draws=9)", f"Moody(file={tmp_path})"]
+    assert found.cells["a", found.solvers[3]] == {"failed": 1}
+
+
+class Stop:
+    """A progress callable that ends the comparison after so many records."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, event):
+        self.left -= event.record is not None
+        if self.left == 0:
+            raise RuntimeError("enough")
+
+
+def test_status_prints_the_matrix(tmp_path):
+    with pytest.raises(RuntimeError):
+        il.compare(PROBLEMS, SOLVERS, seeds=2, store=tmp_path / "runs.jsonl", progress=Stop(7))
+    result = CliRunner().invoke(main, ["status", str(tmp_path)])
+    assert result.exit_code == 0 and "18: 7 done, 11 missing" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if line.startswith("a "))
+    cells = row.split()[1:]
+    assert len(cells) == 3 and all(len(cell) == 2 for cell in cells)
+    result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
+    document = json.loads(result.stdout)
+    assert document["counts"]["done"] == 7 and len(document["cells"]) == 9
+    assert Counter("".join(cells)) == Counter(
+        {"o": sum(c.get("done", 0) for c in document["cells"] if c["problem"] == "a")}
+    ) + Counter({".": sum(c.get("missing", 0) for c in document["cells"] if c["problem"] == "a")})
+
+
+def test_a_folder_without_records_is_bad_input(tmp_path):
+    for place in (tmp_path, tmp_path / "none"):
+        for command in (["status"], ["report"], ["merge", "--out", str(tmp_path / "new")]):
+            result = CliRunner().invoke(main, [*command, str(place)])
+            assert result.exit_code == 2, (command, result.output)
+            assert str(place) in result.output
+    with pytest.raises(InputError):
+        find_store(tmp_path)
+
+
+def test_a_damaged_plan_is_told(tmp_path):
+    il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
+    path = tmp_path / "runs.plan.jsonl"
+    for name, value in (
+        ("solvers", 3),
+        ("solvers", [["icm"]]),
+        ("problems", [[["a"], {}, 1]]),
+        ("repeats", 10**9),
+        ("repeats", "x"),
+        ("seeds", [None]),
+        ("time_limit", "soon"),
+    ):
+        document = json.loads(Planned.of(plan()).to_json())
+        document["plan"][name] = value
+        path.write_text(json.dumps(document) + "\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecordWarning)
+            result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
+        found = json.loads(result.stdout)
+        assert result.exit_code == 0 and found["counts"]["done"] == 1, (name, value)
+        assert "runs.plan.jsonl:1: a plan" in found["warnings"][0]
+
+
+def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    asked = ["potts-grid(height=4, width=4)", "--solver", "icm", "--solver", "trw-s", "--seeds", 3]
+    for shard in (1, 2):
+        done = call("compare", *asked, "--shard", f"{shard}/2", "--out", f"part{shard}")
+        assert done.exit_code == 0, done.output
+        assert len(find_store(f"part{shard}").read()) == 3
+    done = call("merge", "part1", "part2", "--out", "whole")
+    assert done.exit_code == 0 and done.stdout.startswith("6 records added")
+    done = call("compare", *asked, "--out", "whole")
+    assert done.exit_code == 0 and "all runs were recorded already" in done.stderr
+    assert len(find_store("whole").read()) == 6
+    done = call("compare", *asked, "--out", "whole", "--rerun", "all", "--quiet")
+    assert done.exit_code == 0 and done.stderr == ""
+    assert len(find_store("whole").read()) == 12
+    assert call("compare", *asked, "--shard", "3/2").exit_code == 2
+    for bad in ("0", "-1GB", "4XB", "many"):
+        assert call("compare", *asked, "--memory-limit", bad).exit_code == 2, bad
+
+
+def test_memory_limits_are_read_and_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text, size in (("2GB", 2_000_000_000), ("1.5 gb", 1_500_000_000), ("none", None)):
+        done = CliRunner().invoke(
+            main,
+            [
+                *("compare", "potts-grid(height=3, width=3)", "--solver", "icm", "--json"),
+                *("--quiet", "--memory-limit", text, "--rerun", "all"),
+            ],
+        )
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["records"][0]["memory_limit"] == size
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_export_keeps_every_run_and_number(tmp_path, suffix):
+    import pandas as pd
+
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow", reason="the extra [parquet] is not installed")
+    comparison = il.compare(PROBLEMS, [*SOLVERS, "brute-force"], store=tmp_path / "runs.jsonl")
+    target = tmp_path / f"table.{suffix}"
+    done = CliRunner().invoke(main, ["export", str(tmp_path), str(target)])
+    assert done.exit_code == 0, done.output
+    frame = pd.read_parquet(target) if suffix == "parquet" else pd.read_csv(target)
+    assert len(frame) == 12
+    by_id = {r.id: r for r in comparison.records}
+    for line in frame.to_dict("records"):
+        record = by_id[line["id"]]
+        assert line["energy"] == pytest.approx(record.energy, rel=1e-15)
+        assert line["lower_bound"] == record.lower_bound or math.isclose(
+            line["lower_bound"], record.lower_bound
+        )
+        assert json.loads(line["settings"]) == record.settings
+        assert len(json.loads(line["trace"])) == len(record.trace)
+
+
+def test_export_to_something_else_is_refused(tmp_path):
+    il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
+    done = CliRunner().invoke(main, ["export", str(tmp_path), str(tmp_path / "x.xlsx")])
+    assert done.exit_code == 2 and ".csv and .parquet" in done.output
+    assert not (tmp_path / "x.xlsx").exists()
+
+
+# ---------------------------------------------------------------------- executors
+
+
+def triple(shared, x):
+    if x == 3:
+        os._exit(9)
+    return shared[0] * x
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_workers_answer_every_call_and_get_what_is_shared_once_in_a_row(jobs):
+    calls = [Call(n, triple, n // 4, ["xyz"[n // 4]], (n,)) for n in range(12)]
+    started = []
+    found = dict(executor(jobs).run(calls, started.append))
+    assert sorted(found) == sorted(started) == list(range(12))
+    assert "exit code 9" in found.pop(3).message
+    assert found == {n: "xyz"[n // 4] * n for n in range(12) if n != 3}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the files of a process are counted on Linux")
+def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
+    """A comparison may have ten thousand runs: what is held does not grow but by the records."""
+    held = []
+
+    def note(event):
+        if getattr(event, "record", None) is not None:
+            resident = int(Path("/proc/self/statm").read_text().split()[1])
+            held.append((len(os.listdir("/proc/self/fd")), resident * os.sysconf("SC_PAGE_SIZE")))
+
+    il.compare(problem("p"), "icm", seeds=200, store=tmp_path / "runs.jsonl", progress=note)
+    files, resident = zip(*held[20:], strict=True)
+    assert len(set(files)) == 1
+    assert resident[-1] - resident[0] < 20_000 * len(resident)

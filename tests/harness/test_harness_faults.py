@@ -1,0 +1,290 @@
+"""The harness survives what happens in a week: kills, full disks, dead workers, jumping clocks."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.isolation import can_isolate
+from inference_lab.results.records import RecordStore
+
+pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
+
+
+@dataclass(frozen=True)
+class Slow(Solver):
+    """A random labelling after some milliseconds."""
+
+    milliseconds: float = 2.0
+    number: int = 0
+
+    def run(self, graph, run):
+        run.offer(run.rng.integers(0, graph.cardinalities))
+        time.sleep(self.milliseconds / 1000)
+        run.offer(run.rng.integers(0, graph.cardinalities))
+        return Outcome(converged=True, iterations=2)
+
+
+def problem(name, seed=0, n=6):
+    rng = np.random.default_rng(seed)
+    edges = [(i, i + 1) for i in range(n - 1)]
+    return il.Problem(name, il.FactorGraph.potts(rng.random((n, 3)), edges, rng.random(n - 1)))
+
+
+PROBLEMS = [problem("a"), problem("b", 1), problem("c", 2)]
+SOLVERS = [Slow(number=number) for number in range(4)]
+
+
+def what(comparison):
+    """Return all that must not depend on how and where the runs were made."""
+    return [(r.key, r.energy, r.labels_hash, r.status, r.iterations) for r in comparison.records]
+
+
+def table(comparison):
+    """Return the table without its times."""
+    return [
+        (row.problem, row.solver, row.runs, row.energy, row.energy_min, row.best, row.status)
+        for row in comparison.rows
+    ]
+
+
+def children(pid):
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def ended(pid, patience=5.0):
+    """Whether a process is gone, or only waits to be reaped by whoever inherited it."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# ---------------------------------------------------------------------- kills
+
+
+def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
+    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 60, "time_limit": 5.0}
+    path = tmp_path / "runs.jsonl"
+    il.compare(PROBLEMS[0], SOLVERS)  # so that copies of this process need no warm-up
+    rng = random.Random(0)
+    kills, orphans = 0, []
+    counts = []
+    while kills < 50:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                il.compare(**asked, store=path)
+            finally:
+                os._exit(0)
+        time.sleep(rng.uniform(0.02, 0.25))
+        mine = children(pid)
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(status) == 0:
+            break
+        kills += 1
+        orphans += [child for child in mine if not ended(child)]
+        counts.append(len(path.read_bytes().splitlines()) if path.exists() else 0)
+    assert kills == 50
+    assert orphans == []
+    # It did get on between the kills, and was not done before the last one.
+    assert 10 < counts[-1] < 720 and len(set(counts)) > 5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *a, **k: None)  # of a line that was cut off
+        resumed = il.compare(**asked, store=path)
+    undisturbed = il.compare(**asked)
+    keys = Counter(record.key for record in RecordStore(path))
+    assert len(keys) == 720 and set(keys.values()) == {1}
+    assert what(resumed) == what(undisturbed)
+    assert table(resumed) == table(undisturbed)
+    assert resumed.alarms == []
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import inference_lab as il
+from test_harness_faults import PROBLEMS, SOLVERS
+
+if __name__ == "__main__":
+    il.compare(PROBLEMS, SOLVERS, seeds=20, store=sys.argv[1], jobs=2, time_limit=5.0)
+"""
+
+
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path):
+    script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
+    script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
+    for after in (1, 30):
+        held = len(path.read_bytes().splitlines()) if path.exists() else 0
+        process = subprocess.Popen([sys.executable, str(script), str(path)])
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if path.exists() and len(path.read_bytes().splitlines()) >= held + after:
+                break
+            time.sleep(0.01)
+        workers = children(process.pid)
+        runs = [run for worker in workers for run in children(worker)]
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        assert len(workers) >= 2
+        assert all(ended(pid) for pid in [*workers, *runs])
+    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 20, "time_limit": 5.0}
+    before = len(RecordStore(path).read())
+    assert 30 < before < 240
+    assert what(il.compare(**asked, store=path)) == what(il.compare(**asked))
+    assert len(RecordStore(path).read()) == 240
+
+
+def test_a_worker_that_is_killed_costs_its_run_only(tmp_path):
+    killed = []
+
+    def kill_one(event):
+        if event.done == 4 and event.record is not None:
+            workers = [pid for pid in children(os.getpid()) if b"spawn_main" in command(pid)]
+            assert len(workers) == 2
+            os.kill(workers[0], signal.SIGKILL)
+            killed.append(workers[0])
+
+    solvers = [Slow(30.0, number) for number in range(4)]
+    comparison = il.compare(PROBLEMS, solvers, jobs=2, progress=kill_one)
+    crashed = [record for record in comparison.records if record.failed]
+    assert len(killed) == 1 and len(comparison.records) == 12
+    # Unless it had just answered and was not yet given the next.
+    assert len(crashed) <= 1
+    for record in crashed:
+        assert record.status == "error" and "SIGKILL" in record.message
+    assert all(r.energy < np.inf for r in comparison.records if not r.failed)
+
+
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+# ---------------------------------------------------------------------- disks
+
+
+@contextmanager
+def tiny_disk(place, size):
+    """Mount a file system of so many bytes, which takes the rights to."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    data = f"size={size}".encode()
+    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, data) != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield
+    finally:
+        libc.umount2(os.fsencode(place), 2)
+
+
+def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 3, "time_limit": 5.0}
+    undisturbed = il.compare(**asked)
+    with tiny_disk(disk, 48 << 10):
+        path = disk / "runs.jsonl"
+        # Something else on the disk, which is removed later.
+        (disk / "other").write_bytes(bytes(20 << 10))
+        with pytest.raises(OSError, match="No space left"):
+            il.compare(**asked, store=path)
+        kept = RecordStore(path).read()
+        assert 0 < len(kept) < 36
+        (disk / "other").unlink()
+        with pytest.raises(OSError, match="No space left"):
+            il.compare(**asked, store=path)
+        more = RecordStore(path).read()
+        assert more[: len(kept)] == kept and len(kept) < len(more) < 36
+        (tmp_path / "runs.jsonl").write_bytes(path.read_bytes())
+    resumed = il.compare(**asked, store=tmp_path / "runs.jsonl")
+    assert what(resumed) == what(undisturbed)
+
+
+def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
+    command = [
+        *(sys.executable, "-m", "inference_lab", "compare", "potts-grid(height=4, width=4)"),
+        *("--solver", "icm", "--seeds", "9", "--out", str(tmp_path / "out")),
+    ]
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+
+    # Compiled code is on the disk already, or would count as files that grow.
+    warm = [*command[:-1], str(tmp_path / "warm")]
+    assert subprocess.run(warm, capture_output=True, check=False).returncode == 0
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "File too large" in done.stderr and "make room there" in done.stderr
+    assert (
+        str(tmp_path / "out" / "runs.jsonl") in done.stderr and "goes on from there" in done.stderr
+    )
+    kept = RecordStore(tmp_path / "out" / "runs.jsonl").read()
+    assert 0 < len(kept) < 9
+    assert f"{len(kept)} new records" in done.stderr or "1 new record " in done.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert len(RecordStore(tmp_path / "out" / "runs.jsonl").read()) == 9
+
+
+# ---------------------------------------------------------------------- clocks
+
+
+def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypatch):
+    from inference_lab.harness import running
+
+    rng = random.Random(0)
+    real = time.time
+
+    def jumping():
+        return real() + rng.choice([-86400.0, 3600.0, 0.0, 1e6])
+
+    monkeypatch.setattr(time, "time", jumping)
+    monkeypatch.setattr(running, "_now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00")
+    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 2, "time_limit": 1.0}
+    path = tmp_path / "runs.jsonl"
+    first = il.compare(**asked, store=path)
+    second = il.compare(**asked, store=path, rerun="all")
+    assert {r.status for r in second.records} == {"converged"}
+    for record in [*first.records, *second.records]:
+        assert 0.002 <= record.seconds < 1.0
+        assert record.seconds < record.wall_seconds < 30.0
+        times = [point.seconds for point in record.trace]
+        assert times == sorted(times) and 0 <= times[0] and times[-1] <= record.seconds
+    # The last record of a run counts, whatever its date is.
+    assert il.compare(**asked, store=path).records == second.records
+
+
+def test_no_duration_is_taken_from_the_clock_on_the_wall():
+    root = Path(il.__file__).parents[1]
+    for folder in ("inference_lab", "solvers", "problems"):
+        for path in (root / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    assert (node.value.id, node.attr) != ("time", "time"), path

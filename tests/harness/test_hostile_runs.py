@@ -1,0 +1,485 @@
+"""Whatever a run reports or a store holds, there is a record of it, and the store is read."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.isolation import can_isolate
+from inference_lab.harness.planning import InputError
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.records import RecordError, RecordStore, RecordWarning
+
+GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+PROBLEM = il.Problem("pair", GRAPH)
+RAGGED = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
+
+
+class Evil:
+    """Raises whenever it is looked at."""
+
+    def _raise(self, *given):
+        raise RuntimeError("half \ud800")
+
+    __repr__ = __str__ = __float__ = __index__ = __bool__ = __len__ = __iter__ = _raise
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
+LOOP: list[object] = []
+LOOP.append(LOOP)
+WIDE: object = 1
+for _ in range(6):
+    WIDE = [WIDE] * 900
+
+
+@dataclass(frozen=True)
+class Says(Solver):
+    """Offers a labelling and returns an Outcome with one field changed."""
+
+    name_of_field: str = ""
+    case: int = 0
+
+    def supports(self, graph, temperature):
+        return None
+
+    def run(self, graph, run):
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        value = REPORTS[self.name_of_field][self.case]
+        if self.name_of_field == "raises":
+            raise value
+        if self.name_of_field in ("trace", "lower_bound", "best_energy"):
+            setattr(run, self.name_of_field, value)
+            return Outcome()
+        return Outcome(**{self.name_of_field: value})
+
+
+#: Reports that no record can hold, or that are none of a solver.
+REPORTS = {
+    "iterations": [-1, 2**64, 2**20000, 1.5, "3", None, Evil()],
+    "claimed_energy": ["low", 1j, Evil(), [1.0], True],
+    "converged": [Evil(), np.ones(2), "yes"],
+    "log_partition": ["x", Evil(), 1.0],
+    "log_partition_kind": [5, Evil(), "exact", "rough"],
+    "marginals": [np.full((2, 2), np.nan), np.full((2, 2), 0.7), np.ones((1, 2)), "x", Evil()],
+    "diagnostics": [None, 5, [1]],
+    "trace": [["a"], [(1, 2)], None, [Evil()]],
+    "lower_bound": ["x", float("nan")],
+    "raises": [
+        ValueError(os.fsdecode(b"caf\xe9.txt")),
+        Silent(),
+        SystemExit(3),
+        GeneratorExit(),
+        ValueError("x" * 10**6),
+    ],
+}
+SOLVERS = [Says(name, case) for name, values in REPORTS.items() for case in range(len(values))]
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_what_no_record_can_hold_is_recorded_as_an_error_that_names_it(tmp_path, isolate):
+    if isolate and not can_isolate():
+        pytest.skip("this system cannot fork")
+    path = tmp_path / "runs.jsonl"
+    solvers = SOLVERS[::4] if isolate else SOLVERS
+    comparison = il.compare(PROBLEM, [*solvers, "icm"], store=path, isolate=isolate)
+    assert {record.solver_name: record.status for record in comparison.records} == {
+        "Says": "error",
+        "icm": "optimal" if comparison.records[-1].status == "optimal" else "converged",
+    }
+    for record in comparison.records[:-1]:
+        field = record.settings["name_of_field"]
+        if field not in ("raises", "trace", "lower_bound"):
+            assert record.message.startswith("Says returned what it may not: ")
+            assert field.partition("_kind")[0] in record.message
+            # What it offered counts all the same.
+            assert record.energy == 0.6
+    by_solver = {record.solver: record for record in comparison.records}
+    if not isolate:
+        assert "caf\\udce9.txt" in by_solver[Says("raises", 0).spec].message
+        assert "Silent" in by_solver[Says("raises", 1).spec].message
+    store = RecordStore(path)
+    assert {r.id: r for r in store} == {r.id: r for r in comparison.records}
+    assert store.remarks == []
+    assert CliRunner().invoke(main, ["status", str(tmp_path)]).exit_code == 0
+
+
+DIAGNOSTICS = {
+    "power": 2**20000,
+    "digits": 10**5000,
+    "loop": LOOP,
+    "wide": WIDE,
+    "evil": Evil(),
+    "class": Evil,
+    "keys": {1: 1, (2, 3): 4, None: 5, Evil: 6},
+    "half": "\ud83d\ude00",
+    "objects": np.array([Evil(), None, 10**5000], dtype=object),
+    "generator": (n for n in range(3)),
+    "long": "x" * 10**7,
+    "many": {str(n): n for n in range(10**6)},
+    "nested": json.loads("[" * 900 + "]" * 900),
+    "set": {2**20000, "a", None},
+    "number": np.longdouble(1.5),
+    "kept": [1, 2.5, "three"],
+}
+
+
+@dataclass(frozen=True)
+class Diagnoses(Solver):
+    """Returns a diagnosis."""
+
+    what: str = ""
+
+    def run(self, graph, run):
+        run.offer(np.zeros(2, dtype=np.int64))
+        return Outcome(diagnostics={self.what: DIAGNOSTICS[self.what], "kept": 1})
+
+
+def test_diagnostics_of_any_kind_end_no_comparison(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    comparison = il.compare(
+        PROBLEM, [Diagnoses(what) for what in DIAGNOSTICS], store=path, isolate=False
+    )
+    assert [r.status for r in comparison.records] == ["limit"] * len(DIAGNOSTICS)
+    assert {r.id: r for r in RecordStore(path)} == {r.id: r for r in comparison.records}
+    found = {r.settings["what"]: r.diagnostics for r in comparison.records}
+    assert found["power"] == {"power": "an integer of 20001 bits", "kept": 1}
+    assert found["evil"]["evil"] == "Evil that cannot be shown: RuntimeError"
+    assert found["half"]["half"] == "\\ud83d\\ude00" and found["number"]["number"] != ""
+    assert found["wide"] == {"value": "dict of more than 1000000 characters"}
+    assert found["keys"]["keys"]["(2, 3)"] == 4
+    assert all(len(r.to_json()) < 300_000 for r in comparison.records)
+
+
+def test_a_store_refuses_what_it_could_not_read_back(tmp_path):
+    (record,) = il.compare(PROBLEM, "icm").records
+    store = RecordStore(tmp_path / "runs.jsonl")
+    store.append(record)
+    before = store.path.read_bytes()
+    from dataclasses import replace
+
+    for name, value in (
+        ("iterations", -1),
+        ("log_partition_kind", 5),
+        ("problem", 3),
+        ("accuracy", "high"),
+        ("seed", 2**20000),
+        ("status", {}),
+        ("trace", (1,)),
+    ):
+        with pytest.raises(RecordError, match=name):
+            store.append(replace(record, **{name: value}))
+        assert store.path.read_bytes() == before
+    store.append(replace(record, message="caf\udce9", id="other"))
+    assert store.read()[1].message == "caf\\udce9"
+
+
+@pytest.mark.parametrize("name", ["pair\ud800", "x" * 200_000])
+def test_a_name_that_no_record_can_hold_is_refused_before_anything_runs(tmp_path, name):
+    with pytest.raises(InputError, match="no record can be made of 'icm'"):
+        il.compare(il.Problem(name, GRAPH), "icm", store=tmp_path / "runs.jsonl")
+
+
+def test_more_seeds_than_a_list_in_a_record_has_are_planned(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    il.compare(PROBLEM, "icm", seeds=range(1001), shard="1/1001", store=path, isolate=False)
+    found = json.loads(CliRunner().invoke(main, ["status", str(tmp_path), "--json"]).stdout)
+    assert found["counts"]["missing"] == 1000 and found["warnings"] == []
+
+
+# ---------------------------------------------------------------------- lines that are no records
+
+
+def told(*arguments):
+    """Run a command with its warnings as notes, as they are outside of tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def poisoned(path):
+    """Make a store with lines as earlier versions wrote them; return its records and the lines."""
+    made = il.compare(PROBLEM, "icm", seeds=5, store=path).records
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at, (name, value) in enumerate(
+        (("message", os.fsdecode(b"caf\xe9")), ("iterations", -1), ("log_partition_kind", 5))
+    ):
+        lines[at] = (json.dumps({**json.loads(lines[at]), name: value}) + "\n").encode()
+    path.write_bytes(b"".join(lines))
+    return made, lines
+
+
+def test_lines_that_are_no_records_are_told_by_status_and_report_and_set_aside(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    made, lines = poisoned(path)
+    before = path.read_bytes()
+    said = (
+        rf"note: .*3 lines .* left out: {path}:1: field 'message' .*:2: .*iterations.*:3: .*_kind"
+    )
+    status = told("status", tmp_path, "--json")
+    assert re.search(said, status.stderr)
+    found = json.loads(status.stdout)
+    assert found["counts"]["done"] == 2 and found["counts"]["missing"] == 3
+    assert "3 lines that are no records were left out" in found["warnings"][0]
+    report = told("report", tmp_path)
+    assert report.exit_code == 0 and len(re.findall(said, report.stderr)) == 1
+    assert "3 lines that are no records" in (tmp_path / "report" / "README.md").read_text()
+    assert path.read_bytes() == before and not (tmp_path / "runs.rejected.jsonl").exists()
+
+    with pytest.warns(RecordWarning, match=r"3 lines .* set aside in runs\.rejected\.jsonl"):
+        again = il.compare(PROBLEM, "icm", seeds=5, store=path)
+    assert {r.seed: r.energy for r in again.records} == {r.seed: r.energy for r in made}
+    assert (tmp_path / "runs.rejected.jsonl").read_bytes() == b"".join(lines[:3])
+    assert path.read_bytes().startswith(b"".join(lines[3:]))
+    with pytest.warns(RecordWarning, match="3 lines .* set aside"):
+        assert len(RecordStore(path).read()) == 5
+    found = json.loads(told("status", tmp_path, "--json").stdout)
+    assert found["counts"]["done"] == 5 and "set aside" in found["warnings"][0]
+
+
+def test_a_later_version_keeps_its_lines(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    il.compare(PROBLEM, "icm", seeds=2, store=path)
+    first, second = path.read_text().splitlines(keepends=True)
+    later = first.replace('"schema": 4', '"schema": 5')
+    path.write_text(later + second)
+    with pytest.warns(RecordWarning, match="schema 5 cannot be read"):
+        assert len(RecordStore(path).prepare()) == 1
+    assert path.read_text() == later + second
+    path.write_text(later)
+    with pytest.raises(RecordError, match="schema 5 cannot be read"):
+        RecordStore(path).prepare()
+
+
+# ---------------------------------------------------------------------- marginals
+
+
+@pytest.mark.parametrize(
+    ("marginals", "said"),
+    [
+        (np.array([[0.5, 0.5], [np.nan, 1.0]]), r"marginals\[1\] = \[nan  1\.\] must be finite"),
+        (np.array([[0.5, 0.5], [1.5, -0.5]]), r"marginals\[1\].* not negative"),
+        (np.array([[0.5, 0.5], [0.5, 0.500001]]), r"marginals\[1\].* must sum to 1, not 1.000001"),
+        (np.full((2, 3), 1 / 3), r"must be a \(2, 2\) array, got \(2, 3\)"),
+        (np.full((2, 2), 0.5 + 0j), "must be numbers, got an array of complex128"),
+        ([np.full(2, 0.5)] * 2, r"must be a \(2, 2\) array"),
+    ],
+)
+def test_marginals_that_are_none_are_an_error_of_the_solver(marginals, said, monkeypatch):
+    monkeypatch.setitem(REPORTS, "marginals", [marginals])
+    solution = il.solve(GRAPH, Says("marginals"), temperature=1.0)
+    assert solution.status == "error" and solution.energy == 0.6
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(solution.message)
+    (record,) = il.compare(PROBLEM, Says("marginals"), temperature=1.0, isolate=False).records
+    assert record.status == "error" and record.message == " ".join(solution.message.split())
+
+
+def test_marginals_of_ragged_variables_are_judged_row_by_row(monkeypatch):
+    rows = [np.array([0.5, 0.5]), np.array([0.2, 0.2, 0.6])]
+    monkeypatch.setitem(REPORTS, "marginals", [rows, [rows[0], rows[0]], [rows[0], rows[1] * 1.1]])
+    said = [il.solve(RAGGED, Says("marginals", case), temperature=1.0) for case in range(3)]
+    assert [s.status for s in said] == ["limit", "error", "error"]
+    assert "marginals[1] must have shape (3,), got (2,)" in said[1].message
+    assert "marginals[1] = [0.22 0.22 0.66] must sum to 1" in said[2].message
+
+
+@pytest.mark.parametrize("schedule", ["residual", "sequential"])
+def test_loopy_bp_normalises_marginals_of_costs_far_above_the_temperature(schedule):
+    rng = np.random.default_rng(0)
+    graph = il.FactorGraph.potts(
+        1e10 + rng.random((8, 3)), [*((i, i + 1) for i in range(7)), (0, 4)], rng.random(8)
+    )
+    found = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=1.0)
+    assert found.status in ("converged", "limit")
+    assert abs(found.marginals.sum(axis=1) - 1).max() < 1e-14
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def test_no_cell_of_any_csv_is_a_formula(tmp_path):
+    (record,) = il.compare(PROBLEM, "icm").records
+    from dataclasses import replace
+
+    evil = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r\n=1", " =1", "\uff1d1"]
+    records = [
+        replace(record, problem=text, solver=text, message=text, status="error", id=text)
+        for text in evil
+    ]
+    Comparison(records).save(tmp_path)
+    result = CliRunner().invoke(main, ["export", str(tmp_path), str(tmp_path / "all.csv")])
+    assert result.exit_code == 0
+    report = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert report.exit_code == 0
+    cells = []
+    for path in (*tmp_path.glob("*.csv"), *tmp_path.glob("report/tables/*.csv")):
+        with path.open(newline="", encoding="utf-8") as stream:
+            cells += [cell.strip() for row in csv.reader(stream) for cell in row]
+    assert "'=1+1" in cells and "'-2+3" in cells
+    for cell in cells:
+        if cell.startswith(tuple("=+-@\uff1d")):
+            float(cell)
+
+
+# ---------------------------------------------------------------------- two at a time
+
+
+@dataclass(frozen=True)
+class Slow(Solver):
+    """Waits until a file is there."""
+
+    def run(self, graph, run):
+        run.offer(np.zeros(2, dtype=np.int64))
+        while run.time_limit is None and not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+        return Outcome(converged=True)
+
+
+COMPARE = """
+import os, sys, time, warnings
+sys.path.insert(0, {tests!r})
+import inference_lab as il
+from test_hostile_runs import PROBLEM, Slow
+warnings.showwarning = lambda message, *more: print(message, flush=True)
+il.compare(PROBLEM, Slow(), seeds=8, store=sys.argv[1], shard=sys.argv[2] or None,
+           progress=lambda event: print("run" if event.record is None else "end", flush=True))
+"""
+
+
+def start(path, shard=""):
+    script = COMPARE.format(tests=os.path.dirname(__file__))
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(path), shard],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "GO": str(path.with_name("go"))},
+    )
+
+
+def test_a_second_comparison_waits_says_so_and_does_what_is_missing(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    (tmp_path / "go").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GO", str(tmp_path / "go"))
+        il.compare(PROBLEM, Slow(), seeds=3, store=path)
+    (tmp_path / "go").unlink()
+    first = start(path)
+    assert first.stdout.readline() == "run\n"
+    second = start(path)
+    assert "somebody else is adding runs" in second.stdout.readline()
+    first.kill()
+    first.communicate()
+    (tmp_path / "go").write_text("")
+    out, _ = second.communicate(timeout=60)
+    assert second.returncode == 0
+    seeds = sorted(record.seed for record in RecordStore(path))
+    assert seeds == list(range(8)) and out.count("end") == 5
+    assert not (tmp_path / "runs.lock").exists()
+
+
+def test_ctrl_c_ends_the_wait_and_shards_do_not_wait(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    shards = [start(path, "1/2"), start(path, "2/2")]
+    for shard in shards:
+        assert shard.stdout.readline() == "run\n"
+    waiting = start(path)
+    assert "somebody else" in waiting.stdout.readline()
+    assert all(shard.poll() is None for shard in shards)
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=30)
+    assert waiting.returncode in (-signal.SIGINT, 130)
+    (tmp_path / "go").write_text("")
+    for shard in shards:
+        shard.communicate(timeout=60)
+        assert shard.returncode == 0
+    assert sorted(record.seed for record in RecordStore(path)) == list(range(8))
+    assert not (tmp_path / "runs.lock").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_process_that_outlives_its_parent_keeps_no_lock(tmp_path):
+    store = RecordStore(tmp_path / "runs.jsonl")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with store.alone():
+            grandchild = os.fork()
+            if grandchild == 0:
+                os.setsid()
+                time.sleep(30)
+            os.write(writing, str(grandchild).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    grandchild = int(os.read(reading, 100))
+    try:
+        with store.alone():  # would warn, and wait
+            os.kill(grandchild, 0)
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+        os.close(reading)
+        os.close(writing)
+
+
+# ---------------------------------------------------------------------- what the system refuses
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert "Traceback" not in result.output and result.exit_code == 2, result.output
+    return " ".join(result.stderr.split())
+
+
+def test_what_cannot_be_written_is_named_with_what_to_do(tmp_path, monkeypatch):
+    command = ("compare", "ising(size=2)", "--solver", "icm", "--quiet", "--out")
+    file = tmp_path / "file"
+    file.write_text("")
+    assert f"{file}" in (said := invoke(*command, file / "out")) and "choose another name" in said
+    il.compare(PROBLEM, "icm", store=tmp_path / "good" / "runs.jsonl")
+
+    def full(handle, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        said = invoke(*command, tmp_path / "full")
+    assert f"{tmp_path / 'full' / 'runs'}" in said and "make room there" in said
+
+    real = os.open
+
+    def read_only(path, flags, *more, **named):
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return real(path, flags, *more, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", read_only)
+        said = invoke(*command, tmp_path / "good")
+        assert "Read-only" in said and "good/runs.lock" in said and "may be written to" in said
+        # What only reads goes on.
+        status = CliRunner().invoke(main, ["status", str(tmp_path / "good"), "--json"])
+        assert json.loads(status.stdout)["counts"]["done"] == 1
+    (tmp_path / "good" / "report").write_text("")
+    assert str(tmp_path / "good" / "report") in (said := invoke("report", tmp_path / "good"))
+    assert "choose another name" in said
+    assert str(file) in invoke("export", tmp_path / "good", file / "all.csv")

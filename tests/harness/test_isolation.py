@@ -1,0 +1,598 @@
+"""Calls in processes of their own: each fault is really made, and costs that call only."""
+
+import ctypes
+import math
+import mmap
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.contract import Outcome, Solver
+from inference_lab.harness import isolation, running
+from inference_lab.harness.isolation import Board, End, can_isolate, isolated
+from inference_lab.results.records import RecordStore
+
+pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
+
+GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0], [0.2, 0.5]], [(0, 1), (1, 2)], [0.5, 0.25])
+
+
+def double(x):
+    return 2 * x
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+def deaf_loop():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def allocate(size):
+    return len(np.ones(size // 8))
+
+
+def leave_process_behind(path):
+    """Start a process that would write to a file later."""
+    if os.fork() == 0:
+        time.sleep(1.5)
+        path.write_text("still here")
+        os._exit(0)
+    return 1
+
+
+def talk():
+    print("to the screen")
+    os.write(2, b"past Python")
+    assert sys.stdin.read() == ""
+    os.chdir("/")
+    return os.getcwd()
+
+
+def big_answer(n):
+    return np.arange(n)
+
+
+def test_the_value_comes_back_whatever_its_size():
+    assert isolated(double, 21).value == 42
+    ended = isolated(big_answer, 3_000_000)
+    np.testing.assert_array_equal(ended.value, np.arange(3_000_000))
+    assert ended.end == End.RETURNED
+    assert ended.exit_code == 0
+    assert ended.peak_memory > 24_000_000
+
+
+def test_a_segmentation_fault():
+    ended = isolated(crash)
+    assert ended.end == End.CRASHED
+    assert ended.exit_code == -signal.SIGSEGV
+    assert "SIGSEGV" in ended.message
+
+
+def test_a_loop_that_ignores_the_request_to_end():
+    since = time.monotonic()
+    ended = isolated(deaf_loop, wall_limit=0.3)
+    assert ended.end == End.TIMEOUT
+    assert ended.exit_code == -signal.SIGKILL
+    assert "0.3 s" in ended.message
+    # Not a measurement: it ended at all, and not by chance after minutes.
+    assert time.monotonic() - since < 60
+
+
+def test_a_hundred_gigabytes():
+    ended = isolated(allocate, 100 << 30, memory_limit=1 << 30)
+    assert ended.end == End.MEMORY
+    assert "allocate" in ended.message
+    # and what fits does.
+    assert isolated(allocate, 100 << 20, memory_limit=1 << 30).value == (100 << 20) // 8
+
+
+def test_leaving_without_an_answer_and_raising():
+    ended = isolated(os._exit, 3)
+    assert (ended.end, ended.exit_code) == (End.CRASHED, 3)
+    ended = isolated(int, "x")
+    assert ended.end == End.RAISED
+    assert ended.message.startswith("ValueError")
+    assert "invalid literal" in ended.traceback
+    ended = isolated(sys.exit, 5)
+    assert ended.end == End.RAISED
+
+
+def test_an_answer_that_cannot_be_sent_is_said():
+    ended = isolated(lambda: lambda: None)
+    assert ended.end == End.RAISED
+    assert "pickle" in ended.message
+
+
+def test_output_directory_and_input_of_the_child_are_its_own(capfd):
+    before = os.getcwd()
+    ended = isolated(talk)
+    assert ended.value == "/"
+    assert os.getcwd() == before
+    assert "to the screen" in ended.output
+    assert "past Python" in ended.output
+    shown = capfd.readouterr()
+    assert shown.out == shown.err == ""
+
+
+def test_processes_left_behind_are_ended_too(tmp_path):
+    path = tmp_path / "late.txt"
+    assert isolated(leave_process_behind, path).value == 1
+    time.sleep(2.0)
+    assert not path.exists()
+
+
+def test_what_is_on_the_board_survives_its_writer():
+    board = Board(4)
+    assert board.read() is None
+    assert board.bound == -math.inf
+
+    def write_and_die():
+        board.write(np.array([1, 0, 2, 3]), 2.5, 0.1)
+        board.write(np.array([0, 0, 2, 3]), 1.5, 0.2)
+        board.bound = 1.0
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert isolated(write_and_die).exit_code == -signal.SIGKILL
+    labels, energy, seconds = board.read()
+    assert labels.tolist() == [0, 0, 2, 3]
+    assert (energy, seconds, board.bound) == (1.5, 0.2, 1.0)
+    board.close()
+
+
+@dataclass(frozen=True)
+class Faulty(Solver):
+    """Offer a labelling and a bound, then fail in the way asked for."""
+
+    how: str = "segfault"
+
+    def run(self, graph, run):
+        run.bound(-1.0)
+        run.offer(np.array([0, 1, 1]))
+        if self.how == "segfault":
+            ctypes.string_at(0)
+        if self.how == "loop":
+            deaf_loop()
+        if self.how == "memory":
+            allocate(1 << 40)
+        if self.how == "exit":
+            os._exit(0)
+        if self.how == "raise":
+            raise RuntimeError("no")
+        if self.how == "print":
+            print("noise " * 1000)
+            os.write(1, b"more noise")
+        if self.how == "fork" and os.fork() == 0:
+            # The copy of the solver goes on, and answers as well.
+            return Outcome(converged=True)
+        if self.how == "chdir":
+            os.chdir("/")
+        if self.how == "scribble":
+            address = graph.unary_values.ctypes.data
+            ctypes.memset(address, 0, graph.unary_values.nbytes)
+            run.offer(np.array([1, 0, 0]))
+        return Outcome(converged=True)
+
+
+EXPECTED = {
+    "segfault": "crash",
+    "loop": "timeout",
+    "memory": "memory",
+    "exit": "crash",
+    "raise": "error",
+    "print": "converged",
+    "fork": "converged",
+    "chdir": "converged",
+    "scribble": "error",
+}
+
+
+def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 2.0)
+    monkeypatch.setattr(running, "_WALL_CONSTANT", 3.0)
+    before = os.getcwd()
+    store = tmp_path / "runs.jsonl"
+    solvers = [Faulty(how) for how in EXPECTED]
+    comparison = il.compare(
+        il.Problem("p", GRAPH), [*solvers, "icm"], time_limit=0.2, memory_limit=4 << 30, store=store
+    )
+    found = {r.settings.get("how", "icm"): r for r in comparison.records}
+    assert {how: found[how].status for how in EXPECTED} == EXPECTED
+    for how, status in EXPECTED.items():
+        record = found[how]
+        assert record.failed == (status != "converged")
+        assert record.memory_limit == 4 << 30
+        if how != "scribble":
+            assert record.energy == GRAPH.energy([0, 1, 1])
+            assert record.lower_bound == -1.0
+    assert found["icm"].status == "converged"
+    assert "changed the graph" in found["scribble"].message
+    assert found["segfault"].exit_code == -signal.SIGSEGV
+    assert found["icm"].exit_code == 0
+    assert found["icm"].cpu_seconds > 0
+    assert found["icm"].peak_memory > 1 << 20
+    assert sorted(RecordStore(store), key=lambda r: r.id) == sorted(
+        comparison.records, key=lambda r: r.id
+    )
+    assert comparison.alarms == []
+    assert os.getcwd() == before
+    assert capfd.readouterr().out == ""
+    # Failures are shown and counted.
+    summary = {s.solver: s.failed for s in comparison.solvers}
+    assert sum(summary.values()) == 6
+    assert "timeout" in comparison.to_markdown()
+
+
+class Speechless(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@dataclass(frozen=True)
+class Meddler(Solver):
+    """Changes its process in a way that outlives the run."""
+
+    how: str
+
+    def run(self, graph, run):
+        run.offer(np.array([0, 1, 1]))
+        getattr(self, f"_{self.how}")()
+        return Outcome(converged=True)
+
+    def _seterr(self):
+        np.seterr(all="raise")
+
+    def _clock(self):
+        time.perf_counter = time.monotonic = lambda: 0.0
+
+    def _sigchld(self):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def _umask(self):
+        os.umask(0o777)
+
+    def _alarm(self):
+        signal.alarm(1)
+
+    def _recursion(self):
+        sys.setrecursionlimit(90)
+
+    def _thread(self):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+
+    def _environment(self):
+        os.environ.clear()
+
+    def _file_size(self):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    def _closed(self):
+        sys.stdout.close()
+
+    def _speechless(self):
+        raise Speechless
+
+    def _none(self):
+        sys.stdout = sys.stderr = None
+
+    def _helper(self):
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        ctypes.string_at(0)
+
+    def _daemon(self):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(15)
+            os._exit(0)
+        os._exit(3)
+
+
+MEDDLERS = {
+    **dict.fromkeys(
+        ["seterr", "clock", "sigchld", "umask", "alarm", "recursion", "thread", "environment"],
+        "converged",
+    ),
+    **dict.fromkeys(["file_size", "closed", "none"], "converged"),
+    "speechless": "error",
+    "helper": "crash",
+    "daemon": "crash",
+}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_solver_does_to_its_process_stays_there(tmp_path, jobs):
+    """Its own run ends at once and as it is, those of others are as if it had not been there."""
+    state = (np.geterr(), os.umask(0), sys.getrecursionlimit(), len(os.environ))
+    os.umask(state[1])
+    threads = threading.active_count()
+    begin = time.monotonic()
+    solvers = [*(Meddler(how) for how in MEDDLERS), "icm", "trw-s"]
+    store = tmp_path / "runs.jsonl"
+    comparison = il.compare(
+        il.Problem("p", GRAPH), solvers, seeds=2, jobs=jobs, store=store, memory_limit=4 << 30
+    )
+    for record in comparison.records:
+        how = record.settings.get("how")
+        if how is None:
+            assert record.status in ("converged", "optimal") and record.seconds > 0, record
+        else:
+            assert record.status == MEDDLERS[how], (how, record.message)
+            assert record.energy == GRAPH.energy([0, 1, 1])
+    assert len(comparison) == 2 * (len(MEDDLERS) + 2)
+    # Nobody waited for what was left running: there is no time limit that would have ended it.
+    assert time.monotonic() - begin < 50
+    assert threading.active_count() == threads
+    assert (np.geterr(), os.umask(state[1]), sys.getrecursionlimit(), len(os.environ)) == state
+    assert store.stat().st_mode & 0o400
+
+
+def test_a_warm_up_may_not_take_more_memory_than_a_run(tmp_path):
+    began = time.monotonic()
+    (record,) = il.compare(
+        il.Problem("p", GRAPH), Faulty("memory"), memory_limit=1 << 30, time_limit=1.0
+    ).records
+    assert record.status == "memory" and time.monotonic() - began < 20
+
+
+def test_an_interrupt_ends_the_run_in_flight(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+        "from test_isolation import *\n"
+        "print('ready', flush=True)\n"
+        "il.compare(il.Problem('p', GRAPH), Faulty('loop'))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in said
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(child), 0)
+
+
+# ---------------------------------------------------------------------- nothing is left, and limits
+
+
+def alive(mark):
+    """Return the processes that say a word in their command line."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return [process for process in found if process != os.getpid()]
+
+
+def helper(word):
+    """Become a program that ignores requests to end and shows a word in its command line."""
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    os.execv(sys.executable, [sys.executable, "-c", code, word])
+
+
+def leave(how, word):
+    """Start a program in one of the ways in which it would outlive its parent."""
+    if how == "daemon":
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                helper(word)
+            os._exit(0)
+        os.wait()
+    elif os.fork() == 0:
+        if how == "group":
+            with suppress(OSError):
+                os.setpgid(0, os.getpgid(os.getppid()))
+            os.setpgid(0, 0)
+        helper(word)
+    # Until it is the program.
+    while not alive(word):
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the marks of processes")
+@pytest.mark.parametrize("end", ["return", "crash", "loop"])
+@pytest.mark.parametrize("how", ["child", "group", "daemon"])
+def test_nothing_is_left_wherever_it_hides(how, end):
+    word = f"left-{os.getpid()}-{how}-{end}"
+
+    def start():
+        leave(how, word)
+        if end == "crash":
+            crash()
+        if end == "loop":
+            deaf_loop()
+
+    ended = isolated(start, wall_limit=0.5 if end == "loop" else None)
+    assert ended.end == {"return": "returned", "crash": "crash", "loop": "timeout"}[end]
+    assert alive(word) == []
+
+
+def test_a_run_cannot_hide_in_the_group_of_its_parent():
+    """Nor can it end that group, which is the harness's own."""
+
+    def hide():
+        parent = os.getpgid(os.getppid())
+        with suppress(OSError):
+            os.setpgid(0, parent)
+        if os.getpgid(0) == parent:
+            os.killpg(0, signal.SIGTERM)
+        deaf_loop()
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: pytest.fail("it got a signal"))
+    try:
+        assert isolated(hide, wall_limit=0.3).end == End.TIMEOUT
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hold_the_answer_open():
+    """Close what the answer goes to, and leave it open in a helper."""
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    os.closerange(3, 1000)
+
+
+def flood():
+    """Write without end to what the answer goes to: the last pipe that was opened."""
+    pipes = []
+    for number in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(number).st_mode):
+                pipes.append(number)
+    while True:
+        os.write(pipes[-1], b"garbage" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("what", "end"), [(stop, "timeout"), (hold_the_answer_open, "crash"), (flood, "timeout")]
+)
+def test_what_a_call_does_to_itself_or_its_pipe(what, end):
+    assert isolated(what, wall_limit=0.5).end == end
+
+
+def lists():
+    kept = []
+    while True:
+        kept.append([0] * 1000)
+
+
+def strings():
+    kept = {}
+    while True:
+        kept[len(kept)] = str(len(kept)) * 3
+
+
+def arrays():
+    kept = []
+    while True:
+        kept.append(np.ones(100_000))
+
+
+def maps():
+    kept = []
+    while True:
+        kept.append(mmap.mmap(-1, 1 << 24))
+
+
+def helpers():
+    """Each takes less than the limit, together they take more."""
+    for _ in range(8):
+        if os.fork() == 0:
+            kept = np.ones((80 << 20) // 8)
+            time.sleep(60)
+            os._exit(int(kept[0]))
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("what", [lists, strings, arrays, maps, helpers])
+def test_an_endless_allocation_ends_as_memory(what):
+    if what is helpers and sys.platform != "linux":
+        pytest.skip("only Linux tells the memory of other processes")
+    ended = isolated(what, wall_limit=60.0, memory_limit=150 << 20)
+    assert ended.end == End.MEMORY, ended
+
+
+def test_a_call_that_swallows_want_of_memory_ends_in_time():
+    def swallow():
+        kept = []
+        while True:
+            with suppress(MemoryError):
+                kept.append(np.ones(1 << 20))
+
+    assert isolated(swallow, wall_limit=0.5, memory_limit=300 << 20).end == End.TIMEOUT
+
+
+# ---------------------------------------------------------------------- what time counts
+
+
+def compile_for(seconds):
+    """Do as numba does while it compiles, asleep."""
+    from numba.core import event
+
+    with event.trigger_event("numba:compiler_lock"):
+        time.sleep(seconds)
+    return "compiled"
+
+
+def test_compilation_does_not_count_against_the_limit(monkeypatch):
+    assert isolated(compile_for, 1.0, wall_limit=0.4).value == "compiled"
+    # But not without end.
+    monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
+    ended = isolated(compile_for, 60.0, wall_limit=10.0)
+    assert (ended.end, ended.loading) == (End.TIMEOUT, True)
+    assert not isolated(time.sleep, 60.0, wall_limit=0.3).loading
+
+
+def test_time_in_line_for_a_processor_does_not_count():
+    """A run among many that want the same processor gets its share of it, and its time."""
+
+    def work():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        for _ in range(4):
+            if os.fork() == 0:
+                deaf_loop()
+        return isolated(spend, 0.3, wall_limit=1.0).end
+
+    assert isolated(work).value == End.RETURNED
+
+
+def spend(seconds):
+    while time.process_time() < seconds:
+        pass
+
+
+@dataclass(frozen=True)
+class Compiling(Solver):
+    """Compiles for long the first time, and notes how often it was run."""
+
+    path: str
+
+    def run(self, graph, run):
+        with open(self.path, "a") as notes:
+            notes.write("x")
+        run.offer(np.array([0, 1, 1]))
+        compile_for(60.0 if os.path.getsize(self.path) == 1 else 0.0)
+        return Outcome(converged=True)
+
+
+def test_a_run_that_was_ended_while_it_compiled_is_made_again_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
+    # Without warm-up, which would compile as well.
+    monkeypatch.setattr(running, "_warm_up_apart", lambda *arguments: False)
+    solver = Compiling(str(tmp_path / "notes"))
+    (record,) = il.compare(il.Problem("p", GRAPH), solver, time_limit=5.0).records
+    assert record.status == "converged"
+    assert (tmp_path / "notes").read_text() == "xx"

@@ -1,0 +1,479 @@
+"""The operations that all solvers share, against numpy on dense tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Recipe, recipes, truncated_linear
+
+from inference_lab.graph.factor_graph import (
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
+    DiagonalTerms,
+    FactorGraph,
+    OwnTables,
+    SharedTable,
+)
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.kernels.messages import (
+    ATTRACTIVE,
+    GENERAL,
+    LINEAR,
+    REPULSIVE,
+    aligned_zeros,
+    cost_scale,
+    edge_cost,
+    factor_message,
+    finite_costs,
+    first_label,
+    greatest,
+    least,
+    local_costs,
+    lower_envelope,
+    make_terms,
+    message_ptr,
+    min_sum_message,
+    repulsive_message,
+    slot_ptr,
+    soft_minimum,
+    sum_product_message,
+    unflatten,
+)
+
+INF = math.inf
+TEMPERATURES = (1e-3, 0.3, 1.0, 50.0, 1e3)
+
+
+def soft(values: np.ndarray, temperature: float, axis: int | tuple[int, ...] = 0) -> np.ndarray:
+    """``-T log sum exp(-values / T)``, the minimum at T = 0; ``+inf`` where all are."""
+    least = values.min(axis=axis, keepdims=True)
+    base = np.squeeze(least, axis=axis)
+    if temperature == 0:
+        return base
+    shifted = values - np.where(np.isfinite(least), least, 0.0)
+    total = np.exp(-shifted / temperature).sum(axis)
+    return np.where(np.isfinite(base), base - temperature * np.log(total.clip(1e-300)), INF)
+
+
+def cavities(rng: np.random.Generator, k: int) -> list[np.ndarray]:
+    """Incoming sums of all sorts: spread, flat, tied, with and without infinities, huge."""
+    some = rng.normal(scale=3.0, size=k)
+    hole = some.copy()
+    hole[rng.integers(k)] = INF
+    single = np.full(k, INF)
+    single[rng.integers(k)] = 1.5
+    return [
+        some,
+        np.zeros(k),
+        rng.integers(0, 2, size=k).astype(float),
+        hole,
+        single,
+        np.full(k, INF),
+        1e6 * some,
+        some + 1e6,
+        1e-6 * some,
+    ]
+
+
+def check_messages(graph: FactorGraph, rng: np.random.Generator) -> int:
+    """Compare all pairwise messages of a graph with the dense minimum and sum; count them."""
+    a = graph.arrays
+    width = int(graph.cardinalities.max())
+    checked = 0
+    for h in range(2 * graph.n_edges):
+        e, side = divmod(h, 2)
+        table = graph.edge_table(e) if side == 1 else graph.edge_table(e).T
+        ka, kb = table.shape
+        for cavity in cavities(rng, ka):
+            sums = table + cavity[:, None]
+            scale = max(1.0, np.abs(sums[np.isfinite(sums)]).max(initial=0.0))
+            padded = np.concatenate([cavity, np.full(width - ka, np.nan)])
+            for temperature in (0.0, *TEMPERATURES):
+                out = np.full(width, np.nan)
+                if temperature == 0.0:
+                    smallest = min_sum_message(a, h, padded, out)
+                else:
+                    smallest = sum_product_message(a, h, temperature, padded, out)
+                expected = soft(sums, temperature)
+                same = out[:kb] == expected
+                with np.errstate(invalid="ignore"):
+                    near = np.abs(out[:kb] - expected) <= 1e-14 * scale + 1e-13 * temperature
+                assert (same | near).all(), (table, cavity, temperature, out, expected)
+                assert smallest == out[:kb].min()
+                assert np.isnan(out[kb:]).all(), "wrote beyond the receiver's labels"
+                assert (padded[:ka] == cavity).all(), "the cavity is not restored"
+                checked += 1
+    return checked
+
+
+# ---------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_messages_of_every_family(family):
+    rng = np.random.default_rng(0)
+    for seed in range(2):
+        graph = random_graph(family, seed)
+        if graph.n_edges:
+            assert check_messages(graph, rng) > 0
+
+
+@given(recipes(min_variables=2, higher_order=False), st.integers(0, 2**32 - 1))
+def test_messages_of_anything(recipe: Recipe, seed: int):
+    check_messages(recipe.build(), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("k", [3, 4, 7, 40, 150])
+def test_closed_forms_give_the_messages_of_their_tables(k, power):
+    """Every cap from none to all, both ways of the edge, ties included."""
+    rng = np.random.default_rng(k)
+    distance = np.abs(np.subtract.outer(np.arange(float(k)), np.arange(float(k)))) ** power
+    checked = 0
+    for cap in (1.0, 1.5, 2.0, 4.0, 30.0, 7.0**power, distance.max() - 0.5, distance.max(), INF):
+        for slope in (1.0, 0.3):
+            table = np.minimum(slope * distance, slope * cap) - 2.0
+            weights = [0.0, 0.5, 3.0]
+            graph = FactorGraph.pairwise(np.zeros((4, k)), [(0, 1), (2, 1), (2, 3)], table, weights)
+            if not graph.n_edges or graph.edge_kinds[0] != 2:
+                continue
+            form = {1: TRUNCATED_LINEAR, 2: TRUNCATED_QUADRATIC}[power]
+            # A cap within the first step leaves no slope to tell the two apart by.
+            assert graph.arrays.forms[0] == form or cap <= 4.0
+            if k < 100 or slope == 1.0:
+                checked += check_messages(graph, rng)
+    assert checked > 0
+
+
+def test_closed_forms_with_caps_that_cut_between_labels():
+    """Random slopes and caps; integer costs, so that parabolas and lines meet at labels."""
+    rng = np.random.default_rng(1)
+    for trial in range(40):
+        k = int(rng.integers(3, 30))
+        d = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(float)
+        slope = float(rng.integers(1, 4)) if trial % 2 else float(rng.exponential())
+        table = np.minimum(slope * d ** (1 + trial % 3 // 2), slope * float(rng.uniform(1, k * k)))
+        graph = FactorGraph.pairwise(np.zeros((2, k)), [(0, 1)], table, [float(rng.integers(1, 4))])
+        a = graph.arrays
+        cavity = rng.integers(0, 3 * k, size=k).astype(float)
+        cavity[rng.random(k) < 0.3] = INF
+        for h in (0, 1):
+            out = np.empty(k)
+            min_sum_message(a, h, cavity.copy(), out)
+            expected = (graph.edge_table(0) + cavity[:, None]).min(axis=0)
+            assert np.allclose(out, expected, rtol=1e-13, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_soft_minimum(temperature):
+    values = [0.0, 1.0, 1.0 + 1e-9, -5.0, 1e6, 700.0, INF]
+    for x, y in itertools.product(values, values):
+        expected = soft(np.array([x, y]), temperature)
+        assert soft_minimum(x, y, temperature) == pytest.approx(
+            float(expected), rel=1e-14, abs=1e-13
+        )
+
+
+def test_sum_product_of_a_sharp_peak_keeps_what_is_behind_it():
+    """Without its own label a peak's message comes from the rest, however small that is."""
+    graph = FactorGraph.from_terms(np.zeros((2, 3)), [DiagonalTerms([(0, 1)], INF, 0.0)])
+    cavity = np.array([0.0, 100.0, 101.0])
+    out = np.empty(3)
+    sum_product_message(graph.arrays, 1, 1.0, cavity, out)
+    behind = 100.0 - math.log(1 + math.exp(-1.0))
+    assert out[0] == pytest.approx(behind, rel=1e-15)
+    assert out[1] == pytest.approx(-math.log(1 + math.exp(-101.0)), abs=1e-15)
+
+
+# ---------------------------------------------------------------------- factor messages
+
+
+@given(recipes(min_variables=3, max_states=150), st.integers(0, 2**32 - 1))
+def test_factor_messages(recipe: Recipe, seed: int):
+    graph = recipe.build()
+    rng = np.random.default_rng(seed)
+    check_factor_messages(graph, rng)
+
+
+@pytest.mark.parametrize("family", ["higher-order", "mixed", "hard-tables", "one-label"])
+def test_factor_messages_of_families(family):
+    rng = np.random.default_rng(0)
+    assert sum(check_factor_messages(random_graph(family, seed), rng) for seed in range(8)) > 0
+
+
+def check_factor_messages(graph: FactorGraph, rng: np.random.Generator) -> int:
+    ptr = slot_ptr(graph)
+    incoming = rng.normal(scale=2.0, size=ptr[-1])
+    incoming[rng.random(ptr[-1]) < 0.1] = INF
+    width = int(graph.cardinalities.max(initial=1))
+    digits = np.empty(4, dtype=np.int64)
+    checked = 0
+    for slot, f in enumerate(graph.arrays.slot_factor.tolist()):
+        scope, table = graph.higher_order(f)
+        own = slot - int(graph.factor_ptr[f])
+        sums = table
+        for s in range(len(scope)):
+            if s != own:
+                at = int(graph.factor_ptr[f]) + s
+                shape = [-1 if axis == s else 1 for axis in range(len(scope))]
+                sums = sums + incoming[ptr[at] : ptr[at + 1]].reshape(shape)
+        others = tuple(axis for axis in range(len(scope)) if axis != own)
+        scale = max(1.0, np.abs(sums[np.isfinite(sums)]).max(initial=0.0))
+        for temperature in (0.0, *TEMPERATURES):
+            out = np.full(width, np.nan)
+            before = incoming.copy()
+            smallest = factor_message(graph.arrays, slot, temperature, incoming, ptr, out, digits)
+            expected = soft(sums, temperature, axis=others)
+            k = expected.size
+            with np.errstate(invalid="ignore"):
+                near = np.abs(out[:k] - expected) <= 1e-14 * scale + 1e-13 * temperature
+            assert ((out[:k] == expected) | near).all()
+            assert smallest == out[:k].min() and np.isnan(out[k:]).all()
+            assert (incoming == before).all()
+            checked += 1
+    return checked
+
+
+# ---------------------------------------------------------------------- local costs
+
+
+def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
+    width = int(graph.cardinalities.max(initial=1))
+    cost, infinite = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
+    dense = list(graph.factors())
+    for i in range(graph.n_variables):
+        k = int(graph.cardinalities[i])
+        finite, forbidden, largest = np.zeros(k), np.zeros(k, dtype=int), 0.0
+        for a in range(k):
+            x_a = x.copy()
+            x_a[i] = a
+            entries = [float(t[tuple(x_a[list(scope)])]) for scope, t in dense if i in scope]
+            finite[a] = math.fsum(c for c in entries if c < INF)
+            forbidden[a] = sum(c == INF for c in entries)
+            largest = max(largest, math.fsum(abs(c) for c in entries if c < INF))
+        before = x.copy()
+        cost[:], infinite[:] = np.nan, -99
+        scale = local_costs(graph.arrays, x, i, cost, infinite)
+        assert np.isnan(cost[k:]).all() and (infinite[k:] == -99).all(), "wrote beyond the labels"
+        assert (infinite[:k] == forbidden).all()
+        assert np.abs(cost[:k] - finite).max() <= 1e-14 * max(1.0, scale)
+        assert scale >= largest * (1 - 1e-12), "the scale is an upper bound on what was added up"
+        assert (x == before).all()
+
+
+@given(recipes(min_variables=1), st.data())
+def test_local_costs_of_anything(recipe: Recipe, data: st.DataObject):
+    graph = recipe.build()
+    labels = [data.draw(st.integers(0, k - 1)) for k in recipe.cardinalities]
+    check_local_costs(graph, np.array(labels, dtype=np.int64))
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "empty"])
+def test_local_costs_are_differences_of_the_energy(family):
+    """The full-weight rule: a move changes the energy by exactly the variable's own terms."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, graph.cardinalities)
+        check_local_costs(graph, x)
+        cost = np.empty(int(graph.cardinalities.max()))
+        infinite = np.empty(cost.size, dtype=np.int64)
+        for i in range(graph.n_variables):
+            local_costs(graph.arrays, x, i, cost, infinite)
+            moves = np.tile(x, (int(graph.cardinalities[i]), 1))
+            moves[:, i] = np.arange(len(moves))
+            energies = graph.energy(moves)
+            allowed = np.flatnonzero(np.isfinite(energies))
+            assert (infinite[allowed] == 0).all()
+            if allowed.size:
+                delta = energies[allowed] - energies[allowed[0]]
+                assert np.allclose(cost[allowed] - cost[allowed[0]], delta, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("empty", "infeasible")])
+def test_finite_costs_are_differences_of_the_energy(family):
+    """Where they say to be finite; and they say so exactly if the pairwise terms at hand are."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        a = graph.arrays
+        x = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        width = int(graph.cardinalities.max())
+        for i in range(graph.n_variables):
+            if a.inc_ptr[i] < a.inc_ptr[i + 1]:
+                continue
+            k = int(graph.cardinalities[i])
+            cost = np.full(width, np.nan)
+            scale = finite_costs(a, x, i, cost)
+            unary = graph.unary_of(i)
+            expected, total = unary.copy(), 0.0
+            for p in range(a.adj_ptr[i], a.adj_ptr[i + 1]):
+                e, side = divmod(int(a.adj_half[p]), 2)
+                table = graph.edge_table(e) if side == 0 else graph.edge_table(e).T
+                seen = table[:, x[a.adj_var[p]]]
+                expected += seen
+                # Of a diagonal term both costs are added up, of others the largest.
+                total += np.abs(seen).max()
+            if not math.isfinite(scale):
+                assert not np.isfinite(graph.pairwise_values).all() or (
+                    not np.isfinite(graph.edge_weights).all()
+                )
+                continue
+            assert scale >= (1 - 1e-12) * total
+            assert np.isnan(cost[k:]).all()
+            finite = np.isfinite(unary)
+            assert (cost[:k] == INF).tolist() == (~finite).tolist()
+            if finite.any():
+                shifted = cost[:k][finite] - cost[:k][finite][0]
+                true = expected[finite] - expected[finite][0]
+                assert np.allclose(shifted, true, atol=1e-12 * (1 + total), rtol=1e-12)
+
+
+def test_finite_costs_tell_of_infinite_ones():
+    edges = [(0, 1)]
+    for graph in (
+        FactorGraph.potts(np.zeros((2, 3)), edges, INF),
+        FactorGraph.from_terms(np.zeros((2, 3)), [DiagonalTerms(edges, INF, 0.0)]),
+        FactorGraph.pairwise(np.zeros((2, 3)), edges, np.where(np.eye(3) > 0, INF, [1.0, 2, 4])),
+    ):
+        cost = np.empty(3)
+        for i in (0, 1):
+            assert finite_costs(graph.arrays, np.array([1, 1]), i, cost) == INF
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33])
+def test_small_operations_at_every_length(k):
+    rng = np.random.default_rng(k)
+    for values in (rng.normal(size=k), rng.integers(0, 3, k).astype(float), np.full(k, INF)):
+        padded = np.concatenate([values, [-99.0, 99.0, -99.0, 99.0]])
+        assert least(k, padded) == values.min()
+        assert greatest(k, padded) == values.max()
+        assert first_label(k, values.min(), padded) == values.argmin()
+        assert first_label(k, -99.0, padded) == k
+        array = aligned_zeros(k)
+        assert array.shape == (k,) and not array.any() and array.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 16, 21])
+def test_messages_of_their_own_kind(k):
+    """Through the tables they stand for."""
+    rng = np.random.default_rng(k)
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    for sent in (rng.normal(size=k), rng.integers(0, 2, k).astype(float)):
+        for rise in (0.0, 0.3, 50.0):
+            down, up = np.empty(k), np.empty(k)
+            assert lower_envelope(k, rise, sent.copy(), down, up) == sent.min()
+            expected = (rise * apart + sent).min(axis=1)
+            assert np.allclose(np.minimum(up, down), expected, atol=1e-14)
+            message = np.empty(k)
+            if k > 1 and rise > 0:
+                assert repulsive_message(k, rise, sent.copy(), message) == sent.min()
+                table = (rise * np.eye(k) + sent).min(axis=1)
+                assert np.allclose(message, table - table.min(), atol=1e-14)
+
+
+def test_terms_by_hand():
+    edges = np.array([(0, 1), (1, 2), (0, 2), (0, 3), (1, 3)])
+    table = np.minimum(2.0 * np.abs(np.subtract.outer(range(4), range(4))), 4.0) + 1.0
+    graph = FactorGraph.from_terms(
+        np.zeros((4, 4)),
+        [
+            DiagonalTerms(edges[:2], [0.5, 3.0], [2.0, 1.0]),
+            DiagonalTerms(edges[2:3], INF, INF),
+            DiagonalTerms(edges[3:4], [[1.0, 2.0, 3.0, 4.0]], 0.0),
+            SharedTable(edges[4:], table, 3.0),
+        ],
+    )
+    order = np.lexsort(graph.edges.T[::-1])
+    place = {tuple(map(int, graph.edges[e])): e for e in order}
+    terms = make_terms(graph.arrays)
+    expected = {
+        (0, 1): (ATTRACTIVE, 0.5, 1.5, 0.0),
+        (1, 2): (REPULSIVE, 1.0, 2.0, 0.0),
+        (0, 2): (GENERAL, 0.0, 0.0, 0.0),
+        (0, 3): (GENERAL, 0.0, 0.0, 0.0),
+        (1, 3): (LINEAR, 3.0, 6.0, 12.0),
+    }
+    for edge, numbers in expected.items():
+        e = place[edge]
+        found = (terms.way[e], terms.base[e], terms.rise[e], terms.cap[e])
+        assert found == pytest.approx(numbers), edge
+    # Variables of different numbers of labels have no Potts message of the simple kind.
+    ragged = FactorGraph.potts([[0.0, 1.0], [0.0, 1.0, 2.0]], [(0, 1)], 1.0)
+    assert make_terms(ragged.arrays).way.tolist() == [GENERAL]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_edge_cost(family):
+    graph = random_graph(family, 1)
+    for e in range(graph.n_edges):
+        for (a, b), cost in np.ndenumerate(graph.edge_table(e)):
+            assert edge_cost(graph.arrays, e, a, b) == cost
+
+
+# ---------------------------------------------------------------------- layout and scale
+
+
+def test_pointers_follow_adjacency_and_scopes():
+    graph = FactorGraph.from_factors(
+        [2, 3, 4], [((2, 0), np.arange(8.0).reshape(4, 2)), ((1, 0, 2), np.ones((3, 2, 4)))]
+    )
+    # Variable 0 receives 2 labels at its edge, variable 2 receives 4.
+    assert message_ptr(graph).tolist() == [0, 2, 6]
+    assert slot_ptr(graph).tolist() == [0, 3, 5, 9]
+
+
+@pytest.mark.parametrize("family", ["potts", "ragged"])
+def test_unflatten(family):
+    graph = random_graph(family, 0)
+    rows = unflatten(graph, graph.unary_values)
+    assert isinstance(rows, np.ndarray) == (graph.n_labels is not None)
+    for i, row in enumerate(rows):
+        assert (row == graph.unary_of(i)).all()
+
+
+def scaled(factor: float, weight: float = 1.0) -> list[FactorGraph]:
+    """Graphs of each kind of term with all costs multiplied."""
+    rng = np.random.default_rng(0)
+    unary = factor * rng.normal(size=(4, 3))
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    table = rng.normal(size=(3, 3))
+    return [
+        FactorGraph.potts(unary, edges, factor * rng.normal(size=4)),
+        FactorGraph.from_terms(unary, [DiagonalTerms(edges, factor * rng.normal(size=(4, 3)))]),
+        FactorGraph.from_terms(unary, [OwnTables(edges, factor * rng.normal(size=(4, 3, 3)))]),
+        FactorGraph.from_terms(unary, [SharedTable(edges, factor / weight * table, weight)]),
+        FactorGraph.from_terms(
+            unary, [DiagonalTerms(edges[:2], factor), OwnTables(edges[2:], [factor * table] * 2)]
+        ),
+        FactorGraph.from_terms(unary, [], [((0, 1, 2), factor * rng.normal(size=(3, 3, 3)))]),
+        FactorGraph.from_terms(
+            [factor * np.arange(2.0), factor * np.arange(3.0)],
+            [OwnTables([(0, 1)], [factor * table[:2]])],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+@pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
+def test_the_unit_of_costs_does_not_matter(factor, weight):
+    for plain, other in zip(scaled(1.0), scaled(factor, weight), strict=True):
+        assert cost_scale(other) == pytest.approx(factor * cost_scale(plain))
+
+
+def test_cost_scale_by_hand():
+    g = FactorGraph.from_terms([[10.0, 12.0], [INF, 7.0]], [DiagonalTerms([(0, 1)], 0.5, INF)])
+    # A constant offset of a row does not act, and infinity has no size.
+    assert cost_scale(g) == pytest.approx(2 / 3)
+    assert cost_scale(FactorGraph.potts([[10.0, 12.0], [5.0, 6.0]], [(0, 1)], [-8.0])) == 8.0
+    table = [[0.0, 4.0, 0.0], [4.0, 0.0, 4.0], [INF, 4.0, 1.0]]
+    g = FactorGraph.from_terms(np.zeros((2, 3)), [SharedTable([(0, 1)], table, [3.0])])
+    assert cost_scale(g) == pytest.approx(3 * 17 / 9)
+    assert cost_scale(FactorGraph.from_factors([2, 2], [])) > 0
+    assert cost_scale(FactorGraph.from_factors([], [])) > 0
+    linear = FactorGraph.pairwise(np.zeros((2, 4)), [(0, 1)], truncated_linear(4, 1.0, 2.0))
+    assert cost_scale(linear) == pytest.approx(18 / 16)

@@ -1,0 +1,127 @@
+"""Truncated quadratic tables are recognised, and their messages are those of the table."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab._numba import lean_kernel
+from inference_lab.graph.factor_graph import (
+    NO_FORM,
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
+    FloatArray,
+    GraphArrays,
+)
+from inference_lab.kernels.messages import min_sum_message
+
+message = lean_kernel(lambda g, h, cavity, out: min_sum_message(g, h, cavity, out))
+
+
+def differences(k: int) -> npt.NDArray[np.int64]:
+    return np.subtract.outer(np.arange(k), np.arange(k))
+
+
+def graph_of(table: FloatArray, weight: float = 1.0) -> il.FactorGraph:
+    """Two variables and one edge, its table given as shared or, at weight 1, as its own."""
+    unary = np.zeros((2, len(table)))
+    if weight == 1.0:
+        return il.FactorGraph.pairwise(unary, [(0, 1)], table[None])
+    return il.FactorGraph.pairwise(unary, [(0, 1)], table, [weight])
+
+
+def form_of(table: FloatArray, weight: float = 1.0) -> int:
+    return int(graph_of(table, weight).arrays.forms[0])
+
+
+def send(g: GraphArrays, h: int, cavity: FloatArray) -> tuple[FloatArray, float]:
+    out = np.empty(cavity.size)
+    return out, message(g, h, cavity, out)
+
+
+@pytest.mark.parametrize("cap", [2.5, 9.0, 1e9])
+@pytest.mark.parametrize("base", [0.0, -3.0])
+def test_a_truncated_quadratic_table_is_recognised(cap: float, base: float) -> None:
+    table = base + np.minimum(0.7 * differences(7) ** 2, cap)
+    assert form_of(table) == TRUNCATED_QUADRATIC
+    assert form_of(table, weight=1.3) == TRUNCATED_QUADRATIC
+
+
+def test_other_tables_keep_their_form() -> None:
+    d = differences(7)
+    quadratic = np.minimum(0.7 * d**2, 9.0)
+    assert form_of(np.minimum(0.7 * np.abs(d), 2.0)) == TRUNCATED_LINEAR
+    # Linear up to the cap as well as quadratic: the cheaper form counts.
+    assert form_of(np.minimum(np.abs(d), 1.5)) == TRUNCATED_LINEAR
+    assert form_of(-quadratic) == NO_FORM
+    assert form_of(quadratic, weight=-1.0) == NO_FORM
+    assert form_of(quadratic + 1e-9 * (d == 3)) == NO_FORM
+    assert form_of(np.where(np.abs(d) > 3, np.inf, quadratic)) == NO_FORM
+    assert form_of(np.roll(quadratic, 1, axis=0)) == NO_FORM
+    assert form_of(quadratic[:, ::-1].copy()) == NO_FORM
+
+
+@given(
+    k=st.integers(3, 200),
+    # The label distance at which the cap is reached decides between the two ways of computing.
+    reach=st.floats(0.5, 300.0),
+    weight=st.sampled_from([1.0, 1e-3, 7.5]),
+    spread=st.sampled_from([0.0, 1e-6, 1.0, 1e4]),
+    infinite=st.sampled_from([0.0, 0.3, 0.95]),
+    smooth=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_messages_equal_the_minimum_over_the_table(
+    k: int, reach: float, weight: float, spread: float, infinite: float, smooth: bool, seed: int
+) -> None:
+    """Both directions, with infinite and with equal entries; the cavity comes back unchanged."""
+    rng = np.random.default_rng(seed)
+    table = 2.0 + np.minimum(0.3 * differences(k) ** 2, 0.3 * reach**2)
+    cavity = spread * rng.normal(size=k)
+    if smooth:
+        # A random walk leaves many parabolas on the envelope.
+        cavity = np.cumsum(cavity)
+    cavity[rng.random(k) < infinite] = np.inf
+    graph = graph_of(table, weight)
+    if np.unique(table).size > 2:
+        assert graph.arrays.forms[0] in (TRUNCATED_QUADRATIC, TRUNCATED_LINEAR)
+    expected = (weight * table + cavity).min(axis=1)
+    finite = np.abs(cavity[np.isfinite(cavity)])
+    tolerance = 1e-13 * (weight * table.max() + finite.max(initial=0.0))
+    for h in (0, 1):
+        given_cavity = cavity.copy()
+        out, smallest = send(graph.arrays, h, given_cavity)
+        assert smallest == out.min()
+        assert (given_cavity == cavity).all()
+        assert (np.isinf(out) == np.isinf(expected)).all()
+        kept = np.isfinite(expected)
+        assert np.abs(out[kept] - expected[kept]).max(initial=0.0) <= tolerance
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-300])
+def test_a_weight_without_effect_gives_a_constant_message(weight: float) -> None:
+    """No division by a curve that is zero or underflows."""
+    table = 1e-100 * np.minimum(differences(5) ** 2, 11.0)
+    out, smallest = send(graph_of(table, weight).arrays, 1, np.array([3.0, 1.0, 2.0, np.inf, 5.0]))
+    assert (out == 1.0).all()
+    assert smallest == 1.0
+
+
+def test_solvers_agree_on_a_quadratic_chain() -> None:
+    """Exact on a chain of 120 labels, long enough for the envelope, against a dense recursion."""
+    rng = np.random.default_rng(3)
+    n, k = 6, 120
+    unary = rng.normal(scale=300.0, size=(n, k))
+    table = np.minimum(differences(k) ** 2, 100.0**2).astype(np.float64)
+    edges = [(i, i + 1) for i in range(n - 1)]
+    graph = il.FactorGraph.pairwise(unary, edges, table)
+    assert (graph.arrays.forms == TRUNCATED_QUADRATIC).all()
+    best = unary[0]
+    for row in unary[1:]:
+        best = (best[:, None] + table).min(axis=0) + row
+    solution = il.solve(graph, "loopy-bp")
+    assert solution.energy == pytest.approx(best.min(), rel=1e-12)

@@ -1,0 +1,296 @@
+"""The registry of public instances: every file, every figure, and the ways it can be missing."""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.io.results import read_labels
+from inference_lab.problem import Problem, as_problem
+from inference_lab.problems.instances import (
+    Instance,
+    Instances,
+    available_instances,
+    find,
+    identify,
+)
+
+NAMES = list(available_instances())
+
+#: Too large for the junction tree, or for the patience of a test; see `test_energy_is_optimal`.
+NOT_BY_ELIMINATION = {
+    *(
+        "toulbar2/1aho",
+        "toulbar2/GeomSurf-7-gm256",
+        "toulbar2/pedigree9",
+        "uai2012_protein/pdb1i24",
+    ),
+    *("uai2014_map/ImageAlignment_12", "uai2014_map/Promedas_40", "uai2014_map/Promedas_62"),
+    *("uai2014_map/wcsp_13", "uai2014_mar/linkage_14"),
+    *("uai2014_mar/Grids_15", "uai2014_mar/Grids_16", "uai2008_protein/pdb1mjc"),
+    *("uai2014_map/Promedas_65", "uai2014_mar/DBN_11", "uai2014_mar/ObjectDetection_28"),
+}
+
+#: What is written in a reference table, where it is known to be wrong.
+CORRECTED = {"toulbar2/alarm": 3.157695}
+
+
+@pytest.fixture(scope="module")
+def folder(data_dir: Path) -> Path:
+    if not (data_dir / "map").is_dir():
+        pytest.skip(f"no folder {data_dir / 'map'}")
+    return data_dir
+
+
+@cache
+def reference(collection: Path) -> dict[str, dict[str, str]]:
+    with (collection / "reference.csv").open(newline="") as stream:
+        return {row["file"]: row for row in csv.DictReader(stream)}
+
+
+def of_reference(folder: Path, known: Instance) -> dict[str, str]:
+    path = folder / "map" / known.file
+    return reference(path.parent)[path.name]
+
+
+@cache
+def build(name: str, folder: Path) -> Problem:
+    return Instances(name).build(folder)
+
+
+# ------------------------------------------------------------------ every instance
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_instance_is_what_the_reference_says(folder: Path, name: str) -> None:
+    """Content, sizes, status, value up to its digits; the evidence is applied."""
+    known, row = find(name), of_reference(folder, find(name))
+    assert known.sha256 == row["sha256"]
+    assert identify(folder / "map" / known.file) is known
+    problem = build(name, folder)
+    graph = problem.graph
+    assert problem.name == f"instances(instance={name})"
+    assert graph.n_variables == known.variables
+    assert graph.cardinalities.max() == known.max_labels
+    if known.format == "dd":
+        assert row["vars"].split()[0] == str(known.variables)
+    elif known.format == "fg":
+        # Numbers that no factor names count there as well.
+        assert int(row["vars"]) == np.count_nonzero(graph.cardinalities > 1) + sum(
+            graph.cardinalities[v] == 1
+            for v in {*graph.edges.ravel().tolist(), *graph.factor_scopes.tolist()}
+        )
+    else:
+        assert (known.variables, known.max_labels) == (int(row["vars"]), int(row["max_card"]))
+
+    assert known.status == row["status"]
+    assert known.origin == row["origin"]
+    listed = row.get("map_energy_-lnP") or row.get("value_min_cost") or row["value"]
+    sign = -1.0 if known.format == "max-cut" else 1.0
+    digits = len(listed.partition(".")[2])
+    if name == "toulbar2/pedigree9":
+        digits = 3  # its source says so
+    if name in CORRECTED:
+        assert float(listed) == CORRECTED[name]
+        assert known.energy < float(listed)
+    elif math.isinf(float(listed)):
+        assert known.energy == math.inf
+    else:
+        assert abs(sign * known.energy - float(listed)) <= 0.51 * 10.0**-digits
+
+    assert problem.info["status"] == known.status
+    assert problem.info["sha256"] == known.sha256
+    assert problem.info["licence"] == known.licence
+    if known.status == "optimal":
+        assert problem.optimum == known.energy
+        assert problem.optimum_source == known.proof != ""
+    else:
+        assert problem.optimum is None
+        assert problem.optimum_source == ""
+    if "evidence" in row:
+        observed = int(row["evidence"] or 0)
+        assert bool(known.evidence) == (observed > 0)
+
+
+def test_every_model_of_the_data_folder_is_known(folder: Path) -> None:
+    """No row of the reference tables is missing, and no instance is there twice."""
+    rows = [
+        f"{table.parent.name}/{file}"
+        for table in sorted((folder / "map").glob("*/reference.csv"))
+        for file in reference(table.parent)
+    ]
+    assert sorted(find(name).file for name in NAMES) == sorted(rows)
+    assert len({find(name).sha256 for name in NAMES}) == len(NAMES) == 117
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in NAMES
+        if find(name).format in ("uai", "fg", "cfn")
+        and find(name).scale == "natural-log"
+        and find(name).status == "optimal"
+        and name not in NOT_BY_ELIMINATION
+    ]
+    + ["toulbar2/alarm"],
+)
+def test_energy_is_optimal(folder: Path, name: str) -> None:
+    """By our own exact elimination, to the last digits."""
+    problem = build(name, folder)
+    solution = il.solve(problem.graph, "junction-tree")
+    assert solution.status is il.Status.OPTIMAL
+    assert solution.energy == pytest.approx(problem.optimum, rel=1e-12, abs=1e-12)
+
+
+def test_evidence_of_probability_zero_is_infeasible(folder: Path) -> None:
+    """Proved by a solver as the table says."""
+    problem = build("small_merlin/uai-test-model", folder)
+    assert problem.info["status"] == "infeasible"
+    assert "best_known" not in problem.info
+    assert il.solve(problem.graph, "brute-force").status is il.Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name.startswith("uai2014_map/")], ids=lambda n: n[12:]
+)
+def test_reference_labelling_is_no_better_than_the_best_known_energy(
+    folder: Path, name: str
+) -> None:
+    """The .MAP files have the energies of the reference, on the graph with its evidence."""
+    problem = build(name, folder)
+    row = of_reference(folder, find(name))
+    labels = folder / "map" / (find(name).file.removesuffix(".gz") + ".MAP")
+    energy = problem.graph.energy(read_labels(labels))
+    assert energy == pytest.approx(float(row["origin_.MAP_energy"]), abs=1e-6)
+    assert energy >= find(name).energy - 1e-9 * abs(energy)
+
+
+@pytest.mark.parametrize("name", ["maxcut_qubo/G1", "maxcut_qubo/be100.1"])
+def test_published_cut_has_the_best_known_energy(folder: Path, name: str) -> None:
+    """Of the other two cuts the values are lower, and in their own tests."""
+    problem = build(name, folder)
+    vector = (folder / "map" / f"{name}_cut.txt").read_text().replace(",", " ").split()
+    sides = (np.array(vector, dtype=np.int64) + 1) // 2
+    assert problem.graph.energy(sides) == find(name).energy
+
+
+# ------------------------------------------------------------------ names and content
+
+
+def test_listing() -> None:
+    """Names with one line each, without the data folder."""
+    lines = available_instances()
+    assert lines["uai2014_map/Grids_30"] == (
+        "400 variables, up to 2 labels; optimal: -3015.74 (exact elimination)"
+    )
+    assert lines["small_merlin/uai-test-model"].startswith("8 variables, up to 2 labels; infeas")
+    assert "best known: -11624" in lines["maxcut_qubo/G1"]
+    assert "instances" in il.available_problems()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "uai2014_map/Grids_3",
+            r"unknown instance .*did you mean 'uai2014_map/Grids_30'.*Grids_23",
+        ),
+        ("Grids_30", r"valid names: libdai/\.\.\., maxcut_qubo/\.\.\., "),
+        ("libdai/larm", r"did you mean 'libdai/alarm'\?; valid names: libdai/alarm, libdai/hoi1"),
+        ("", r"unknown instance ''"),
+    ],
+)
+def test_unknown_names(name: str, message: str) -> None:
+    """The nearest match, and the names of the collection or of all collections."""
+    with pytest.raises(il.SpecError, match=message):
+        Instances(name)
+
+
+def test_spec_strings(folder: Path) -> None:
+    """The registered name, and its round trip."""
+    problem = as_problem("instances(instance=libdai/hoi1)", folder)
+    assert problem.name == "instances(instance=libdai/hoi1)"
+    assert problem.optimum == find("libdai/hoi1").energy
+    with pytest.raises(il.SpecError, match="unknown instance 'hoi1'"):
+        as_problem("instances(instance=hoi1)", folder)
+
+
+def test_source_is_an_address() -> None:
+    """Of the file in the commit it was taken from."""
+    assert find("libdai/alarm").source == (
+        "https://github.com/dbtsai/libDAI/blob/6df66a8c/tests/alarm.fg"
+    )
+
+
+def copied(folder: Path, name: str, to: Path, as_file: str) -> Path:
+    target = to / "map" / as_file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "map" / find(name).file, target)
+    return target
+
+
+def test_content_counts_and_not_the_name(folder: Path, tmp_path: Path) -> None:
+    """Files under other names are found; under each other's names they are not mixed up."""
+    one = copied(folder, "libdai/hoi1", tmp_path, "libdai/hoi2.fg")
+    copied(folder, "libdai/hoi2", tmp_path, "elsewhere/x.bin")
+    found = identify(one)
+    assert found is not None
+    assert found.name == "libdai/hoi1"
+    for name in ("libdai/hoi1", "libdai/hoi2"):
+        problem = Instances(name).build(tmp_path)
+        assert problem.graph.content_hash == build(name, folder).graph.content_hash
+
+
+def test_evidence_is_found_by_its_content(folder: Path, tmp_path: Path) -> None:
+    """It belongs to the instance: without it the optimum would be another."""
+    copied(folder, "small_merlin/cancer", tmp_path, "small_merlin/cancer.uai")
+    with pytest.raises(DataNotFoundError, match=r"needs map/small_merlin/cancer\.evid; "):
+        Instances("small_merlin/cancer").build(tmp_path)
+    evidence = folder / "map" / "small_merlin" / "cancer.evid"
+    shutil.copy(evidence, tmp_path / "map" / "other.txt")
+    problem = Instances("small_merlin/cancer").build(tmp_path)
+    assert problem.graph.content_hash == (build("small_merlin/cancer", folder).graph.content_hash)
+    assert problem.info["evidence_sha256"] == find("small_merlin/cancer").evidence_sha256
+
+
+def test_other_files_are_not_identified(tmp_path: Path) -> None:
+    """None, and an error only where there is no file."""
+    (tmp_path / "m.uai").write_text("MARKOV 0 0")
+    assert identify(tmp_path / "m.uai") is None
+    with pytest.raises(FileNotFoundError):
+        identify(tmp_path / "missing.uai")
+
+
+def test_missing_data(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder named, no such folder, no such file, or another one under its name."""
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    family = Instances("libdai/alarm")
+    with pytest.raises(DataNotFoundError) as caught:
+        family.build()
+    message = str(caught.value)
+    assert "needs map/libdai/alarm.fg, and no data folder is given" in message
+    assert "--data-dir or $INFERENCE_LAB_DATA" in message
+    assert find("libdai/alarm").source in message
+    assert find("libdai/alarm").sha256 in message
+    with pytest.raises(DataNotFoundError, match=r"nowhere is no folder"):
+        family.build(tmp_path / "nowhere")
+    with pytest.raises(DataNotFoundError, match=r"does not hold it"):
+        family.build(tmp_path)
+    other = copied(folder, "libdai/hoi1", tmp_path, "libdai/alarm.fg")
+    with pytest.raises(DataFormatError, match=r"alarm\.fg is not the file .* its SHA-256 is"):
+        family.build(tmp_path)
+    other.unlink()
+    copied(folder, "libdai/alarm", tmp_path, "libdai/alarm.fg")
+    assert family.build(tmp_path).optimum == find("libdai/alarm").energy
+    assert family.build(tmp_path / "map").optimum == find("libdai/alarm").energy
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    assert family.build().optimum == find("libdai/alarm").energy

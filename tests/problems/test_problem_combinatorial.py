@@ -1,0 +1,307 @@
+"""Graph colouring, max-cut and side chains: energies from their definitions, and their drawings."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.data.datasets import DataNotFoundError
+from inference_lab.io import FormatError
+from inference_lab.problem import as_problem
+from inference_lab.problems.graph_colouring import GraphColouring, parse_dimacs
+from inference_lab.problems.instances import Instances
+from inference_lab.problems.max_cut import MaxCut
+from inference_lab.problems.protein_side_chains import RESIDUES, ProteinSideChains
+
+# ---------------------------------------------------------------------- graph colouring
+
+#: The Petersen graph: ten vertices, fifteen edges, three colours needed.
+PETERSEN = [
+    *((i, (i + 1) % 5) for i in range(5)),
+    *((i, i + 5) for i in range(5)),
+    *((5 + i, 5 + (i + 2) % 5) for i in range(5)),
+]
+
+
+def col_file(edges: list[tuple[int, int]], n: int) -> bytes:
+    lines = ["c a graph", f"p edge {n} {len(edges)}", *(f"e {i + 1} {j + 1}" for i, j in edges)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+@given(
+    kind=st.sampled_from(["random", "regular", "planted"]),
+    n=st.integers(4, 9),
+    colours=st.integers(2, 4),
+    weight=st.sampled_from([1.0, 2.5, math.inf]),
+    preference=st.sampled_from([0.0, 0.7]),
+    seed=st.integers(0, 10**6),
+)
+def test_energy_counts_conflicts(
+    kind: str, n: int, colours: int, weight: float, preference: float, seed: int
+) -> None:
+    family = GraphColouring(
+        kind,  # type: ignore[arg-type]
+        vertices=n,
+        colours=colours,
+        degree=2.0,
+        weight=weight,
+        preference=preference,
+        seed=seed,
+    )
+    problem = family.build()
+    graph = problem.graph
+    edges = [tuple(sorted(e)) for e in graph.edges.tolist()]
+    assert len(set(edges)) == len(edges)
+    labels = np.random.default_rng(seed).integers(0, colours, n)
+    conflicts = sum(labels[i] == labels[j] for i, j in edges)
+    expected = sum(graph.unary[v, labels[v]] for v in range(n))
+    expected += weight * conflicts if conflicts else 0.0
+    assert graph.energy(labels) == pytest.approx(expected)
+    assert problem.score(labels)["conflicts"] == conflicts
+    assert (graph.unary >= 0).all() and (graph.unary <= preference).all()
+    if kind == "planted":
+        assert problem.truth is not None
+        assert problem.score(problem.truth)["conflicts"] == 0
+        sizes = np.bincount(problem.truth, minlength=colours)
+        assert sizes.max() - sizes.min() <= 1
+        assert len(edges) == n
+        assert (problem.optimum == 0.0) == (preference == 0.0)
+    if kind == "regular":
+        assert (graph.degrees == 2).all()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95, 1.0])
+def test_planted_graphs_of_any_density(share: float) -> None:
+    n, k = 40, 4
+    most = n * (n - n // k) / 2
+    problem = GraphColouring("planted", vertices=n, colours=k, degree=2 * share * most / n).build()
+    assert problem.graph.n_edges == round(share * most)
+    assert problem.truth is not None
+    assert problem.graph.energy(problem.truth) == 0.0
+
+
+def test_planted_edges_are_spread_evenly() -> None:
+    """Over many draws each allowed pair occurs equally often, whichever way it is drawn."""
+    for degree in (1.0, 3.0):
+        counts = np.zeros((6, 6))
+        for seed in range(400):
+            problem = GraphColouring(
+                "planted", vertices=6, colours=2, degree=degree, seed=seed
+            ).build()
+            truth = problem.truth
+            assert truth is not None
+            rank = np.argsort(np.argsort(truth, kind="stable"), kind="stable")
+            for i, j in rank[problem.graph.edges].tolist():
+                counts[min(i, j), max(i, j)] += 1
+        assert (counts[:3, :3] == 0).all() and (counts[3:, 3:] == 0).all()
+        expected = 400 * 3 * degree / 9
+        assert np.abs(counts[:3, 3:] - expected).max() < 5 * math.sqrt(expected)
+
+
+def test_mean_degree_of_random_graphs() -> None:
+    graph = GraphColouring("random", vertices=3000, degree=5.0).build().graph
+    assert graph.degrees.mean() == pytest.approx(5.0, abs=0.2)
+    assert graph.degrees.var() == pytest.approx(5.0, abs=0.5)  # Poisson
+
+
+def test_petersen_graph_needs_three_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "petersen.col.gz").write_bytes(gzip.compress(col_file(PETERSEN, 10)))
+    best = {}
+    for colours in (2, 3):
+        spec = f"graph-colouring(graph=file, colours={colours}, weight=2, path=petersen.col.gz)"
+        problem = as_problem(spec, tmp_path)
+        assert problem.graph.n_edges == 15
+        best[colours] = il.solve(problem.graph, "brute-force").energy
+    assert best == {2: 6.0, 3: 0.0}  # three edges must go to make it bipartite
+    monkeypatch.delenv("INFERENCE_LAB_DATA", raising=False)
+    with pytest.raises(DataNotFoundError, match=r"did you mean 'petersen\.col\.gz'"):
+        as_problem("graph-colouring(graph=file, path=petersen.col)", tmp_path)
+
+
+def test_dimacs_dialects() -> None:
+    n, edges = parse_dimacs(b"c x\r\np col 4 9\r\nn 1 5\r\ne 2 1\r\ne 1 2\r\ne 4 3", "a.col")
+    assert n == 4
+    assert edges.tolist() == [[0, 1], [2, 3]]
+    assert parse_dimacs(b"p edge 2 0\n", "a.col")[1].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no line 'p edge <vertices> <edges>'"),
+        (b"e 1 2\np edge 2 1\n", "line 1: an edge before the line 'p edge"),
+        (b"p edge 2 1\np edge 2 1\n", "line 2: expected one line 'p edge"),
+        (b"p max 2 1\n", "line 1: expected one line 'p edge"),
+        (b"p edge two 1\n", "line 1: expected 1 to 10,000,000 vertices"),
+        (b"p edge 99999999 1\n", "line 1: expected 1 to 10,000,000 vertices"),
+        (
+            b"p edge 3 1\n\ne 1 4\n",
+            "line 3: expected 'e <i> <j>' with vertices 1 to 3, got 'e 1 4'",
+        ),
+        (b"p edge 3 1\ne 0 1\n", "line 2: expected 'e <i> <j>'"),
+        (b"p edge 3 1\ne 1\n", "line 2: expected 'e <i> <j>'"),
+        (b"p edge 3 1\ne 1 2 3\n", "line 2: expected 'e <i> <j>'"),
+        (b"p edge 3 1\ne 2 2\n", "line 2: vertex 2 is joined to itself"),
+        (b"p edge 3 1\ne 1 \xff\n", "line 2: expected 'e <i> <j>'"),
+    ],
+)
+def test_damaged_graphs_are_located(content: bytes, said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_dimacs(content, "a.col")
+    assert str(caught.value).startswith("a.col")
+    assert said in str(caught.value)
+
+
+# ---------------------------------------------------------------------- max-cut
+
+
+@given(
+    kind=st.sampled_from(["random", "regular", "torus"]),
+    weights=st.sampled_from(["unit", "pm1", "integer", "gaussian"]),
+    seed=st.integers(0, 10**6),
+)
+def test_energy_is_minus_the_cut(kind: str, weights: str, seed: int) -> None:
+    family = MaxCut(
+        kind,  # type: ignore[arg-type]
+        vertices=8,
+        degree=3,
+        side=3,
+        weights=weights,  # type: ignore[arg-type]
+        seed=seed,
+    )
+    problem = family.build()
+    graph = problem.graph
+    w = {
+        tuple(sorted(e)): -x for e, x in zip(graph.edges.tolist(), graph.edge_weights, strict=True)
+    }
+    x = np.random.default_rng(seed).integers(0, 2, graph.n_variables)
+    cut = sum(weight for (i, j), weight in w.items() if x[i] != x[j])
+    assert graph.energy(x) == pytest.approx(-cut)
+    assert problem.score(x) == {"cut": pytest.approx(cut)}
+    assert graph.energy(1 - x) == graph.energy(x)
+    # The Ising model of the docstring.
+    s = 2 * x - 1
+    total = problem.info["total_weight"]
+    assert total - 2 * cut == pytest.approx(sum(v * s[i] * s[j] for (i, j), v in w.items()))
+    assert total == pytest.approx(sum(w.values()))
+
+
+def test_the_largest_cut_of_small_graphs() -> None:
+    """Against the largest cut by enumeration of subsets; a 5-cycle has a cut of 4."""
+    for spec, expected in (
+        ("max-cut(vertices=6, density=1)", 9),
+        ("max-cut(graph=torus, side=5, dimensions=1)", 4),
+        ("max-cut(graph=torus, side=4)", 32),
+    ):
+        problem = as_problem(spec)
+        graph = problem.graph
+        best = max(
+            sum((i in side) != (j in side) for i, j in graph.edges.tolist())
+            for size in range(graph.n_variables // 2 + 1)
+            for side in map(set, itertools.combinations(range(graph.n_variables), size))
+        )
+        assert best == expected
+        assert il.solve(graph, "brute-force").energy == -expected
+
+
+def test_weights_are_of_their_kind() -> None:
+    def drawn(**changes: object) -> np.ndarray:
+        graph = MaxCut(vertices=200, **changes).build().graph  # type: ignore[arg-type]
+        return -graph.edge_weights
+
+    assert set(drawn()) == {1.0}
+    assert set(drawn(weights="pm1")) == {-1.0, 1.0}
+    integers = drawn(weights="integer")
+    assert set(integers) == {float(w) for w in range(-10, 11) if w}
+    counts = np.unique(integers, return_counts=True)[1]
+    assert np.abs(counts - len(integers) / 20).max() < 5 * math.sqrt(len(integers) / 20)
+    assert set(drawn(weights="integer", low=0, high=3)) == {1.0, 2.0, 3.0}
+    assert set(drawn(weights="integer", low=2, high=4)) == {2.0, 3.0, 4.0}
+    assert set(drawn(weights="integer", low=-2, high=0)) == {-2.0, -1.0}
+    normal = drawn(weights="gaussian")
+    assert normal.std() == pytest.approx(1e5, rel=0.03)
+    assert (normal == np.rint(normal)).all()
+
+
+def test_sizes_of_the_families_of_rudy() -> None:
+    assert MaxCut(vertices=100, density=0.1).build().graph.n_edges == 495
+    graph = MaxCut("torus", side=5, dimensions=3).build().graph
+    assert (graph.n_variables, graph.n_edges) == (125, 375)
+    assert (graph.degrees == 6).all()
+    assert (MaxCut("regular", vertices=30, degree=4).build().graph.degrees == 4).all()
+
+
+# ---------------------------------------------------------------------- protein side chains
+
+
+def test_residues_are_those_of_proteins() -> None:
+    assert len(RESIDUES) == 20
+    assert sum(often for _, often, _ in RESIDUES.values()) == pytest.approx(100.0, abs=0.1)
+    graph = ProteinSideChains(residues=400, diameter=0.5).build().graph
+    assert set(graph.cardinalities) == {1, 3, 9, 27, 81}
+    assert (graph.cardinalities == 81).mean() == pytest.approx(0.113, abs=0.05)
+    few = ProteinSideChains(residues=100, max_rotamers=18).build().graph
+    assert set(few.cardinalities) == {1, 3, 9, 18}
+
+
+def test_energies_are_frequencies_and_repulsion() -> None:
+    soft = ProteinSideChains(residues=40, clash=7.0).build().graph
+    hard = ProteinSideChains(residues=40, clash=math.inf).build().graph
+    for i in range(soft.n_variables):
+        row = soft.unary_of(i)
+        assert np.exp(-row).sum() == pytest.approx(1.0)
+        assert (np.diff(row) >= 0).all()  # the most frequent rotamer first
+    assert np.array_equal(soft.edges, hard.edges)
+    clashes = 0
+    for e in range(soft.n_edges):
+        one, two = soft.edge_table(e), hard.edge_table(e)
+        assert one.min() >= 0.0 and one.max() <= 7.0
+        assert one.max() > 0.0
+        full = np.isclose(one, 7.0)
+        assert np.array_equal(np.isinf(two), full)
+        # What is not forbidden has the same shape, on the scale of 10.
+        assert np.allclose(one[~full] / 7.0, two[~full] / 10.0)
+        clashes += int(full.sum())
+    assert clashes > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hard_clashes_leave_the_native_rotamers(seed: int) -> None:
+    problem = ProteinSideChains(residues=60, clash=math.inf, seed=seed).build()
+    native = problem.info["native_energy"]
+    assert math.isfinite(native)
+    assert problem.graph.has_infinite
+    solution = il.solve(problem.graph, "trw-s(max_sweeps=50)", seed=0)
+    assert solution.lower_bound <= solution.energy
+    assert solution.lower_bound <= native
+
+
+def test_residues_have_as_many_contacts_as_in_proteins() -> None:
+    """Of the order of ten, in the middle of a large protein as in that of a small one."""
+    means = [ProteinSideChains(residues=n).build().graph.degrees.mean() for n in (100, 800)]
+    assert 4 < means[0] < 16
+    assert means[1] < 2 * means[0]
+
+
+def test_published_proteins_by_name(data_dir: Path) -> None:
+    if not (data_dir / "map" / "uai2008_protein").is_dir():
+        pytest.skip(f"no folder {data_dir / 'map' / 'uai2008_protein'}")
+    problem = ProteinSideChains("pdb1ajj").build(data_dir)
+    known = Instances("uai2008_protein/pdb1ajj").build(data_dir)
+    assert problem.name == "protein-side-chains(instance=pdb1ajj)"
+    assert problem.graph.content_hash == known.graph.content_hash
+    assert problem.optimum == known.optimum == pytest.approx(65.11296, abs=1e-5)
+    assert problem.optimum_source == known.optimum_source
+    full = ProteinSideChains("uai2008_protein/pdb1ajj")
+    assert full.build(data_dir).graph.content_hash == known.graph.content_hash

@@ -1,0 +1,776 @@
+"""The harness records every run whatever happens, and its conclusions follow from the records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.planning import InputError
+from inference_lab.harness.progress import log_line
+from inference_lab.harness.running import warm_up_graph
+from inference_lab.reporting.comparison import Comparison, gap_percent
+from inference_lab.results.records import RecordStore
+
+
+def identity(record):
+    return record.id
+
+
+# ---------------------------------------------------------------------- solvers made for the tests
+
+
+@dataclass(frozen=True)
+class Enumerate(Solver):
+    """Exact: try all labellings."""
+
+    def run(self, graph, run):
+        states = list(itertools.product(*(range(int(k)) for k in graph.cardinalities)))
+        energies = graph.energy(np.array(states, dtype=np.int64).reshape(len(states), -1))
+        run.offer(np.array(states[int(energies.argmin())], dtype=np.int64))
+        run.bound(float(energies.min()))
+        return Outcome(converged=True, iterations=len(states), claimed_energy=float(energies.min()))
+
+
+@dataclass(frozen=True)
+class Guess(Solver):
+    """A random labelling, at a distance that the seed decides."""
+
+    draws: int = 1
+
+    def run(self, graph, run):
+        for _ in range(self.draws):
+            run.offer(run.rng.integers(0, graph.cardinalities))
+        return Outcome(iterations=self.draws)
+
+
+@dataclass(frozen=True)
+class Fixed(Solver):
+    """Say whatever is asked for."""
+
+    label: int = 0
+    bound: float | None = None
+    claim: float | None = None
+    infeasible: bool = False
+
+    def run(self, graph, run):
+        if not self.infeasible:
+            run.offer(np.full(graph.n_variables, self.label, dtype=np.int64))
+        if self.bound is not None:
+            run.bound(self.bound)
+        return Outcome(claimed_energy=self.claim, infeasible=self.infeasible)
+
+
+@dataclass(frozen=True)
+class Broken(Solver):
+    """Fail in the way asked for."""
+
+    how: str = "raise"
+
+    def run(self, graph, run):
+        if self.how == "raise":
+            raise RuntimeError("no idea\nwhat to do")
+        if self.how == "leave":
+            sys.exit(3)
+        if self.how == "die":
+            os._exit(7)
+        if self.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "labels":
+            run.offer(np.full(graph.n_variables, 99))
+        return None
+
+
+@dataclass(frozen=True)
+class Choosy(Solver):
+    """Covers nothing."""
+
+    def supports(self, graph, temperature):
+        return "it is not my day"
+
+    def run(self, graph, run):
+        raise AssertionError("must not be called")
+
+
+@dataclass(frozen=True)
+class Threads(Solver):
+    """Report how many threads libraries are told to use."""
+
+    def run(self, graph, run):
+        from threadpoolctl import threadpool_info
+
+        pools = [pool["num_threads"] for pool in threadpool_info()]
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome(
+            diagnostics={
+                "pools": pools,
+                "omp": os.environ.get("OMP_NUM_THREADS"),
+                "pid": os.getpid(),
+            }
+        )
+
+
+#: Sizes of the graphs that `Spy` was run on, in order.
+SEEN: list[int] = []
+
+
+@dataclass(frozen=True)
+class Spy(Solver):
+    """Remember the graphs it is given."""
+
+    def run(self, graph, run):
+        SEEN.append(graph.n_variables)
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome()
+
+
+@dataclass(frozen=True)
+class Marginal(Solver):
+    """Uniform marginals."""
+
+    def supports(self, graph, temperature):
+        return None
+
+    def run(self, graph, run):
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        if run.temperature == 0:
+            return Outcome()
+        uniform = np.full(graph.unary.shape, 1 / graph.n_labels)
+        return Outcome(marginals=uniform, log_partition=1.25, log_partition_kind="lower")
+
+
+def graph(n=6, k=3, seed=0, m=8):
+    rng = np.random.default_rng(seed)
+    edges = rng.integers(0, n, (m, 2))
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    return il.FactorGraph.potts(rng.normal(size=(n, k)), edges, rng.normal(size=len(edges)))
+
+
+def problem(name="a", seed=0, truth=True, **changes):
+    g = graph(seed=seed)
+    labels = np.arange(g.n_variables) % 3 if truth else None
+    return replace(il.Problem(name, g, truth=labels), **changes)
+
+
+#: Energy 1 for label 0, 2 for label 1.
+STEP = il.FactorGraph.from_terms(np.array([[1.0, 2.0]]))
+
+
+def step(**changes):
+    return replace(il.Problem("step", STEP), **changes)
+
+
+def by_solver(comparison):
+    return {row.solver: row for row in comparison.rows}
+
+
+# ---------------------------------------------------------------------- runs
+
+
+def test_one_record_a_run_in_order_with_evaluated_energies():
+    problems = [problem("a", 0), problem("b", 1)]
+    comparison = il.compare(problems, [Guess(), "icm"], seeds=[3, 1])
+    assert [(r.problem, r.seed, r.solver) for r in comparison.records] == [
+        (p, s, m) for p in "ab" for s in (3, 1) for m in ("Guess", "icm")
+    ]
+    for record in comparison.records:
+        g = problems["ab".index(record.problem)].graph
+        solution = il.solve(g, Guess() if record.solver == "Guess" else "icm", seed=record.seed)
+        assert record.energy == solution.energy == g.energy(solution.labels)
+        assert record.problem_hash == g.content_hash
+        assert record.truth_energy == g.energy(np.arange(6) % 3)
+        assert (record.n_variables, record.n_edges, record.n_labels) == (6, g.n_edges, 3)
+        expected = il.Problem("", g, truth=np.arange(6) % 3).score(solution.labels)
+        assert {n: getattr(record, n) for n in expected} == expected
+        assert record.started <= record.finished
+    assert comparison.records[0].settings == {"draws": 1}
+    assert len({r.id for r in comparison.records}) == 8
+
+
+def test_sources_of_every_kind_are_taken_alone_or_together(tmp_path):
+    path = tmp_path / "m.uai"
+    il.write(STEP, path)
+    assert len(il.compare(STEP, "icm").records) == 1
+    assert len(il.compare(path, Guess(), seeds=2).records) == 2
+    mixed = il.compare([str(path), STEP, problem()], ["icm", Guess(draws=2)])
+    assert [r.problem for r in mixed.records[::2]] == [
+        f"file(path={path})",
+        f"graph-{STEP.content_hash[:8]}",
+        "a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", "RuntimeError: no idea what to do"),
+        ("leave", "SystemExit: 3"),
+        ("labels", "ValueError: labels[0] = 99"),
+        ("nothing", "TypeError: run() of Broken returned NoneType"),
+    ],
+)
+def test_a_run_that_fails_is_a_record_and_the_rest_goes_on(how, message):
+    comparison = il.compare([problem("a"), problem("b", 1)], [Broken(how), "icm"])
+    failed = [r for r in comparison.records if r.failed]
+    assert [r.problem for r in failed] == ["a", "b"]
+    for record in failed:
+        assert record.message.startswith(message) and "\n" not in record.message
+        assert record.traceback.startswith("Traceback") and record.energy == math.inf
+    assert [r.status for r in comparison.records if not r.failed] == ["converged"] * 2
+    row = by_solver(comparison)[Broken(how).spec]
+    assert (row.failed, row.answered, row.gap_percent, row.seconds) == (1, 0, None, None)
+
+
+def test_a_run_that_is_not_covered_is_a_record_with_the_reason():
+    comparison = il.compare(problem(), [Choosy(), "icm"], seeds=2)
+    refused = [r for r in comparison.records if r.solver == "Choosy"]
+    assert [(r.status, r.message) for r in refused] == [("unsupported", "it is not my day")] * 2
+    assert by_solver(comparison)["Choosy"].unsupported == 2
+    assert "it is not my day" in comparison.to_text()
+    assert "it is not my day" in comparison.to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"problems": []}, "no problems"),
+        ({"solvers": []}, "no solvers"),
+        ({"problems": [STEP, STEP]}, "more than once"),
+        ({"solvers": ["icm", "icm()"]}, "'icm' is given more than once"),
+        ({"problems": "nosuch(x=1)"}, "unknown problem 'nosuch'"),
+        ({"problems": "missing/model.uai"}, "missing"),
+        (
+            {"problems": il.Problem("bad", STEP, truth=np.array([5]))},
+            "problem 'bad': labels[0] = 5",
+        ),
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds must differ"),
+        ({"seeds": [-1]}, "-1"),
+        ({"seeds": [0.5]}, "0.5"),
+        ({"seeds": True}, "seeds"),
+        ({"jobs": 0}, "jobs"),
+        ({"jobs": 1.5}, "jobs"),
+        ({"time_limit": 0.0}, "time_limit"),
+        ({"time_limit": math.nan}, "time_limit"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": math.nan}, "temperature"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_runs(arguments, said, tmp_path):
+    SEEN.clear()
+    store = tmp_path / "runs.jsonl"
+    given = {"problems": [problem()], "solvers": [Spy()], "store": store, **arguments}
+    if "solvers" not in arguments and isinstance(given["problems"], str | il.Problem):
+        given["problems"] = [problem("first"), given["problems"]]
+    with pytest.raises(InputError) as caught:
+        il.compare(**given)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert SEEN == [] and not store.exists()
+
+
+def test_a_solver_that_cannot_be_made_is_an_error_before_anything_runs():
+    SEEN.clear()
+    with pytest.raises(il.SpecError, match="unknown solver 'icn'; did you mean 'icm'"):
+        il.compare(problem(), [Spy(), "icn"])
+    with pytest.raises(il.SpecError, match="unknown setting of icm 'restart'"):
+        il.compare(problem(), [Spy(), "icm(restart=1)"])
+    assert SEEN == []
+
+
+def test_solvers_are_warmed_up_on_a_small_part_once_before_they_are_timed():
+    SEEN.clear()
+    big = il.Problem("big", graph(n=400, m=800))
+    il.compare([big, il.Problem("big2", graph(n=500, m=800))], Spy(), seeds=2, isolate=False)
+    assert len(SEEN) == 5
+    assert SEEN[0] <= 24 and sorted(SEEN[1:]) == [400, 400, 500, 500]
+    # In processes of their own, runs leave no trace here; the warm-up, of another solver, does.
+    SEEN.clear()
+    il.compare([big], Spy(), seeds=2, temperature=0.0)
+    assert SEEN == []
+
+
+def test_the_warm_up_graph_has_every_family_of_the_graph():
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(2, 3, 3))
+    full = il.FactorGraph.from_terms(
+        rng.normal(size=(50, 3)),
+        [
+            il.DiagonalTerms([(20, 21), (30, 31)], 0.0, 1.0),
+            il.DiagonalTerms([(40, 41)], rng.normal(size=(1, 3)), 0.0),
+            il.OwnTables([(1, 2), (2, 3)], tables),
+        ],
+        [((7, 8, 9), rng.normal(size=(3, 3, 3)))],
+    )
+    small = warm_up_graph(full)
+    assert small.n_variables < 20 and small.n_factors == 1 and small.n_labels == 3
+    assert sorted(small.edge_kinds) == sorted(full.edge_kinds)
+    # The variables keep their order, so the terms can be compared one by one.
+    kept = [0, 1, 2, 3, 7, 8, 9, 20, 21, 30, 31, 40, 41]
+    x = rng.integers(0, 3, 50)
+    rest = [il.FactorGraph.from_terms(full.unary[[v for v in range(50) if v not in kept]])]
+    others = rest[0].energy(np.delete(x, kept))
+    assert small.energy(x[kept]) + others == pytest.approx(full.energy(x), abs=1e-12)
+    ragged = il.FactorGraph.from_terms(
+        [np.zeros(2), np.zeros(4)], [il.OwnTables([(0, 1)], np.ones((1, 2, 4)))]
+    )
+    assert warm_up_graph(ragged).cardinalities.tolist() == [2, 4]
+    assert warm_up_graph(il.FactorGraph.from_factors([], [])).n_variables == 0
+
+
+def test_every_record_is_in_the_store_when_its_end_is_reported(tmp_path):
+    path = tmp_path / "new" / "runs.jsonl"
+    events = []
+
+    def progress(event):
+        stored = RecordStore(path).read()
+        assert len(stored) == event.done
+        if event.record is not None:
+            assert stored[-1] == event.record
+        events.append(event)
+
+    comparison = il.compare(
+        problem(), [Guess(), Enumerate(), Broken()], seeds=2, store=path, progress=progress
+    )
+    assert sorted(RecordStore(path), key=identity) == sorted(comparison.records, key=identity)
+    assert [(e.done, e.total, e.record is None) for e in events] == [
+        (d + end, 6, not end) for d in range(6) for end in (False, True)
+    ]
+    assert events[-1].failed == 2
+    # After the exact solver has run, its energy and bound are known.
+    known = [event.gap_percent for event in events]
+    first = next(n for n, e in enumerate(events) if e.record and e.record.solver == "Enumerate")
+    assert known[:first] == [None] * first and known[first:] == [0.0] * (12 - first)
+
+
+def test_a_store_that_is_something_else_is_refused_before_anything_runs(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    SEEN.clear()
+    with pytest.raises(InputError, match=r"cannot keep records: .*notes\.txt:1: not a line"):
+        il.compare(problem(), Spy(), store=path)
+    assert SEEN == [] and path.read_text() == "my notes\n"
+
+
+def test_an_interrupted_comparison_keeps_what_was_done(tmp_path):
+    path = tmp_path / "runs.jsonl"
+
+    def progress(event):
+        if event.done == 3:
+            raise KeyboardInterrupt
+
+    for jobs in (1, 2):
+        path.unlink(missing_ok=True)
+        begin = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            il.compare(problem(), Guess(), seeds=9, store=path, progress=progress, jobs=jobs)
+        assert len(RecordStore(path).read()) == 3
+        assert time.perf_counter() - begin < 60
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def test_processes_give_the_same_answers_and_one_thread_each():
+    problems = [problem("a"), problem("b", 1), il.Problem("c", graph(n=30, seed=2))]
+    solvers = [Guess(draws=3), "icm(init=random)", Threads()]
+    here = il.compare(problems, solvers, seeds=2)
+    before = os.environ.get("OMP_NUM_THREADS")
+    apart = il.compare(problems, solvers, seeds=2, jobs=2)
+    assert os.environ.get("OMP_NUM_THREADS") == before
+
+    def told(comparison):
+        return [
+            (r.problem, r.solver, r.seed, r.energy, r.status, r.iterations, r.accuracy)
+            for r in comparison.records
+        ]
+
+    assert told(apart) == told(here)
+    notes = [r.diagnostics for r in apart.records if r.solver == "Threads"]
+    assert {note["omp"] for note in notes} == {"1"}
+    assert os.getpid() not in {note["pid"] for note in notes}
+    for comparison in (here, apart):
+        for record in comparison.records:
+            if record.solver == "Threads":
+                assert set(record.diagnostics["pools"]) <= {1}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_process_that_dies_costs_only_its_run(jobs):
+    solvers = [Broken("die"), "icm", Broken("kill"), Guess()]
+    comparison = il.compare([problem("a"), problem("b", 1)], solvers, jobs=jobs)
+    assert [(r.problem, r.solver) for r in comparison.records] == [
+        (p, s) for p in "ab" for s in ("Broken(how=die)", "icm", "Broken(how=kill)", "Guess")
+    ]
+    for record in comparison.records:
+        if record.solver == "Broken(how=die)":
+            assert (record.status, record.message) == (
+                "crash",
+                "the process ended with exit code 7, without an answer",
+            )
+            assert record.exit_code == 7
+        elif record.solver == "Broken(how=kill)":
+            assert record.message == "the process was killed by SIGKILL"
+            assert record.exit_code == -9
+            assert record.problem_hash and record.settings == {"how": "kill"}
+        else:
+            assert math.isfinite(record.energy)
+
+
+SCRIPT = """
+import inference_lab as il
+
+{guard}
+    il.compare(il.FactorGraph.from_terms([[1.0, 2.0]]), "icm", jobs=2)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("guard", ['if __name__ == "__main__":', "if True:"])
+def test_a_script_needs_a_guard_and_is_told_so(tmp_path, guard):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(guard=guard))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120
+    )
+    if guard == "if True:":
+        assert done.returncode == 1 and done.stdout == ""
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("RuntimeError: a worker process could not start")
+    else:
+        assert done.returncode == 0 and done.stdout == "done\n"
+
+
+def test_what_cannot_be_sent_to_a_process_is_refused():
+    @dataclass(frozen=True)
+    class Local(Guess):
+        """Lives in a function."""
+
+    with pytest.raises(InputError, match="'Local' cannot be sent to another process"):
+        il.compare(problem(), [Local()], jobs=2)
+    with pytest.raises(InputError, match="problem 'a' cannot be sent"):
+        il.compare(problem(info=MappingProxyType({"a": 1})), ["icm"], jobs=2)
+
+
+# ---------------------------------------------------------------------- conclusions
+
+
+@pytest.mark.parametrize(
+    ("energy", "bound", "percent"),
+    [
+        (200.0, 150.0, 25.0),
+        (-200.0, -250.0, 25.0),
+        (100.0, 101.0, -1.0),
+        (5.0, 5.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (1.0, 1.0 + 1e-9, 0.0),
+        (1.0, -math.inf, None),
+        (math.inf, 1.0, None),
+        (math.inf, math.inf, None),
+    ],
+)
+def test_gap_in_percent(energy, bound, percent):
+    assert gap_percent(energy, bound) == percent
+
+
+def test_gaps_are_to_the_best_bound_of_anybody():
+    comparison = il.compare(
+        step(), [Fixed(label=1, bound=0.5), Fixed(label=1), Enumerate(), Fixed(label=0)]
+    )
+    rows = by_solver(comparison)
+    (summary,) = comparison.problems
+    assert (summary.best_bound, summary.best_bound_by) == (1.0, "Enumerate")
+    assert (summary.best_energy, summary.gap_percent) == (1.0, 0.0)
+    first = rows["Fixed(label=1, bound=0.5)"]
+    assert (first.energy, first.gap_percent, first.lower_bound) == (2.0, 50.0, 0.5)
+    assert rows["Fixed(label=1)"].gap_percent == 50.0
+    assert [rows[s].proved_by for s in rows] == ["no", "no", "yes", "by Enumerate"]
+    assert [rows[s].best for s in rows] == [0, 0, 1, 1]
+    assert comparison.alarms == []
+
+
+def test_a_known_optimum_is_a_bound_and_a_proof():
+    comparison = il.compare(step(optimum=1.0, optimum_source="by hand"), [Fixed(), Fixed(label=1)])
+    assert [row.gap_percent for row in comparison.rows] == [0.0, 50.0]
+    assert [row.proved_by for row in comparison.rows] == ["by known optimum", "no"]
+    assert comparison.records[0].optimum_source == "by hand"
+
+
+def test_without_any_bound_there_is_no_gap():
+    comparison = il.compare(step(), [Fixed(), Fixed(label=1)])
+    assert [row.gap_percent for row in comparison.rows] == [None, None]
+    assert comparison.problems[0].best_bound_by == ""
+    assert "no bound known" in comparison.to_text()
+
+
+@pytest.mark.parametrize(
+    ("problem_given", "solvers", "said"),
+    [
+        (step(), [Fixed(bound=1.5), Fixed(label=1)], "Fixed(bound=1.5) gives the lower bound 1.5"),
+        (step(), [Fixed(), Fixed(label=1, bound=1.001)], "gives the lower bound 1.001, but Fixed"),
+        (step(), [Fixed(), Fixed(infeasible=True)], "no labelling is possible"),
+        (step(), [Fixed(claim=0.9)], "claims the energy 0.9, but its labelling evaluates to 1"),
+        (step(), [Fixed(claim=math.nan)], "claims the energy nan"),
+        (step(optimum=1.1), [Fixed()], "the known optimum 1.1 is above the energy 1"),
+        (step(optimum=0.9), [Fixed(bound=0.95)], "0.95, above the known optimum 0.9"),
+    ],
+)
+def test_contradictions_are_alarms_on_top(problem_given, solvers, said):
+    comparison = il.compare(problem_given, solvers)
+    assert len(comparison.alarms) == 1
+    assert said in comparison.alarms[0] and comparison.alarms[0].startswith("step: ")
+    text = " ".join(comparison.to_text(width=90).split())
+    assert text.startswith("CONTRADICTION: step:")
+    assert comparison.to_markdown().startswith("> **Contradiction:** step:")
+
+
+@pytest.mark.parametrize(
+    "solvers",
+    [
+        [Fixed(bound=1.0 + 1e-9)],
+        [Fixed(claim=1.0 + 1e-9)],
+        [Fixed(bound=-5.0), Fixed(label=1, bound=0.999)],
+    ],
+)
+def test_rounding_and_loose_bounds_are_no_alarm(solvers):
+    assert il.compare(step(optimum=1.0), solvers).alarms == []
+
+
+def test_a_bound_that_contradicts_proves_nothing():
+    comparison = il.compare(step(), [Fixed(bound=1.5), Fixed(label=1, bound=3.0)])
+    assert [row.proved_by for row in comparison.rows] == ["no", "no"]
+
+
+def test_an_infeasible_problem_is_shown_as_such():
+    hard = il.FactorGraph.potts([[0.0, np.inf], [np.inf, 0.0]], [(0, 1)], [np.inf])
+    comparison = il.compare(il.Problem("hard", hard), ["icm", Guess()], seeds=2)
+    assert comparison.alarms == []
+    row = comparison.rows[0]
+    assert (row.status, row.proved_by, row.best, row.energy) == ("infeasible", "yes", 2, math.inf)
+    assert "infeasible (icm)" in comparison.to_text()
+
+
+def test_seeds_are_summarised_by_median_and_range():
+    comparison = il.compare(problem(), [Guess(), Enumerate()], seeds=5)
+    energies = [r.energy for r in comparison.records if r.solver == "Guess"]
+    row = by_solver(comparison)["Guess"]
+    assert row.energy == np.median(energies)
+    assert (row.energy_min, row.energy_max) == (min(energies), max(energies))
+    accuracies = [r.accuracy for r in comparison.records if r.solver == "Guess"]
+    assert row.accuracy == pytest.approx(np.mean(accuracies))
+    optimum = comparison.problems[0].best_bound
+    assert row.gap_percent == pytest.approx(100 * (row.energy - optimum) / abs(row.energy))
+    hits = sum(abs(e - optimum) < 1e-9 for e in energies)
+    assert row.best == row.proved == hits < 5
+    assert comparison.rows[1].energy_max - comparison.rows[1].energy_min == 0
+
+
+def test_the_summary_over_problems():
+    problems = [step(), il.Problem("other", il.FactorGraph.from_terms(np.array([[4.0, 5.0]])))]
+    solvers = [Enumerate(), Fixed(label=1), Broken(), Choosy()]
+    comparison = il.compare(problems, solvers, seeds=2)
+    summary = {s.solver: s for s in comparison.solvers}
+    assert summary["Enumerate"].mean_gap_percent == 0.0
+    assert summary["Enumerate"].percent_best == summary["Enumerate"].percent_proved == 100.0
+    assert summary["Fixed(label=1)"].mean_gap_percent == pytest.approx((50 + 20) / 2)
+    assert summary["Fixed(label=1)"].percent_best == summary["Fixed(label=1)"].percent_proved == 0.0
+    assert (summary["Broken"].failed, summary["Broken"].mean_gap_percent) == (4, None)
+    assert (summary["Choosy"].unsupported, summary["Choosy"].failed) == (4, 0)
+    times = [r.seconds for r in comparison.records if r.solver == "Enumerate"]
+    assert summary["Enumerate"].total_seconds == pytest.approx(sum(times))
+    assert summary["Enumerate"].median_seconds == pytest.approx(np.median(times))
+
+
+def test_problems_of_one_name_from_different_stores_are_kept_apart():
+    one = il.compare(step(), Fixed(bound=1.0)).records
+    other = il.FactorGraph.from_terms(np.array([[-3.0, 2.0]]))
+    two = il.compare(il.Problem("step", other), Fixed()).records
+    comparison = Comparison([*one, *two])
+    assert [p.name for p in comparison.problems] == [
+        f"step [{g.content_hash[:8]}]" for g in (STEP, other)
+    ]
+    assert comparison.alarms == []
+    assert [row.gap_percent for row in comparison.rows] == [0.0, None]
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def shown():
+    problems = [
+        problem("estep(data=iris, constraints=30)", 0),
+        problem("estep(data=wine, constraints=200, noise=0.2)", 1),
+    ]
+    return il.compare(problems, ["icm", Enumerate(), Guess(draws=2), Choosy(), Broken()], seeds=2)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_the_table_fits_the_terminal_and_its_columns_line_up(width):
+    comparison = shown()
+    lines = comparison.to_text(width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    headers = [line for line in lines if re.match(r"\s+solver .*energy", line)]
+    assert len(headers) == 2 and headers[0] == headers[1]
+    end = headers[0].index("energy") + len("energy")
+    cells = [
+        line for line in lines if re.match(r"[* ] +(icm|Enumerate|Guess)", line) and "." in line
+    ]
+    rows = [line for line in cells if line[:end].rstrip()[-1].isdigit() and len(line) > end]
+    assert len(rows) >= 6
+    for line in rows[:6]:
+        assert line[end - 1].isdigit() and line[end] == " "
+
+
+def test_the_table_marks_the_best_and_explains_failures():
+    text = shown().to_text()
+    lines = text.splitlines()
+    exact = [line for line in lines if " Enumerate " in line and "optimal" in line]
+    assert len(exact) == 2 and all(line.startswith("* ") for line in exact)
+    failed = [line for line in lines if line.split()[:1] == ["Broken"] and "failed [" in line]
+    assert len(failed) == 2 and not any(line.startswith("*") for line in failed)
+    number = re.search(r"failed \[(\d)\]", failed[0]).group(1)
+    assert f"[{number}] RuntimeError: no idea what to do" in text
+    assert "unsupported [" in text and "All 2 problems" in text
+    assert "ground truth" in text and "(Enumerate)" in text
+
+
+def test_a_single_problem_has_no_summary_and_one_seed_no_spread():
+    text = il.compare(step(), "icm").to_text()
+    assert "All" not in text and "spread" not in text and "accur." not in text
+    assert str(il.compare(step(), "icm", seeds=2)).count("spread") == 2
+
+
+def test_marginal_runs_show_the_log_partition():
+    comparison = il.compare(step(), [Marginal(), Guess()], temperature=2.0)
+    assert comparison.records[0].temperature == 2.0
+    assert comparison.rows[0].log_partition == 1.25
+    assert re.search(r"1\.250* >=", comparison.to_text())
+    assert comparison.records[1].status == "unsupported"
+
+
+def test_names_cannot_break_markdown_or_html():
+    name = "<script>alert(1)</script> | **x** `y` [z](http://q) \\| #\nnew"
+    comparison = il.compare([replace(problem(), name=name), problem("plain", 1)], ["icm", Broken()])
+    text = comparison.to_markdown()
+    assert "<" not in text and "&lt;script&gt;" in text
+    assert "**x**" not in text and "`y`" not in text.replace("\\`", "")
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (11, 10)
+    assert len([line for line in text.splitlines() if line.startswith("### ")]) == 3
+    # And the reader of records and CSV gets the name back as it was.
+    assert comparison.records[0].problem == name
+    (first, *_) = csv.DictReader(io.StringIO(comparison.to_csv()))
+    assert first["problem"] == name
+
+
+def test_markdown_tables_have_one_cell_a_column():
+    text = shown().to_markdown()
+    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    assert len(blocks) == 3
+    for block in blocks:
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(widths) == 1
+        assert len(block.splitlines()) == 2 + 5
+    assert re.search(r"\| Enumerate \| \*\*-?\d+\.\d+\*\* \|", blocks[0])
+
+
+def test_csv_holds_the_rows():
+    comparison = shown()
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert len(rows) == len(comparison.rows) == 10
+    for line, row in zip(rows, comparison.rows, strict=True):
+        assert (line["problem"], line["solver"]) == (row.problem, row.solver)
+        assert float(line["energy"]) == row.energy
+        assert float(line["lower_bound"]) == row.lower_bound
+        assert int(line["failed"]) == row.failed
+    assert rows[4]["messages"] == "RuntimeError: no idea what to do"
+
+
+def test_the_frame_has_one_row_a_run_and_numbers_in_it():
+    comparison = shown()
+    frame = comparison.frame
+    assert len(frame) == len(comparison) == 20
+    for name in ("energy", "lower_bound", "gap_percent", "best_bound", "accuracy", "optimum"):
+        assert frame[name].dtype == np.float64
+    assert frame["energy"].tolist() == [r.energy for r in comparison.records]
+    exact = frame[frame.solver == "Enumerate"]
+    assert exact.gap_percent.tolist() == [0.0] * 4 and set(exact.proved) == {"yes"}
+    assert frame[frame.status == "error"].gap_percent.isna().all()
+    assert not {"trace", "diagnostics"} & set(frame.columns)
+
+
+def test_save_writes_four_files_and_never_loses_records(tmp_path):
+    folder = tmp_path / "deep" / "out"
+    first = il.compare(problem(), ["icm", Broken()], seeds=2, store=folder / "runs.jsonl")
+    assert [p.name for p in first.save(folder)] == [
+        "runs.jsonl",
+        "runs.csv",
+        "table.csv",
+        "table.md",
+    ]
+    names = {p.name for p in first.save(folder)}
+    assert {p.name for p in folder.iterdir()} == {*names, "runs.plan.jsonl"}
+    assert sorted(RecordStore(folder / "runs.jsonl"), key=identity) == sorted(
+        first.records, key=identity
+    )
+    assert (folder / "table.md").read_text() == first.to_markdown()
+    assert (folder / "table.csv").read_text() == first.to_csv()
+    with (folder / "runs.csv").open(newline="") as stream:
+        assert [row["solver"] for row in csv.DictReader(stream)] == [
+            r.solver for r in first.records
+        ]
+    second = il.compare(problem(), "icm")
+    second.save(folder)
+    assert RecordStore(folder / "runs.jsonl").read()[4:] == second.records
+    again = Comparison(RecordStore(folder / "runs.jsonl"))
+    assert len(again.rows) == 2 and again.rows[0].runs == 3
+
+
+def test_the_whole_comparison_is_strict_json():
+    document = shown().as_dict()
+    text = json.dumps(document, allow_nan=False)
+    back = json.loads(text)
+    assert len(back["records"]) == 20 and len(back["rows"]) == 10 and len(back["solvers"]) == 5
+    assert back["rows"][0]["lower_bound"] == "-inf"
+
+
+def test_no_runs_at_all_still_make_a_table():
+    empty = Comparison([])
+    assert empty.rows == [] and empty.alarms == [] and len(empty.frame) == 0
+    assert empty.to_text().strip() == "" and empty.to_markdown() == ""
+
+
+def test_log_lines_say_what_came_out(capsys):
+    il.compare(step(), [Enumerate(), Broken(), Choosy()], progress=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert [line[:6] for line in lines] == ["[1/3] ", "[2/3] ", "[3/3] "]
+    # Solvers come in random order.
+    choosy, broken, exact = sorted((line[6:] for line in lines), key=lambda line: line[6] != "C")
+    broken, exact = sorted((broken, exact))
+    assert exact.startswith("step  Enumerate  seed 0: energy 1, optimal, ")
+    assert broken.startswith("step  Broken  seed 0: error: RuntimeError: no idea")
+    assert choosy == "step  Choosy  seed 0: unsupported: it is not my day"
+
+
+def test_only_ends_are_logged():
+    events = []
+    il.compare(step(), Guess(), progress=events.append)
+    with pytest.raises(ValueError, match="end of a run"):
+        log_line(events[0])

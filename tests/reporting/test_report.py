@@ -1,0 +1,856 @@
+"""Reports: what is said follows from the records, and is right."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from sample_records import record, traced
+
+from inference_lab.reporting.comparison import Comparison, environment_id, latest
+from inference_lab.reporting.document import Code, Items, Picture, Table, Text
+from inference_lab.reporting.report import report_document
+from inference_lab.reporting.results import Results, problem_class
+from inference_lab.reporting.writing import csv_table
+
+INF = math.inf
+
+
+def section(document, title):
+    return next(s for s in document.sections if s.title == title)
+
+
+def table(document, name):
+    return next(t for t in document.tables() if t.name == name)
+
+
+def column(table, title, key=None):
+    """Return the cells of a column by the text of the first column (or another one)."""
+    titles = [c.title for c in table.columns]
+    at, by = titles.index(title), 0 if key is None else titles.index(key)
+    return {row[by].text: row[at] for row in table.rows}
+
+
+def texts(document):
+    """Return all that a document says."""
+    said = [document.title, *itertools.chain(*document.lead), *document.alarms, *document.warnings]
+
+    def walk(sections):
+        for part in sections:
+            yield part.title
+            for block in part.blocks:
+                if isinstance(block, Table):
+                    yield block.caption
+                    yield block.note
+                    yield from (c.title for c in block.columns)
+                    yield from (c.text for row in block.rows for c in row)
+                elif isinstance(block, Picture):
+                    yield from (block.caption, block.alt)
+                elif isinstance(block, Text):
+                    yield from block.paragraphs
+                elif isinstance(block, Items):
+                    yield from block.entries
+                elif isinstance(block, Code):
+                    yield block.text
+            yield from walk(part.sections)
+
+    return [*said, *walk(document.sections)]
+
+
+def study():
+    """Return records of three solvers on four problems of two classes, with three seeds."""
+    records = []
+    rng = np.random.default_rng(7)
+    for p, s, seed in itertools.product(range(4), ("exact", "fast", "slow(steps=3)"), range(3)):
+        best = 100.0 * (p + 1)
+        name = f"{'grid' if p % 2 else 'chain'}(n={4 * p})"
+        common = {"problem": name, "solver": s, "seed": seed, "problem_info": {"n": p, "k": p % 2}}
+        if s == "exact":
+            points = [(0.5, best + 50, best - 20), (2.0, best, best)]
+            records.append(traced(points, status="optimal", **common))
+        elif s == "fast":
+            points = [(0.01, best * 1.25, -INF), (0.1, best / (1 - 0.01 * seed), -INF)]
+            records.append(traced(points, **common))
+        else:
+            end = best + float(rng.exponential(30))
+            records.append(traced([(3.0, best + 90, -INF), (9.0, end, -INF)], **common))
+    return records
+
+
+# ---------------------------------------------------------------------- what counts
+
+
+def test_the_last_record_of_a_key_counts():
+    old = record(status="error", energy=INF)
+    new = record(energy=2.0)
+    other = record(solver="b", energy=3.0)
+    assert latest([old, other, new]) == [new, other]
+    # A repeat, another version, or another limit is another run.
+    different = [record(repeat=1), record(solver_version=2), record(time_limit=1.0), record(seed=1)]
+    assert latest([old, *different]) == [old, *different]
+    comparison = Comparison.of_store([old, other, new])
+    assert (comparison.records, comparison.superseded) == ([new, other], [old])
+    assert table(report_document([old, other, new], title=""), "summary").rows[0][-1].text == "1"
+
+
+def test_environments_are_told_apart_by_their_id_or_by_all_of_it():
+    assert environment_id(record(environment={"id": "x", "python": "3.11"})) == "x"
+    first, second = ({"python": v, "machine": "m"} for v in ("3.11", "3.12"))
+    assert environment_id(record(environment=first)) != environment_id(record(environment=second))
+    assert environment_id(record(environment=first)) == environment_id(
+        record(environment=dict(reversed(first.items())))
+    )
+
+
+# ---------------------------------------------------------------------- alarms and warnings
+
+
+def test_different_energies_under_one_seed_are_an_alarm():
+    runs = [record(energy=1.0), record(energy=1.5, repeat=1), record(energy=1.0, repeat=2)]
+    (alarm,) = Comparison(runs).alarms
+    assert alarm.startswith("p: a (seed 0) is not deterministic")
+    assert "1 and 1.5" in alarm
+    # A run that was done anew counts in this, though in nothing else.
+    done_anew = Comparison.of_store([record(energy=1.5), record(energy=1.0)])
+    assert len(done_anew.alarms) == 1 and done_anew.rows[0].runs == 1
+    assert report_document(runs, title="").alarms == (alarm,)
+    # An answer and the proof that there is none differ, too.
+    hard = [record(status="infeasible", energy=INF), record(status="infeasible", energy=INF)]
+    assert Comparison(hard).alarms == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"energy": 1.0 + 1e-12},
+        {"status": "limit"},
+        {"status": "timeout"},
+        {"seed": 1},
+        {"seed": None},
+        {"solver_version": 2},
+        {"time_limit": 1.0},
+        {"temperature": 1.0},
+        {"threads": 2},
+        {"environment": {"id": "there"}},
+        {"problem_hash": "other"},
+    ],
+)
+def test_what_may_differ_is_no_alarm(changes):
+    other = record(**{"energy": 1.5, "repeat": 1, **changes})
+    first = record(seed=None) if changes == {"seed": None} else record()
+    assert Comparison([first, other]).alarms == []
+
+
+def test_the_same_energy_with_other_labels_is_a_warning():
+    runs = [record(labels_hash="x"), record(labels_hash="y", repeat=1)]
+    comparison = Comparison(runs)
+    assert comparison.alarms == []
+    assert comparison.warnings == [
+        "a: runs of the same seed ended at the same energy with different labellings (once)"
+    ]
+    # Older records do not say what their labels were.
+    assert Comparison([runs[0], record(repeat=1)]).warnings == []
+
+
+def test_two_different_optima_are_an_alarm_with_and_without_bounds():
+    for bound in (2.0, -INF):
+        runs = [
+            record(energy=1.0, lower_bound=1.0, status="optimal"),
+            record(energy=2.0, lower_bound=bound, status="optimal", solver="b"),
+        ]
+        (alarm,) = Comparison(runs).alarms
+        assert alarm.startswith("p: b ") and "but a found a labelling of energy 1" in alarm
+    runs = [record(energy=1.0), record(energy=INF, status="infeasible", solver="b")]
+    (alarm,) = Comparison(runs).alarms
+    assert "says that no labelling is possible" in alarm
+    assert Comparison(runs).rows[1].proved_by == "no"
+
+
+def test_a_refuted_proof_is_none():
+    lie = record(energy=2.0, lower_bound=2.0, status="optimal", solver="b")
+    comparison = Comparison([record(energy=1.0), lie])
+    assert [row.proved_by for row in comparison.rows] == ["no", "no"]
+    cells = column(table(report_document(comparison, title=""), "summary"), "% proved")
+    assert {name: cell.text for name, cell in cells.items()} == {"a": "0", "b": "0"}
+
+
+def test_contradicting_partition_functions_are_alarms():
+    def estimate(solver, value, kind, temperature=1.0):
+        return record(
+            solver=solver, log_partition=value, log_partition_kind=kind, temperature=temperature
+        )
+
+    exact = estimate("exact", 5.0, "exact")
+    fine = [exact, estimate("low", 4.9, "lower"), estimate("high", 5.0, "upper")]
+    guess = estimate("guess", 99.0, "estimate")
+    assert Comparison([*fine, guess, estimate("exact", 9.0, "exact", 2.0)]).alarms == []
+    for wrong, said in (
+        (estimate("low", 5.1, "lower"), "low gives 5.1 as a lower bound, but exact gives 5"),
+        (estimate("high", 4.0, "upper"), "but high gives 4 as an upper bound"),
+        (estimate("other", 5.5, "exact"), "other gives 5.5 as the exact value, but exact"),
+    ):
+        (alarm,) = Comparison([exact, wrong]).alarms
+        assert said in alarm and "temperature 1" in alarm
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([record(), record(seed=1, environment={"id": "x"})], "2 different environments"),
+        (
+            [record(), record(seed=1, solver_version=3)],
+            "several versions of one solver are mixed: a (1, 3)",
+        ),
+        ([record(), record(seed=1, time_limit=None)], "time limits are mixed: 10 s, none"),
+        ([record(), record(seed=1, memory_limit=5)], "memory limits are mixed: 5 bytes, none"),
+        (
+            [record(), record(seed=1, memory_limit=4 * 2**30)],
+            "memory limits are mixed: 4 GiB, none",
+        ),
+        (
+            [record(memory_limit=2**34), record(seed=1, memory_limit=2**34 + 2**20)],
+            "memory limits are mixed: 16 GiB, 16.001 GiB",
+        ),
+        (
+            [record(optimum=1.0), record(seed=1, optimum=0.5)],
+            "p: the known optimum differs between records: 1, 0.5; that of the first one, 1, is",
+        ),
+        (
+            [record(), record(seed=1, optimum=0.5)],
+            "p: the known optimum differs between records: none, 0.5",
+        ),
+        ([record(), record(seed=1, temperature=2.0)], "temperatures are mixed: 0, 2"),
+        ([record(), record(seed=1, threads=4)], "numbers of threads are mixed: 1, 4"),
+        (
+            [record(), record("q"), record(solver="b")],
+            "1 of 4 runs are missing: b (1)",
+        ),
+        (
+            [record(), record(seed=1), record(solver="b", seed=1)],
+            "1 of 4 runs are missing: b (1)",
+        ),
+        (
+            [record(seed=s, status="error" if s < 2 else "converged") for s in range(10)],
+            "2 of 10 runs failed",
+        ),
+    ],
+)
+def test_what_is_less_than_fair_is_a_warning(runs, said):
+    (warning,) = Comparison(runs).warnings
+    assert said in warning
+    assert report_document(runs, title="").warnings == (warning,)
+
+
+def test_a_problem_that_changed_between_runs_is_a_warning():
+    runs = [record(problem_hash="aaaaaaaaaa"), record(solver="b", problem_hash="bbbbbbbbbb")]
+    changed, missing = Comparison(runs).warnings
+    assert changed.startswith("p: the problem changed between runs: it has 2 different contents")
+    assert "(aaaaaaaa, bbbbbbbb)" in changed and "runs are missing" in missing
+    # A record that does not say what it was made of is no change.
+    same = [record(), record(seed=1, optimum=1.0 + 1e-9), record(seed=2, optimum=1.0)]
+    same = [replace(r, optimum=r.optimum or 1.0) for r in same]
+    assert Comparison(same).warnings == []
+
+
+def test_a_balanced_comparison_has_no_warnings():
+    assert Comparison(study()).warnings == []
+    one_in_ten = [record(seed=s, status="error" if s < 1 else "converged") for s in range(10)]
+    assert Comparison(one_in_ten).warnings == []
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+def test_results_sort_records_by_problem_solver_and_draw():
+    runs = [
+        record("p", "a", 1.0, seed=5),
+        record("q", "b", 7.0, seed=9),
+        record("p", "b", 2.0, seed=5),
+        record("p", "a", 3.0, seed=2, repeat=1),
+        record("p", "b", 4.0, seed=2, repeat=1),
+        record("p", "b", 6.0, seed=2, repeat=0),
+    ]
+    results = Results(Comparison(runs))
+    energy = results.spread(results.energy)
+    nan = math.nan
+    # Draws of p: (2, 0), (2, 1), (5, 0); of q only one.
+    expected = [[[nan, 3.0, 1.0], [6.0, 4.0, 2.0]], [[nan] * 3, [7.0, nan, nan]]]
+    assert np.array_equal(energy, expected, equal_nan=True)
+    assert results.reference.tolist() == [1.0, 7.0]
+    assert results.run.tolist() == [[True, True], [False, True]]
+    again = Results(Comparison([*runs, replace(runs[0], id="x", energy=8.0)]))
+    assert again.shape == (2, 2, 4)
+
+
+def test_times_that_are_charged():
+    runs = [
+        record(seconds=2.0),
+        record(seconds=0.5, status="error", energy=INF, seed=1),
+        record(seconds=0.0, status="unsupported", energy=INF, seed=2),
+        record(seconds=0.1, energy=INF, seed=3),
+        record(seconds=12.0, status="timeout", energy=1.0, seed=4),
+        record(seconds=0.2, status="error", energy=INF, seed=5, time_limit=None),
+        record(seconds=0.3, status="infeasible", energy=INF, seed=6, problem="hard"),
+    ]
+    charged = Results(Comparison(runs)).charged_seconds
+    # Without a limit, the longest time of all, which is 12.
+    assert charged.tolist() == [2.0, 10.0, 10.0, 10.0, 12.0, 12.0, 0.3]
+
+
+def test_times_to_targets_and_proofs():
+    runs = [
+        traced([(1.0, 120.0, -INF), (2.0, 101.0, 50.0), (3.0, 100.0, 100.0)], status="optimal"),
+        traced([(0.5, 150.0, -INF), (4.0, 100.5, -INF)], solver="b"),
+        record(energy=90.0, solver="a", problem="q", optimum=80.0, optimum_source="by hand"),
+    ]
+    results = Results(Comparison(runs))
+    assert results.reference.tolist() == [100.0, 80.0]
+    assert results.target_seconds(1.0).tolist() == [2.0, 4.0, INF]
+    assert results.target_seconds(0.0).tolist() == [3.0, INF, INF]
+    assert results.target_seconds(20.0).tolist() == [1.0, 4.0, 1.0]
+    assert results.proof_seconds.tolist() == [3.0, INF, INF]
+    assert results.solved_seconds(0.1).tolist() == [3.0, INF, INF]
+    hard = Results(
+        Comparison(
+            [
+                record(status="infeasible", energy=INF, lower_bound=INF, seconds=0.7),
+                record(energy=INF, solver="b"),
+            ]
+        )
+    )
+    assert hard.solved_seconds(1.0).tolist() == hard.proof_seconds.tolist() == [0.7, INF]
+    assert hard.primal_gap.tolist() == [0.0, 100.0] and hard.best.tolist() == [True, False]
+
+
+def test_classes():
+    given = record("grid(n=3)", problem_info={"class": "easy"})
+    assert problem_class(given) == "easy"
+    assert problem_class(replace(given, problem_info={})) == "grid"
+    assert problem_class(given, {"other": "x"}) == "easy"
+    assert problem_class(given, {"grid(n=3)": "x"}) == "x"
+    assert problem_class(given, lambda r: f"{r.n_variables} variables") == "4 variables"
+
+
+# ---------------------------------------------------------------------- the document
+
+
+def test_the_summary_says_what_follows_from_the_records():
+    document = report_document(study(), title="Study", question="Which?", answer="The exact one.")
+    assert document.title == "Study" and document.alarms == document.warnings == ()
+    assert document.lead == (("Question", "Which?"), ("Answer", "The exact one."))
+    assert document.sections[0].title == "Results"
+    summary = table(document, "summary")
+    # Medians over seeds: 0 and 1 % and 2 % off make 1 %.
+    gaps = column(summary, "primal gap %")
+    assert list(gaps) == ["exact", "fast", "slow(steps=3)"]
+    assert gaps["exact"].value == 0.0 and gaps["exact"].mark == "best"
+    assert gaps["fast"].value == pytest.approx(1.0)
+    assert column(summary, "gap %")["fast"].value == pytest.approx(1.0)
+    best = column(summary, "% best")
+    assert [best[s].value for s in ("exact", "fast")] == pytest.approx([100, 100 / 3])
+    assert column(summary, "% proved")["exact"].value == 100
+    assert column(summary, "% proved")["fast"].value == 0
+    assert column(summary, "seconds")["exact"].value == pytest.approx(2.0)
+    assert column(summary, "seconds")["fast"].mark == "best"
+    assert column(summary, "runs")["fast"].text == "12"
+    assert "shift 0.1 s" in summary.note and "time limit" in summary.note
+    assert "On 4 of 4 problems the best answer is proved." in " ".join(texts(document))
+
+
+def test_classes_have_rows_of_their_own():
+    document = report_document(study(), title="")
+    classes = table(document, "classes")
+    assert [(r[0].text, r[1].text, r[2].text) for r in classes.rows] == [
+        (c, "2", s) for c in ("chain", "grid") for s in ("exact", "fast", "slow(steps=3)")
+    ]
+    merged = report_document(study(), title="", classes=lambda r: "one")
+    assert "Classes of problems" not in [s.title for s in merged.sections]
+    sizes = report_document(study(), title="", classes={"chain(n=0)": "tiny"})
+    assert {r[0].text for r in table(sizes, "classes").rows} == {"chain", "grid", "tiny"}
+
+
+def test_targets_and_fixed_times_come_from_the_traces():
+    document = report_document(
+        study(), title="", targets=(1.0, 0.0), times=(0.05, 0.6, 5.0), shift=0.0
+    )
+    targets = table(document, "targets")
+    reached = column(targets, "1 %: % of runs")
+    assert [reached[s].value for s in ("exact", "fast")] == pytest.approx([100, 200 / 3])
+    seconds = column(targets, "1 %: seconds")
+    assert seconds["exact"].value == pytest.approx(2.0)
+    # Two of three runs take 0.1 s, the third is charged its limit of 10 s.
+    assert seconds["fast"].value == pytest.approx((0.1 * 0.1 * 10) ** (1 / 3))
+    assert column(targets, "0 %: % of runs")["fast"].value == pytest.approx(100 / 3)
+    assert column(targets, "proof: % of runs")["exact"].value == 100
+    assert column(targets, "proof: seconds")["fast"].value == pytest.approx(10.0)
+    fixed = table(document, "quality-at-times")
+    assert [c.title for c in fixed.columns] == ["solver", "0.05 s", "0.6 s", "5 s"]
+    assert column(fixed, "0.05 s")["fast"].value == pytest.approx(20.0)
+    assert column(fixed, "0.05 s")["exact"].value == 100.0
+    # 50 above 100, 200, 300 and 400.
+    mean = np.mean([100 * 50 / (b + 50) for b in (100, 200, 300, 400)])
+    assert column(fixed, "0.6 s")["exact"].value == pytest.approx(mean)
+    assert column(fixed, "5 s")["exact"].value == 0.0
+
+
+def titles_of_times(*runs):
+    fixed = table(report_document(runs, title=""), "quality-at-times")
+    return [c.title for c in fixed.columns[1:]]
+
+
+def test_times_do_not_go_beyond_the_limit():
+    def ended(seconds, **changes):
+        return traced([(0.01, 2.0, -INF), (seconds, 1.0, -INF)], **changes)
+
+    assert titles_of_times(ended(1.02, time_limit=1.0)) == ["1 s"]
+    assert titles_of_times(ended(0.02, time_limit=10.0)) == ["0.01 s", "0.1 s"]
+    quick = ended(0.02, seed=1, time_limit=1.0)
+    assert titles_of_times(ended(1.5, time_limit=1.0), quick)[-1] == "1 s"
+    # Without a limit, not beyond the longest time.
+    unlimited = [ended(s, seed=n, time_limit=None) for n, s in enumerate((0.02, 30.0))]
+    assert titles_of_times(*unlimited) == ["1 s", "10 s"]
+    assert titles_of_times(ended(1000.0, time_limit=1000.0), quick)[-1] == "1000 s"
+    # The curves go on to the end all the same.
+    document = report_document(unlimited, title="")
+    (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
+    assert picture.draw().axes[0].get_xlim()[1] == pytest.approx(30.0)
+
+
+def test_files_name_the_solvers_and_say_all_of_the_wins():
+    document = report_document(study(), title="")
+    lines = csv_table(table(document, "wins")).splitlines()
+    assert lines[:2] == ["no.,solver,exact,fast,slow(steps=3)", "1,exact,,8/4/0,12/0/0"]
+    lines = csv_table(table(document, "wins-on-time")).splitlines()
+    assert lines[0] == "no.,solver,exact,fast,slow(steps=3)" and lines[2].startswith("2,fast,4/0,,")
+    # 11 of 20, of which the mean times 100 is 55.00000000000001.
+    runs = [record("p", "a", 1.0 if n < 11 else 2.0, seed=n) for n in range(20)]
+    document = report_document(runs, title="")
+    for name in ("summary", "targets"):
+        assert ",55.0," in csv_table(table(document, name))
+    assert csv_table(table(document, "summary")).splitlines()[1].endswith(",0,0,20")
+
+
+def test_extreme_energies_make_no_report_fail():
+    runs = [
+        *(traced([(0.1, 1.7e308, -INF), (1.0, e, -1.7e308)], solver=s, problem=p)
+          for s, e in (("a", 1e308), ("b", -1e308), ("c", 1.0)) for p in "pq"),
+    ]  # fmt: skip
+    assert {row.gap_percent for row in Comparison(runs).rows} == {None}
+    document = report_document(runs, title="")
+    for picture in document.pictures():
+        FigureCanvasAgg(picture.draw()).draw()
+    captions = [p.caption for p in document.pictures() if p.name.startswith("convergence")]
+    assert len(captions) == 2
+    assert all(c.endswith("Values beyond 1e100 are left out.") for c in captions)
+
+
+def test_wins_are_counted_over_matched_runs():
+    document = report_document(study(), title="")
+    wins = table(document, "wins")
+    cells = column(wins, "2", key="solver")
+    assert cells["exact"].text == "8/4/0" and cells["fast"].text == "-"
+    assert "lower energy in 8, equal in 4, higher in 0" in cells["exact"].title
+    assert column(wins, "1", key="solver")["fast"].text == "0/4/8"
+    faster = column(table(document, "wins-on-time"), "1", key="solver")
+    assert faster["fast"].text == "4/0"
+
+
+def test_ranks_are_tested_over_problems():
+    document = report_document(study(), title="")
+    ranks = table(document, "ranks")
+    values = {name: cell.value for name, cell in column(ranks, "average rank").items()}
+    assert values["exact"] == 1.0 and sum(values.values()) == pytest.approx(6.0)
+    assert "over all 4 problems" in ranks.caption and "Friedman" in ranks.note
+    assert "no p can be below 0.125" in ranks.note
+    assert {p.name for p in document.pictures()} >= {"critical-difference", "performance-profile"}
+
+
+def test_one_problem_has_no_tests_and_no_profiles():
+    document = report_document([r for r in study() if r.problem == "chain(n=0)"], title="")
+    names = {p.name for p in document.pictures()}
+    assert names == {"gap-over-time", "convergence-chain(n=0)"}
+    said = texts(document)
+    assert "Ranks are not tested: one problem only was run by all solvers." in said
+    assert [t.name for t in document.tables()].count("problem-chain(n=0)") == 1
+
+
+def test_one_solver_is_not_compared_with_itself():
+    document = report_document([r for r in study() if r.solver == "fast"], title="")
+    assert "Solver against solver" not in [s.title for s in document.sections]
+    assert column(table(document, "summary"), "primal gap %")["fast"].value == pytest.approx(1.0)
+
+
+def test_solvers_that_share_no_problem_are_not_profiled():
+    runs = [record("p", "a"), record("q", "b")]
+    document = report_document(runs, title="")
+    said = texts(document)
+    assert "No problem was run by all solvers, so there is no performance profile." in said
+    assert "Ranks are not tested: no problem was run by all solvers." in said
+    assert "The records hold no history of the runs" in " ".join(said)
+
+
+def test_failures_are_shown_and_counted():
+    runs = [
+        *study(),
+        *(
+            record(f"grid(n={n})", "bad", INF, status="crash", message="exit\ncode 7", seed=s)
+            for n in (4, 12)
+            for s in range(3)
+        ),
+        record("grid(n=4)", "picky", INF, status="unsupported", message="not my day"),
+    ]
+    document = report_document(runs, title="")
+    failures = table(document, "failures")
+    lines = [[c.text for c in row] for row in failures.rows]
+    assert lines == [
+        ["bad", "crash", "6", "2", "exit code 7", "grid(n=4)"],
+        ["picky", "unsupported", "1", "1", "not my day", "grid(n=4)"],
+    ]
+    assert failures.rows[0][1].mark == "failed" and failures.rows[1][1].mark == ""
+    assert failures.caption == "Of 43 runs, 6 failed and 1 was refused."
+    summary = table(document, "summary")
+    assert (column(summary, "failed")["bad"].text, column(summary, "failed")["bad"].mark) == (
+        "6",
+        "failed",
+    )
+    assert column(summary, "primal gap %")["bad"].value == 100.0
+    assert column(summary, "seconds")["bad"].value == pytest.approx(10.0)
+    assert "Failures" not in [s.title for s in report_document(study(), title="").sections]
+
+
+def test_solvers_that_refuse_everything_are_listed_and_not_compared():
+    refusals = [
+        replace(r, id=f"refusal {n}", solver="picky", status="unsupported", energy=INF, trace=())
+        for n, r in enumerate(r for r in study() if r.solver == "fast")
+    ]
+    document = report_document([*study(), *refusals], title="")
+    assert column(table(document, "summary"), "unsup.")["picky"].text == "12"
+    assert "picky" in column(table(document, "problem-chain(n=0)"), "status")
+    for name in ("wins", "ranks", "targets", "quality-at-times"):
+        assert not any("picky" in c.text for row in table(document, name).rows for c in row)
+    assert table(document, "wins") == table(report_document(study(), title=""), "wins")
+    assert any(text.endswith("for having refused every problem: picky.")
+               for text in texts(document))  # fmt: skip
+    alone = report_document(refusals, title="")
+    assert column(table(alone, "summary"), "primal gap %")["picky"].value == 100.0
+
+
+def test_problems_settings_and_environment_are_listed():
+    runs = [replace(r, optimum=100.0, optimum_source="by hand") for r in study()[:9]]
+    document = report_document([*runs, *study()[9:]], title="", notes=("A note.",))
+    problems = table(document, "problems")
+    assert list(column(problems, "class")) == [f"{c}(n={n})" for c, n in (
+        ("chain", 0), ("chain", 8), ("grid", 4), ("grid", 12)
+    )]  # fmt: skip
+    assert column(problems, "source")["chain(n=0)"].text == "by hand"
+    assert column(problems, "best energy")["grid(n=12)"].value == 400.0
+    solvers = table(document, "solvers")
+    assert column(solvers, "settings")["fast"].text == "order=random, sweeps=null"
+    assert column(table(document, "environment"), "value")["python"].text == "3.11"
+    assert column(table(document, "limits"), "value")["time limit (s)"].text == "10"
+    assert section(document, "Notes").blocks == (Items(("A note.",)),)
+
+
+def test_problems_are_shown_one_by_one_and_folded():
+    document = report_document(study(), title="")
+    one_by_one = section(document, "Problem by problem")
+    assert one_by_one.folded and all(s.folded for s in one_by_one.sections)
+    shown = table(document, "problem-chain(n=0)")
+    assert column(shown, "energy")["exact"].mark == "best"
+    assert column(shown, "energy")["fast"].value == pytest.approx(100 / 0.99)
+    assert column(shown, "highest")["fast"].value == pytest.approx(100 / 0.98)
+    assert column(shown, "proved")["exact"].text == "yes"
+    assert column(shown, "quartiles")["slow(steps=3)"].text == "9.00 to 9.00"
+    assert "best bound 100.0000 (exact)" in shown.caption
+
+
+def test_limitations_are_computed():
+    def said(runs):
+        return " ".join(section(report_document(runs, title=""), "Known limitations").blocks[0]
+                        .entries)  # fmt: skip
+
+    plain = said(study())
+    assert "from one environment;" in plain and "4 problems are few" in plain
+    assert "not proved" not in plain and "limit on time" not in plain and "bound" not in plain
+    runs = [
+        record(status="limit"),
+        record("q", status="timeout", message="late"),
+        record("r", status="unsupported", energy=INF),
+        record("s", seconds=1e-6),
+    ]
+    text = said(runs)
+    assert "One run of each solver and problem" in text
+    assert "1 run reached a limit" in text and "1 did not stop" in text
+    assert "On 3 of 4 problems the best energy known is not proved" in text
+    assert "On 4 problems no solver gave a bound" in text
+    assert "Refused by the method: 1 pair of solver and problem" in text
+    assert "1 run took less than 0.1 ms" in text
+
+
+def test_how_to_run_it_again():
+    def blocks(runs, **options):
+        return section(report_document(runs, title="", **options), "To run it again").blocks
+
+    def entries(runs):
+        return blocks(runs)[0].entries
+
+    said = entries(study())
+    assert said[1] == "Seeds: 0 to 2; repeats of each: 1."
+    assert blocks(study())[2] == Code(
+        "inference-lab compare 'chain(n=0)' 'chain(n=8)' 'grid(n=4)' 'grid(n=12)' "
+        "--solver exact --solver fast --solver 'slow(steps=3)' --seeds 3 --time-limit 10"
+    )
+    given = blocks(study(), command="inference-lab reproduce x")
+    assert given[-1] == Code("inference-lab reproduce x")
+    # Other seeds have no option of the command.
+    assert len(blocks([record(seed=3), record(seed=5), record(seed=6)])) == 1
+    assert "Seeds: 3, 5 to 6" in entries([record(seed=3), record(seed=5), record(seed=6)])[1]
+
+
+def test_the_command_asks_for_what_the_records_say():
+    """The words of the command, as a shell reads them, name the spec and all that was given."""
+
+    def blocks(*runs):
+        return section(report_document(runs, title=""), "To run it again").blocks
+
+    made = {"problem_info": {"spec": "my file.py:problems[3]"}, "temperature": 0.5, "threads": 2}
+    runs = [record("a name", "icm(init='x y')", repeat=n, **made) for n in range(2)]
+    (code,) = (b for b in blocks(*runs) if isinstance(b, Code))
+    assert shlex.split(code.text) == [
+        *("inference-lab", "compare", "my file.py:problems[3]", "--solver", "icm(init='x y')"),
+        *("--seeds", "1", "--time-limit", "10", "--repeats", "2"),
+        *("--temperature", "0.5", "--threads", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("info", "reads"),
+    [
+        ({"data": "wine"}, False),
+        ({"data": "ionosphere"}, True),
+        ({"image": "china"}, False),
+        ({"image": "shapes"}, False),
+        ({"image": "dog.png"}, True),
+        ({"pair": "tsukuba"}, True),
+        ({"pair": "synthetic"}, False),
+        ({"path": "a.uai"}, True),
+        ({"path": None, "instance": None}, False),
+        ({"instance": "1cbn"}, True),
+        ({}, False),
+    ],
+)
+def test_the_folder_of_data_is_named_where_a_problem_reads_files(info, reads):
+    document = report_document([record(problem_info=info)], title="")
+    said = [b for b in section(document, "To run it again").blocks if isinstance(b, Text)]
+    assert any("--data-dir DIR" in p and "INFERENCE_LAB_DATA" in p
+               for b in said for p in b.paragraphs) is reads  # fmt: skip
+
+
+# ---------------------------------------------------------------------- in short
+
+
+def short(runs, **options):
+    return dict(report_document(runs, title="", **options).lead).get("In short", "")
+
+
+def plain(solver, energies, seconds=1.0, **changes):
+    """Return a run of a solver on each of some problems."""
+    return [record(f"p{n}", solver, e, seconds=seconds, **changes) for n, e in enumerate(energies)]
+
+
+def test_in_short_says_who_is_closest_fastest_and_proves_most():
+    assert short(study()) == (
+        "exact comes closest to the best energies known (mean primal gap 0 %), before fast "
+        "(1.00 %). Of the 2 within 1 % of them on average, fast is the fastest (0.100 s on "
+        "average). exact proves most answers by its own bound, in 100 % of its runs; every best "
+        "answer is proved."
+    )
+    assert short(study(), answer="No.") == ""
+    assert short([]) == ""
+
+
+def test_in_short_names_ties_and_what_is_near():
+    runs = [*plain("a", [100.0, 100.0], 1.0), *plain("b", [100.0, 100.0], 1.05)]
+    said = short([*runs, *plain("c", [100.0, 100.01], 0.1), *plain("d", [150.0, 100.0])])
+    assert said.startswith(
+        "a and b come equally close to the best energies known (mean primal gap 0 %), with c "
+        "within 0.01 % of that. Of the 3 within 1 % of them on average, c is the fastest (0.100 s"
+    )
+    assert said.endswith("No run proves its answer by its own bound.")
+    said = short(runs)
+    assert said.startswith("Both solvers come equally close to the best energies known")
+    assert "a and b are the fastest, within 10 % of each other (1.00 s on average)" in said
+    # Gaps of 0, 33.3 and 50 % make 27.8 %, those of 33.3, 0 and 0 % 11.1 %.
+    apart = short([*plain("a", [100.0, 150.0, 200.0]), *plain("b", [150.0, 100.0, 100.0])])
+    assert apart.startswith("b comes closest") and "11.11 %), before a (27.78 %)" in apart
+    assert "None is within 1 % of them on average." in apart
+    proofs = [
+        *plain("a", [1.0, 1.0], status="optimal", lower_bound=1.0),
+        *plain("b", [1.0, 2.0], lower_bound=0.0),
+        *plain("c", [1.0, 1.0], lower_bound=1.0),
+    ]
+    assert "a and c prove most answers by their own bounds, in 100 % of their runs; every" in (
+        short(proofs)
+    )
+    half = short([*plain("a", [1.0, 1.0]), record("p0", "b", 1.0, lower_bound=1.0),
+                  record("p1", "b", 1.0)])  # fmt: skip
+    assert "b proves most answers by its own bound, in 50 % of its runs; on 1 of 2 problems " in (
+        half
+    )
+
+
+def test_in_short_of_one_solver_one_problem_and_failures():
+    one = short(plain("a", [5.0, 7.0]))
+    assert one.startswith("a has nothing to be compared with: ") and "0 %" in one
+    single = short([record("p", "a", 100.0), record("p", "b", 110.0)])
+    assert "a comes closest" in single and "before b (9.09 %)" in single
+    assert "No other is within 1 % of them on average; it takes 1.00 s" in single
+    crash = [record("p", "c", INF, status="crash", seed=s) for s in range(2)]
+    failed = short([record("p", "a", 100.0), record("p", "b", 110.0), *crash])
+    assert failed.endswith("2 of 4 runs failed: c (2).")
+    nothing = short([record("p", s, INF, status="error") for s in "ab"])
+    assert nothing.startswith("No run found a labelling.") and "2 of 2 runs failed" in nothing
+    # Means over different problems are not compared.
+    other = short([record("p", "a"), record("q", "b")])
+    assert other.startswith("No problem was run by all solvers, so they are not compared here.")
+    partly = short([*plain("a", [100.0, 100.0]), *plain("b", [200.0]), record("p1", "c", 100.0),
+                    record("p0", "c", 100.0)])  # fmt: skip
+    assert "over the 1 of 2 problems that all these solvers were run on (not p1)." in partly
+
+
+def test_a_map_of_the_best_solver():
+    document = report_document(study(), title="", maps=[("n", "k")])
+    best = table(document, "best-solver-n-k")
+    assert [[c.text for c in row[:4]] for row in best.rows] == [
+        [str(n), str(n % 2), "1", "exact"] for n in range(4)
+    ]
+    # Where energies are equal, the faster one is best.
+    quick = [record("p", "a", seconds=2.0), record("p", "b", seconds=1.0)]
+    quick = [replace(r, problem_info={"n": 1, "k": 2}) for r in quick]
+    (row,) = table(report_document(quick, title="", maps=[("n", "k")]), "best-solver-n-k").rows
+    assert row[3].text == "b" and row[-1].text == "a"
+    nothing = report_document(study(), title="", maps=[("n", "noise")])
+    assert "No problem says both n and noise, so there is no map over them." in texts(nothing)
+
+
+def test_marginal_runs_have_tables_of_log_z_instead():
+    def estimate(solver, value, kind, **changes):
+        return record(
+            solver=solver, log_partition=value, log_partition_kind=kind, temperature=2.0, **changes
+        )
+
+    runs = [estimate("exact", 5.0, "exact"), estimate("mean-field", 4.5, "lower")]
+    runs.append(record(solver="icm", temperature=2.0, status="unsupported", energy=INF))
+    document = report_document(runs, title="")
+    titles = [s.title for s in document.sections]
+    assert "Marginals and log Z" in titles and "Results" not in titles
+    (log_z,) = (t for t in document.tables() if t.name.startswith("log-z"))
+    assert log_z.caption == "p at temperature 2."
+    assert column(log_z, "error")["mean-field"].value == pytest.approx(-0.5)
+    assert column(log_z, "kind")["mean-field"].text == "lower bound"
+    assert column(log_z, "unsup.")["icm"].text == "1" and column(log_z, "log Z")["icm"].text == "-"
+    both = report_document([*runs, *study()], title="")
+    assert {"Marginals and log Z", "Results"} <= {s.title for s in both.sections}
+    assert "exact" in column(table(both, "summary"), "runs")
+    assert "mean-field" not in column(table(both, "summary"), "runs")
+
+
+def test_the_order_of_the_records_does_not_matter():
+    runs = [*study(), record("grid(n=4)", "bad", INF, status="error", message="no")]
+    shuffled = [runs[i] for i in np.random.default_rng(0).permutation(len(runs))]
+    first, second = (report_document(r, title="", maps=[("n", "k")]) for r in (runs, shuffled))
+    assert texts(first) == texts(second)
+    assert first.tables() == second.tables()
+    assert first.warnings == second.warnings
+
+
+def test_no_records_at_all():
+    document = report_document([], title="Empty")
+    assert document.alarms == () and document.title == "Empty"
+    assert not document.pictures()
+
+
+def test_nothing_but_failures():
+    runs = [record(f"p{n}", s, INF, status="error", message="no") for n in (1, 2) for s in "ab"]
+    document = report_document(runs, title="")
+    assert column(table(document, "summary"), "primal gap %")["a"].value == 100.0
+    for picture in document.pictures():
+        picture.draw()
+
+
+def test_infeasible_problems_are_solved_by_their_proof():
+    runs = [
+        record(f"hard(n={n})", s, INF, status="infeasible" if s == "b" else "limit",
+               lower_bound=INF if s == "b" else -INF, seconds=0.5)
+        for n in (1, 2) for s in "ab"
+    ]  # fmt: skip
+    document = report_document(runs, title="")
+    summary = table(document, "summary")
+    assert [row[0].text for row in summary.rows] == ["b", "a"]
+    assert column(summary, "% proved")["b"].value == 100
+    assert column(table(document, "problems"), "best energy")["hard(n=1)"].text == "infeasible"
+    assert "On 2 of 2 problems the best answer is proved." in " ".join(texts(document))
+    assert column(table(document, "wins"), "1", key="solver")["a"].text == "0/0/2"
+    traces = [traced([(0.5, INF, INF)], status="infeasible"), record(energy=INF, solver="b")]
+    fixed = table(report_document(traces, title="", times=(0.4, 0.6)), "quality-at-times")
+    assert [cell.value for cell in fixed.rows[0][1:]] == [100.0, 0.0]
+    for picture in document.pictures():
+        picture.draw()
+
+
+def test_names_may_be_anything():
+    names = ["<script>alert(1)</script>", "$x^{", "", "two\nlines", "_", "{}%s", "x" * 300]
+    runs = [
+        traced([(0.1, 3.0 + s, -INF), (1.0, 1.0 + s, 0.5)], problem=p, solver=f"{name}{s}")
+        for p, (s, name) in itertools.product(names, enumerate(names))
+    ]
+    document = report_document(runs, title=names[0], maps=[("$", "<b>")])
+    assert {row[0].text for row in table(document, "summary").rows} == {r.solver for r in runs}
+    assert {row[0].text for row in table(document, "problems").rows} == set(names)
+    assert document.pictures()
+    for picture in document.pictures():
+        FigureCanvasAgg(picture.draw()).draw()
+
+
+def test_thinned_histories_are_a_limitation():
+    points = [(float(t), 1000.0 - t, -INF) for t in range(200)]
+    document = report_document([traced(points)], title="")
+    said = " ".join(section(document, "Known limitations").blocks[0].entries)
+    assert "1 history reached the 200 points that are kept" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"targets": ()}, "targets must be percentages"),
+        ({"targets": (100.0,)}, "targets"),
+        ({"times": (0.0,)}, "times must be seconds above 0"),
+        ({"shift": -1.0}, "shift"),
+        ({"drawn_problems": -1}, "drawn_problems"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        report_document(study(), title="", **options)
+
+
+def test_the_work_grows_with_the_records_and_not_with_their_square():
+    def seconds(problems):
+        runs = [
+            traced([(0.1, 100.0 + p + s, -INF), (1.0, 90.0 + s, -INF)], problem=f"p(n={p})",
+                   solver=f"s{s}")
+            for p in range(problems) for s in range(10)
+        ]  # fmt: skip
+        begin = time.process_time()
+        report_document(runs, title="")
+        return time.process_time() - begin
+
+    seconds(10)
+    # Sixteen times as many records; their square would take 256 times as long.
+    assert seconds(640) < 60 * max(seconds(40), 0.005)

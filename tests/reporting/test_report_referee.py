@@ -1,0 +1,564 @@
+"""The numbers of a report recomputed by a referee: plain loops over the records, and by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics as std
+
+import pytest
+import scipy.stats
+from sample_records import traced
+
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.reporting.document import Code
+from inference_lab.reporting.report import report_document
+
+INF = math.inf
+LIMIT = 10.0
+SHIFT = 0.5
+TARGETS = (20.0, 1.0, 0.0)
+TIMES = (0.1, 1.0, 4.0, 9.0)
+
+
+def run(problem, solver, seed, points=(), **changes):
+    """Return the record of a run with a history of (seconds, energy, bound), where it ends."""
+    given = {"problem": problem, "solver": solver, "seed": seed, "time_limit": LIMIT, **changes}
+    return traced(points, **given)
+
+
+def by_hand():
+    """Return runs of four solvers on five problems with two seeds, and all that can happen."""
+    no = "unsupported"
+    bad = {"status": "crash", "message": "exit code 9"}
+    killed = {"status": "timeout", "seconds": 12.0, "message": "killed"}
+    infeasible = {"status": "infeasible", "lower_bound": INF, "seconds": 2.0}
+    return [
+        # Positive energies: the optimum 100 is proved by a and found by b too.
+        run("cost", "a", 0, [(1.0, 125.0, 50.0), (4.0, 100.0, 100.0)], status="optimal"),
+        run("cost", "a", 1, [(1.0, 125.0, 50.0), (6.0, 100.0, 100.0)], status="optimal"),
+        run("cost", "b", 0, [(0.5, 100.0, -INF)]),
+        run("cost", "b", 1, [(0.5, 200.0, -INF)]),
+        run("cost", "c", 0, [(0.1, 125.0, -INF), (3.0, 101.0, -INF)], **killed),
+        run("cost", "c", 1, seconds=0.2, **bad),
+        run("cost", "d", 0, status=no, message="only trees"),
+        run("cost", "d", 1, status=no, message="only trees"),
+        # Negative energies; what is known of the optimum is from elsewhere: no run finds it.
+        *(
+            run("gain", s, seed, [(t, e, -INF)], optimum=-50.0, optimum_source="by hand")
+            for s, seed, t, e in [
+                ("a", 0, 2.0, -40.0),
+                ("a", 1, 2.0, -40.0),
+                ("b", 0, 1.0, -40.0),
+                ("b", 1, 1.0, 10.0),
+                ("c", 0, 0.05, -45.0),
+                ("c", 1, 0.05, -45.0),
+                ("d", 0, 8.0, -45.0 * (1 + 1e-10)),
+                ("d", 1, 8.0, -25.0),
+            ]
+        ),
+        # No labelling at all: a proves it, b and c find none.
+        run("hard", "a", 0, energy=INF, **infeasible),
+        run("hard", "a", 1, energy=INF, **infeasible),
+        run("hard", "b", 0, energy=INF, seconds=10.0, status="limit"),
+        run("hard", "b", 1, energy=INF, seconds=10.0, status="limit"),
+        run("hard", "c", 0, seconds=0.0, **bad),
+        run("hard", "c", 1, seconds=0.0, **bad),
+        run("hard", "d", 0, status=no),
+        run("hard", "d", 1, energy=INF, **infeasible),
+        # The best energy is 0, to which every other one has a gap of 100 %; no bound is known.
+        *(
+            run("zero", s, seed, [(1.0, e, -INF)])
+            for (s, e), seed in itertools.product([("a", 0.0), ("b", 5.0), ("c", 0.0)], (0, 1))
+        ),
+        run("zero", "d", 0, [(1.0, -0.0, -INF)]),
+        run("zero", "d", 1, [(1.0, 1e-3, -INF)]),
+        # Only some were run on this one, and b once.
+        run("rare", "a", 0, [(1.0, 1.0, 1.0)]),
+        run("rare", "a", 1, [(1.0, 1.0, 1.0)]),
+        run("rare", "b", 0, [(0.01, 1.0, -INF)]),
+    ]
+
+
+def at_random(seed):
+    """Return runs with ties, failures, refusals and missing ones, different for each seed."""
+    rng = random.Random(seed)
+    runs = []
+    for problem, solver, draw in itertools.product("pqrs", "abcd", range(3)):
+        kind = rng.choice(["run"] * 7 + ["crash", "timeout", "unsupported", "missing"])
+        if kind == "missing":
+            continue
+        if kind == "unsupported":
+            runs.append(run(problem, solver, draw, status="unsupported"))
+            continue
+        if problem == "s" and seed % 2:
+            status = rng.choice(["infeasible", "limit"])
+            bound = INF if status == "infeasible" else -INF
+            end = rng.choice([0.5, 3.0])
+            runs.append(run("s", solver, draw, seconds=end, status=status, lower_bound=bound))
+            continue
+        sign = -1.0 if problem == "q" else 1.0
+        moments = sorted(rng.sample([0.05, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0], rng.randint(1, 4)))
+        energies = sorted((sign * rng.choice([20, 21, 25, 30, 90]) for _ in moments), reverse=True)
+        lowest = 20.0 if sign > 0 else -90.0
+        bound = lowest if rng.random() < 0.3 else -INF
+        points = [(t, e, -INF) for t, e in zip(moments, energies, strict=True)]
+        points.append((moments[-1] + 1.0, energies[-1], bound))
+        changes = {}
+        if kind == "crash":
+            changes = {"status": "crash", "energy": INF, "lower_bound": -INF}
+        elif kind == "timeout":
+            changes = {"status": "timeout", "seconds": 11.0}
+        runs.append(run(problem, solver, draw, points, **changes))
+    return runs
+
+
+# ---------------------------------------------------------------------- the referee
+
+
+def close(energy, other):
+    """Whether two energies are the same up to rounding."""
+    return abs(energy - other) <= 1e-8 * max(1.0, abs(other))
+
+
+class Referee:
+    """All statistics of runs by the definitions, one number at a time."""
+
+    def __init__(self, runs):
+        self.runs = runs
+        self.problems = list(dict.fromkeys(r.problem for r in runs))
+        self.solvers = list(dict.fromkeys(r.solver for r in runs))
+        self.known = {}
+        for problem in self.problems:
+            mine = [r for r in runs if r.problem == problem]
+            optima = [r.optimum for r in mine if r.optimum is not None]
+            self.known[problem] = min([r.energy for r in mine] + optima)
+        self.longest = max(r.seconds for r in runs)
+
+    def of(self, solver, problem=None):
+        """Return the runs of a solver."""
+        return [r for r in self.runs if r.solver == solver and problem in (None, r.problem)]
+
+    def gap_of(self, energy, problem):
+        """Return the primal gap of an energy."""
+        best = self.known[problem]
+        if math.isinf(energy) or math.isinf(best):
+            return 100.0
+        if close(energy, best):
+            return 0.0
+        if energy * best <= 0:
+            return 100.0
+        return 100.0 * abs(energy - best) / max(abs(energy), abs(best))
+
+    def infeasible(self, r):
+        """Whether a run proves that there is no labelling."""
+        return r.status == "infeasible" and self.known[r.problem] == INF
+
+    def gap(self, r):
+        """Return the primal gap of a run."""
+        return 0.0 if self.infeasible(r) else self.gap_of(r.energy, r.problem)
+
+    def history(self, r):
+        """Return what a run had when, as far as its record bears it out."""
+        points = [(p.seconds, max(p.best_energy, r.energy), p.lower_bound) for p in r.trace]
+        return [*points, (max(r.seconds, points[-1][0] if points else 0), r.energy, r.lower_bound)]
+
+    def reached(self, r, percent):
+        """Return when a run was within a gap."""
+        if self.infeasible(r):
+            return r.seconds
+        times = [
+            t for t, e, _ in self.history(r) if self.gap_of(e, r.problem) <= percent and e < INF
+        ]
+        return min(times, default=INF)
+
+    def proved(self, r):
+        """Return when a run had proved its answer."""
+        if self.infeasible(r):
+            return r.seconds
+        if r.energy > self.known[r.problem] + 1e-6 * max(1.0, abs(self.known[r.problem])):
+            return INF
+        times = [t for t, e, b in self.history(r) if e < INF and close(min(b, r.lower_bound), e)]
+        return min(times, default=INF)
+
+    def gap_at(self, r, moment):
+        """Return the primal gap that a run had at a time."""
+        if self.infeasible(r):
+            return 0.0 if r.seconds <= moment else 100.0
+        energies = [e for t, e, _ in self.history(r) if t <= moment]
+        return self.gap_of(min(energies, default=INF), r.problem)
+
+    def allowance(self, r):
+        """Return the seconds that a run is charged for what it did not reach."""
+        return max(r.seconds, self.longest if r.time_limit is None else r.time_limit)
+
+    def over_problems(self, solver, number):
+        """Return the mean over problems of medians over runs."""
+        medians = [
+            std.median(number(r) for r in self.of(solver, p))
+            for p in self.problems
+            if self.of(solver, p)
+        ]
+        return std.fmean(medians)
+
+    def mean_seconds(self, solver, seconds):
+        """Return the shifted geometric mean over the runs of a solver."""
+        product = math.prod(seconds(r) + SHIFT for r in self.of(solver))
+        return product ** (1 / len(self.of(solver))) - SHIFT
+
+    def charged(self, r):
+        """Return the seconds of a run, more where it came to nothing."""
+        nothing = r.failed or r.status == "unsupported" or not r.answered
+        return self.allowance(r) if nothing else r.seconds
+
+    def rate(self, solver, holds):
+        """Return the percentage of runs of which something holds."""
+        return 100.0 * sum(map(holds, self.of(solver))) / len(self.of(solver))
+
+    def in_common(self, solvers):
+        """Return the problems that solvers were all run on."""
+        return [p for p in self.problems if all(self.of(s, p) for s in solvers)]
+
+
+# ---------------------------------------------------------------------- the report
+
+
+def table(document, name):
+    return next(t for t in document.tables() if t.name == name)
+
+
+def column(found, title, key="solver"):
+    """Return the cells of a column by the text of another one."""
+    titles = [c.title for c in found.columns]
+    return {row[titles.index(key)].text: row[titles.index(title)] for row in found.rows}
+
+
+def report(runs, **options):
+    given = {"title": "", "targets": TARGETS, "times": TIMES, "shift": SHIFT, **options}
+    return report_document(runs, **given)
+
+
+def drawn(document, name):
+    """Return what the picture of this name is drawn of."""
+    (picture,) = (p for p in document.pictures() if p.name == name)
+    return picture.draw.args
+
+
+CASES = [("by hand", by_hand()), *((f"random {n}", at_random(n)) for n in range(12))]
+over_cases = pytest.mark.parametrize("runs", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+
+
+@over_cases
+def test_means_over_runs_and_problems(runs):
+    referee, summary = Referee(runs), table(report(runs), "summary")
+    for solver in referee.solvers:
+        for title, expected in (
+            ("primal gap %", referee.over_problems(solver, referee.gap)),
+            ("% best", referee.rate(solver, lambda r: referee.gap(r) == 0)),
+            ("% proved", referee.rate(solver, lambda r: referee.proved(r) < INF)),
+            ("seconds", referee.mean_seconds(solver, referee.charged)),
+            ("failed", sum(r.status in ("crash", "timeout") for r in referee.of(solver))),
+            ("unsup.", sum(r.status == "unsupported" for r in referee.of(solver))),
+            ("runs", len(referee.of(solver))),
+        ):
+            value = column(summary, title)[solver].value
+            assert value == pytest.approx(expected, abs=1e-7), (solver, title)
+    gaps = column(summary, "primal gap %")
+    assert list(gaps) == sorted(gaps, key=lambda s: round(gaps[s].value, 6)), "closest first"
+
+
+@over_cases
+def test_gaps_to_bounds(runs):
+    referee, document = Referee(runs), report(runs)
+    means = {s: [] for s in referee.solvers}
+    for problem in referee.problems:
+        mine = [r for r in runs if r.problem == problem]
+        bound = max([r.lower_bound for r in mine] + [r.optimum or -INF for r in mine])
+        shown = column(table(document, f"problem-{problem}"), "gap %")
+        for solver in dict.fromkeys(r.solver for r in mine):
+            found = [r.energy for r in referee.of(solver, problem) if r.energy < INF]
+            energy = std.median(found) if found else INF
+            if math.isinf(energy) or math.isinf(bound):
+                assert shown[solver].value is None
+                continue
+            expected = 100.0 * (energy - bound) / max(abs(energy), 1e-12)
+            expected = 0.0 if close(bound, energy) else expected
+            assert shown[solver].value == pytest.approx(expected)
+            means[solver].append(expected)
+    if any(means.values()):
+        cells = column(table(document, "summary"), "gap %")
+        for solver, gaps in means.items():
+            value = cells[solver].value
+            assert value is None if not gaps else value == pytest.approx(std.fmean(gaps))
+
+
+@over_cases
+def test_times_to_targets(runs):
+    referee, targets = Referee(runs), table(report(runs), "targets")
+    goals = [(f"{t:g} %", lambda r, t=t: referee.reached(r, t)) for t in TARGETS]
+    if any(referee.proved(r) < INF for r in runs):
+        goals.append(("proof", referee.proved))
+    assert len(targets.columns) == 1 + 2 * len(goals)
+    for solver in column(targets, "solver"):
+        for name, reached in goals:
+            rate = referee.rate(solver, lambda r, f=reached: f(r) < INF)
+            assert column(targets, f"{name}: % of runs")[solver].value == pytest.approx(rate)
+
+            def charged(r, f=reached):
+                return f(r) if f(r) < INF else referee.allowance(r)
+
+            mean = referee.mean_seconds(solver, charged)
+            assert column(targets, f"{name}: seconds")[solver].value == pytest.approx(mean)
+
+
+@over_cases
+def test_quality_at_times(runs):
+    referee, fixed = Referee(runs), table(report(runs), "quality-at-times")
+    for moment in TIMES:
+        cells = column(fixed, f"{moment:g} s")
+        for solver, cell in cells.items():
+            mean = referee.over_problems(solver, lambda r, t=moment: referee.gap_at(r, t))
+            assert cell.value == pytest.approx(mean, abs=1e-9), (solver, moment)
+
+
+@over_cases
+def test_profiles_and_cactus_plots(runs):
+    referee, document = Referee(runs), report(runs)
+    solvers = list(column(table(document, "targets"), "solver"))
+
+    def solved(solver, problem):
+        times = [
+            min(referee.reached(r, TARGETS[0]), referee.proved(r))
+            for r in referee.of(solver, problem)
+        ]
+        return std.median(times) if times else INF
+
+    common = referee.in_common(solvers)
+    profile, labels = drawn(document, "performance-profile")
+    assert labels == solvers and profile.n == len(common)
+    for tau, (number, solver) in itertools.product((1.0, 1.5, 2.0, 20.0, 1e9), enumerate(solvers)):
+        within = sum(
+            solved(solver, p) < INF
+            and solved(solver, p) <= tau * min(solved(s, p) for s in solvers) * (1 + 1e-12)
+            for p in common
+        )
+        assert profile.share(number, tau) == pytest.approx(within / len(common))
+    times, labels = drawn(document, "cactus")
+    for solver, shown in zip(labels, times, strict=True):
+        expected = sorted(t for p in referee.problems if (t := solved(solver, p)) < INF)
+        assert shown.tolist() == pytest.approx(expected)
+
+
+@over_cases
+def test_wins(runs):
+    referee, document = Referee(runs), report(runs)
+    wins, faster = table(document, "wins"), table(document, "wins-on-time")
+    solvers = list(column(wins, "solver"))
+    for (i, a), (j, b) in itertools.permutations(enumerate(solvers), 2):
+        won = tied = lost = quick = slow = 0
+        for first in referee.of(a):
+            for second in referee.of(b):
+                if (first.problem, first.seed) != (second.problem, second.seed):
+                    continue
+                x, y = (-INF if referee.infeasible(r) else r.energy for r in (first, second))
+                if x == y or (math.isfinite(x - y) and close(x, y)):
+                    tied += 1
+                    if math.isfinite(x):
+                        quick += first.seconds * 1.1 < second.seconds
+                        slow += second.seconds * 1.1 < first.seconds
+                elif x < y:
+                    won += 1
+                else:
+                    lost += 1
+        assert wins.rows[i][2 + j].text == f"{won}/{tied}/{lost}"
+        assert faster.rows[i][2 + j].text == f"{quick}/{slow}"
+
+
+@over_cases
+def test_ranks_and_their_tests(runs):
+    referee, document = Referee(runs), report(runs)
+    solvers = list(column(table(document, "targets"), "solver"))
+    common = referee.in_common(solvers)
+    k, n = len(solvers), len(common)
+    gaps = [[std.median(map(referee.gap, referee.of(s, p))) for s in solvers] for p in common]
+    # The rank is the number of better ones, and half of those that tie, with itself.
+    ranks = [
+        [
+            0.5 + sum(y < x - 1e-6 for y in line) + 0.5 * sum(abs(x - y) <= 1e-6 for y in line)
+            for x in line
+        ]
+        for line in gaps
+    ]
+    means = [std.fmean(column) for column in zip(*ranks, strict=True)]
+    found = table(document, "ranks")
+    for solver, mean in zip(solvers, means, strict=True):
+        assert column(found, "average rank")[solver].value == pytest.approx(mean)
+    test, labels = drawn(document, "critical-difference")
+    assert labels == solvers and test.n == n
+    # Friedman's statistic without and with the correction for ties (Conover 1999, 5.8).
+    plain = 12 * n / (k * (k + 1)) * (sum(m * m for m in means) - k * (k + 1) ** 2 / 4)
+    ties = sum(
+        line.count(r) ** 3 - line.count(r) for line in ranks for r in dict.fromkeys(line)
+    ) / (n * (k**3 - k))
+    assert test.statistic == pytest.approx(plain / (1 - ties) if ties < 1 else 0.0, abs=1e-9)
+    # Table 5 of Demsar (2006): q of four solvers at 0.05 is 2.569.
+    q = {2: 1.960, 3: 2.343, 4: 2.569}[k]
+    assert test.critical_difference == pytest.approx(q * math.sqrt(k * (k + 1) / 6 / n), rel=1e-3)
+    # Holm: the i-th smallest of m p-values times m - i + 1, never falling.
+    p_values = {}
+    for i, j in itertools.combinations(range(k), 2):
+        d = [round(line[i] - line[j], 9) for line in gaps]
+        sizes = scipy.stats.rankdata([abs(x) for x in d])
+        signed = list(zip(sizes, d, strict=True))
+        above = sum(r for r, x in signed if x > 0) + sum(r for r, x in signed if x == 0) / 2
+        sums = [
+            sum(r * (0.5 if x == 0 else s) for (r, x), s in zip(signed, signs, strict=True))
+            for signs in itertools.product((0, 1), repeat=n)
+        ]
+        tails = [sum(s <= above for s in sums), sum(s >= above for s in sums)]
+        p_values[i, j] = min(1.0, 2 * min(tails) / len(sums))
+    first = means.index(min(means))
+    p_values = {pair: p for pair, p in p_values.items() if first in pair}
+    ordered = sorted(p_values, key=p_values.__getitem__)
+    corrected, highest = {}, 0.0
+    for place, pair in enumerate(ordered):
+        highest = max(highest, min(1.0, (len(ordered) - place) * p_values[pair]))
+        corrected[pair] = highest
+    shown, apart = column(found, "p"), column(found, "apart from the first")
+    for other in range(k):
+        if other != first:
+            pair = (min(first, other), max(first, other))
+            assert shown[solvers[other]].value == pytest.approx(corrected[pair])
+            differ = test.p_value < 0.05 and corrected[pair] < 0.05
+            assert apart[solvers[other]].text == ("yes" if differ else "no")
+
+
+def test_the_summary_by_hand():
+    summary = table(report(by_hand()), "summary")
+
+    def shown(title):
+        return {s: c.value for s, c in column(summary, title).items()}
+
+    # cost: 0; gain: 10 of 50; hard: proved; zero and rare: 0.
+    assert shown("primal gap %")["a"] == pytest.approx(20 / 5)
+    # cost: 0 and 50; gain: 20 and, with the other sign, 100; hard and zero: 100; rare: 0.
+    assert shown("primal gap %")["b"] == pytest.approx((25 + 60 + 100 + 100 + 0) / 5)
+    # cost: 1/101 of the killed run and 100; gain: 10; hard: 100; zero: 0; not run on rare.
+    assert shown("primal gap %")["c"] == pytest.approx(((100 / 101 + 100) / 2 + 10 + 100) / 4)
+    # cost: 100; gain: 10 and 50; hard: refused and proved; zero: 0 and 100.
+    assert shown("primal gap %")["d"] == pytest.approx((100 + 30 + 50 + 50) / 4)
+    # Nobody finds -50 on gain, which is the known optimum.
+    assert shown("% best") == pytest.approx({"a": 80, "b": 200 / 9, "c": 25, "d": 25})
+    assert shown("% proved") == pytest.approx({"a": 60, "b": 0, "c": 0, "d": 12.5})
+    # Energies that were found against the bounds 100, -50 and 1; none is known on zero.
+    assert shown("gap %")["a"] == pytest.approx((0 + 25 + 0) / 3)
+    assert shown("gap %")["b"] == pytest.approx((100 / 3 + 35 / 15 * 100 + 0) / 3)
+    assert shown("run on") == {"a": 5, "b": 5, "c": 4, "d": 4}
+    # b: twice 0.5 and 1 and 1 of its own, 10 where it found nothing, 1, 1 and 0.01.
+    product = 1.0**2 * 1.5**2 * 10.5**2 * 1.5**2 * 0.51
+    assert shown("seconds")["b"] == pytest.approx(product ** (1 / 9) - 0.5)
+    # c: the killed run took longer than its limit; crashes are charged the limit.
+    product = 12.5 * 10.5 * 0.55**2 * 10.5**2 * 1.5**2
+    assert shown("seconds")["c"] == pytest.approx(product ** (1 / 8) - 0.5)
+    assert shown("failed") == {"a": 0, "b": 0, "c": 4, "d": 0}
+    assert shown("unsup.") == {"a": 0, "b": 0, "c": 0, "d": 3}
+
+
+def test_times_by_hand():
+    document = report(by_hand())
+    targets = table(document, "targets")
+    # The killed run of c reached 101 after 3 s; it is charged the 12 s it took for 0 %.
+    reached = column(targets, "1 %: % of runs")
+    assert reached["c"].value == pytest.approx(300 / 8)
+    product = 3.5 * 10.5 * 10.5**2 * 10.5**2 * 1.5**2
+    assert column(targets, "1 %: seconds")["c"].value == pytest.approx(product ** (1 / 8) - 0.5)
+    product = 12.5 * 10.5 * 10.5**2 * 10.5**2 * 1.5**2
+    assert column(targets, "0 %: seconds")["c"].value == pytest.approx(product ** (1 / 8) - 0.5)
+    # a proves the optimum of cost at its end, that there is none after 2 s, and rare after 1 s.
+    product = 4.5 * 6.5 * 10.5**2 * 2.5**2 * 10.5**2 * 1.5**2
+    assert column(targets, "proof: seconds")["a"].value == pytest.approx(product ** (1 / 10) - 0.5)
+    fixed = table(document, "quality-at-times")
+    # At 1 s: 25/125 on cost, nothing on gain and hard, 0 on zero and rare.
+    assert column(fixed, "1 s")["a"].value == pytest.approx((20 + 100 + 100 + 0 + 0) / 5)
+    assert column(fixed, "4 s")["a"].value == pytest.approx((10 + 20 + 0 + 0 + 0) / 5)
+
+
+def test_ranks_say_on_which_problems_they_rest():
+    document = report(by_hand())
+    basis = "the 4 of 5 problems that all these solvers were run on (not rare)"
+    captions = {b.name: b.caption for b in (*document.tables(), *document.pictures())}
+    for name in ("ranks", "critical-difference", "performance-profile"):
+        assert f"over {basis}" in captions[name]
+    assert "Where a solver was not run, it solved nothing." in captions["cactus"]
+    # Gaps of a, b, c, d: 0, 25, 50, 100; 20, 60, 10, 30; 0, 100, 100, 50; 0, 100, 0, 50.
+    ranks = column(table(document, "ranks"), "average rank")
+    assert {s: c.value for s, c in ranks.items()} == {
+        "a": pytest.approx((1 + 2 + 1 + 1.5) / 4),
+        "b": pytest.approx((2 + 4 + 3.5 + 4) / 4),
+        "c": pytest.approx((3 + 1 + 3.5 + 1.5) / 4),
+        "d": pytest.approx((4 + 3 + 2 + 3) / 4),
+    }
+    # Without rare, and with all problems.
+    whole = report([r for r in by_hand() if r.problem != "rare"])
+    assert "over all 4 problems" in table(whole, "ranks").caption
+    assert "run on" not in [c.title for c in table(whole, "summary").columns]
+
+
+def test_a_solver_that_refuses_all_it_was_run_on_takes_no_problem_away():
+    runs = [r for r in by_hand() if r.problem != "rare"]
+    picky = run("cost", "picky", 0, status="unsupported", message="not today")
+    document = report([*runs, picky])
+    assert "over all 4 problems" in table(document, "ranks").caption
+    assert drawn(document, "performance-profile")[0].n == 4
+
+
+def test_the_terminal_counts_the_best_energy_known_as_the_report_does():
+    runs = by_hand()
+    comparison = Comparison(runs)
+    best = column(table(report(runs), "summary"), "% best")
+    for solver in comparison.solvers:
+        assert solver.percent_best == pytest.approx(best[solver.solver].value)
+    # A proof that there is no labelling is refuted by a known optimum.
+    refuted = run("p", "a", 0, energy=INF, status="infeasible", lower_bound=INF, optimum=3.0)
+    assert Comparison([refuted]).rows[0].proved_by == "no"
+    assert Comparison([refuted]).rows[0].best == 0 and Comparison([refuted]).alarms
+
+
+def test_seconds_leave_out_runs_that_failed_or_were_refused():
+    runs = [run("p", "a", s, [(float(s + 1), 1.0, -INF)]) for s in range(3)]
+    runs += [
+        run("p", "a", 3, seconds=50.0, status="crash"),
+        run("p", "b", 0, status="unsupported"),
+    ]
+    shown = table(report(runs), "problem-p")
+    assert column(shown, "seconds")["a"].value == 2.0
+    assert column(shown, "quartiles")["a"].text == "1.00 to 3.00"
+    assert column(shown, "quartiles")["b"].text == "-"
+    said = " ".join(
+        entry
+        for section in report([run("p", "a", 0, status="unsupported")]).sections
+        if section.title == "Known limitations"
+        for entry in section.blocks[0].entries
+    )
+    assert "took less than" not in said
+
+
+def test_shares_are_round_only_where_they_are_exact():
+    runs = [run("p", "a", s, [(1.0, 1.0 if s else 2.0, 1.0)]) for s in range(300)]
+    summary = table(report(runs), "summary")
+    assert column(summary, "% best")["a"].text == "99.7"
+    assert "99.7" in Comparison([*runs, run("q", "a", 0, [(1.0, 1.0, -INF)])]).to_text()
+
+
+def test_the_command_without_a_limit_says_so():
+    runs = [run("p", "a", 0, [(1.0, 1.0, 1.0)], time_limit=None)]
+    command = report(runs).sections[-1].blocks[2]
+    assert command == Code("inference-lab compare p --solver a --seeds 1 --time-limit none")
+
+
+def test_a_known_optimum_is_a_proved_energy():
+    runs = [run("p", "a", 0, [(1.0, 2.0, -INF)], optimum=1.0), run("q", "a", 0, [(1.0, 2.0, -INF)])]
+    said = next(s for s in report(runs).sections if s.title == "Known limitations")
+    (unproved,) = (entry for entry in said.blocks[0].entries if "not proved" in entry)
+    assert unproved.startswith("On 1 of 2 problems the best energy known is not proved optimal")

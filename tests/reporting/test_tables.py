@@ -1,0 +1,108 @@
+"""Tables of a comparison for the terminal and as Markdown, from records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import fields
+
+import pytest
+from sample_records import record
+
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.records import Record
+
+
+def mixed():
+    """Return runs on problems of which each has scores of its own, or none."""
+    return Comparison(
+        [
+            record("plain"),
+            record("colouring", scores={"conflicts": 3.0}),
+            record("stereo", scores={"bad_pixels": 0.25, "mean_error": 1.5}),
+        ]
+    )
+
+
+@pytest.mark.parametrize("width", [None, 80, 100])
+def test_problems_may_have_different_scores(width):
+    lines = mixed().to_text(width).splitlines()
+    heads = [line.split() for line in lines if line.split()[:1] == ["solver"]]
+    # Three problems, and all of them.
+    assert len(heads) == 4
+    assert "conflicts" not in heads[0] and "conflicts" in heads[1]
+    assert heads[2][-5:] == ["bad", "pixels", "mean", "error", "status"]
+    assert (
+        len({line.index("energy") for line in lines if "energy " in line and "solver" in line}) == 1
+    )
+    assert max(map(len, lines)) <= (width or 120)
+    assert any(re.search(r"0\.25 +1\.5 +converged", line) for line in lines)
+
+
+def test_sizes_and_what_is_known_stand_above_each_table():
+    lines = Comparison([record(energy=2.0, lower_bound=1.5, n_factors=2)]).to_text().splitlines()
+    assert lines[0] == "p  4 variables, 3 edges, 2 larger factors, 2 labels"
+    assert lines[1] == "best energy 2.000000, best bound 1.500000 (a)"
+    markdown = Comparison([record(energy=2.0, lower_bound=1.5, n_factors=2)]).to_markdown()
+    assert "2 larger factors, 2 labels; best energy 2.000000, best bound 1.500000 (a)" in markdown
+
+
+def test_warnings_stand_below_the_alarms_and_are_short():
+    runs = [
+        record(energy=1.0, lower_bound=2.0),
+        record("q", seed=1, time_limit=3.0),
+        record("q", "b" * 300, seed=2, threads=4, status="error", energy=math.inf),
+    ]
+    comparison = Comparison(runs)
+    assert len(comparison.alarms) == 1 and len(comparison.warnings) == 4
+    lines = comparison.to_text(200).splitlines()
+    starts = [line.split(":")[0] for line in lines[:6]]
+    assert starts == ["CONTRADICTION", *["WARNING"] * 4, ""]
+    assert lines[2].startswith("WARNING: runs under different numbers of threads are mixed: 1, 4")
+    assert lines[3].endswith("...") and lines[4] == "WARNING: and 1 more warning"
+    assert all(len(line) <= 170 for line in lines[:5])
+    assert lines[6].startswith("p  ")
+    markdown = comparison.to_markdown()
+    assert markdown.index("> **Contradiction:**") < markdown.index("> **Warning:** runs under")
+    fair = Comparison([record(), record("q")])
+    assert "WARNING" not in fair.to_text() and "Warning" not in fair.to_markdown()
+
+
+def test_markdown_shows_names_and_nothing_else():
+    text = Comparison([record("a|b #", "<i>*x*"), record("q")]).to_markdown()
+    assert "### a&#124;b \\#\n" in text
+    assert "| &lt;i&gt;\\*x\\* | **1.000000** |" in text
+    assert text.count("\n\n\n") == 0
+
+
+def test_an_estimate_keeps_its_kind_beside_runs_without_one():
+    runs = [
+        record(temperature=1.0, status="error", seed=1),
+        record(temperature=1.0, log_partition=3.0, log_partition_kind="lower"),
+    ]
+    assert Comparison(runs).rows[0].log_partition_kind == "lower"
+    assert "3.000000 >=" in Comparison(runs).to_text()
+
+
+def test_a_solver_of_which_all_runs_were_ended_has_no_time():
+    killed = [record(n, "slow", math.inf, status="timeout", seconds=11.0) for n in "pq"]
+    comparison = Comparison([*killed, *(record(n, "fast", seconds=2.0) for n in "pq")])
+    lines = comparison.to_text().splitlines()
+    at = next(n for n, line in enumerate(lines) if "total s" in line)
+    totals = {line.split()[0]: line.split()[4:6] for line in lines[at + 1 : at + 3]}
+    assert totals == {"slow": ["-", "-"], "fast": ["2.00", "4.00"]}
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert {(r["solver"], r["total_seconds"]) for r in rows} == {("slow", ""), ("fast", "2.0")}
+
+
+def test_the_frame_has_the_fields_of_a_record_and_no_others():
+    names = {f.name for f in fields(Record)}
+    frame = Comparison([record()]).frame
+    assert set(frame.columns) - names == {"best_bound", "gap_percent", "proved"}
+    assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
+
+
+def test_numbers_of_one_have_no_plural():
+    assert repr(Comparison([record()])) == "Comparison(1 problem x 1 solver, 1 run)"

@@ -1,0 +1,369 @@
+"""Records survive the way to the disk and back; a store survives crashes and says what is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import threading
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_lab.contract import TracePoint
+from inference_lab.results.records import (
+    SCHEMA,
+    TRACE_LIMIT,
+    Record,
+    RecordError,
+    RecordStore,
+    RecordWarning,
+    environment,
+    jsonable,
+    thin_trace,
+)
+
+
+def make(**changes):
+    record = Record(
+        problem="estep(data=iris)",
+        problem_hash="ab12",
+        n_variables=3,
+        n_edges=2,
+        n_factors=0,
+        n_labels=2,
+        solver="icm",
+        solver_name="icm",
+        status="converged",
+        seed=0,
+        energy=1.5,
+        gap=math.inf,
+        trace=(TracePoint(0.1, 2.0, 2.0, -math.inf), TracePoint(0.2, 1.5, 1.5, 0.25)),
+    )
+    return replace(record, **changes)
+
+
+def no_constants(token):
+    raise AssertionError(f"{token} is not strict JSON")
+
+
+numbers = st.floats(allow_nan=False) | st.sampled_from([math.inf, -math.inf, 0.1, 1e300])
+free_form = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(
+    energy=numbers.filter(lambda energy: energy > -math.inf),
+    bound=numbers,
+    claim=st.none() | numbers,
+    seed=st.none() | st.integers(0, 2**63),
+    message=st.text(),
+    points=st.lists(st.tuples(numbers, numbers, numbers, numbers), max_size=5),
+    diagnostics=st.dictionaries(st.text(), free_form, max_size=4),
+)
+def test_a_record_equals_its_copy_from_strict_json(
+    energy, bound, claim, seed, message, points, diagnostics
+):
+    record = make(
+        energy=energy,
+        lower_bound=bound,
+        claimed_energy=claim,
+        seed=seed,
+        message=message,
+        trace=tuple(TracePoint(*p) for p in points),
+        diagnostics=diagnostics,
+    )
+    line = record.to_json()
+    assert "\n" not in line and line.isascii()
+    json.loads(line, parse_constant=no_constants)
+    assert Record.from_json(line) == record
+
+
+def test_infinities_are_strings_and_come_back_as_numbers():
+    line = make(lower_bound=-math.inf, energy=math.inf, accuracy=math.nan).to_json()
+    data = json.loads(line)
+    assert (data["energy"], data["lower_bound"], data["accuracy"]) == ("inf", "-inf", "nan")
+    back = Record.from_json(line)
+    assert back.energy == math.inf and back.lower_bound == -math.inf
+    assert back.accuracy is not None and math.isnan(back.accuracy)
+    assert back.trace[0].lower_bound == -math.inf
+
+
+def test_diagnostics_of_any_kind_become_json():
+    loop: dict[str, object] = {}
+    loop["self"] = loop
+    found = jsonable(
+        {
+            "array": np.arange(3),
+            "matrix": np.eye(2),
+            "large": np.zeros((100, 100)),
+            "number": np.float32(0.5),
+            "flag": np.bool_(True),
+            "nothing": np.float64("nan"),
+            "set": {2, 1},
+            "object": object,
+            "loop": loop,
+        }
+    )
+    json.dumps(found, allow_nan=False)
+    assert found["array"] == [0, 1, 2] and found["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
+    assert found["large"] == {"shape": [100, 100], "dtype": "float64"}
+    assert found["number"] == 0.5 and found["flag"] is True and found["nothing"] == "nan"
+    assert found["set"] == [1, 2] and found["object"] == "<class 'object'>"
+
+
+def test_a_long_trace_keeps_its_ends_and_its_improvements():
+    trace = []
+    for t in range(5000):
+        best = 100.0 - t // 500
+        trace.append(TracePoint(float(t), 200.0, best, 0.0 if t < 2345 else 1.0))
+    thin = make(trace=tuple(trace)).trace
+    assert len(thin) <= TRACE_LIMIT
+    assert thin[0] == trace[0] and thin[-1] == trace[-1]
+    assert {p.best_energy for p in thin} == {p.best_energy for p in trace}
+    assert trace[2345] in thin and trace[500] in thin
+    steady = [TracePoint(float(t), -float(t), -float(t), -math.inf) for t in range(5000)]
+    even = thin_trace(steady)
+    assert len(even) == TRACE_LIMIT and even[0] == steady[0] and even[-1] == steady[-1]
+    steps = np.diff([p.seconds for p in even])
+    assert steps.max() - steps.min() <= 1
+
+
+def test_the_environment_names_versions_and_the_machine():
+    found = environment()
+    assert {"python", "numpy", "numba", "scipy", "platform", "cpu_count"} <= set(found)
+    assert found["numpy"] == np.__version__
+    assert re.fullmatch("[0-9a-f]{8}", found["id"]) and found["memory"] > 1 << 28
+    assert make().environment == found
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("status", "<b>done</b>"),
+        ("seconds", -5.0),
+        ("seconds", "nan"),
+        ("seconds", "inf"),
+        ("setup_seconds", "inf"),
+        ("energy", "nan"),
+        ("energy", "-inf"),
+        ("lower_bound", "nan"),
+        ("time_limit", -1.0),
+        ("time_limit", "inf"),
+        ("iterations", 10**40),
+        ("problem", "\ud800"),
+        ("schema", True),
+    ],
+)
+def test_what_no_run_can_have_given_is_refused(tmp_path, field, value):
+    path = tmp_path / "runs.jsonl"
+    line = {**json.loads(make().to_json()), field: value}
+    path.write_text(make().to_json() + "\n" + json.dumps(line) + "\n")
+    with pytest.raises(RecordError, match=field):
+        Record.from_json(json.dumps(line))
+    with pytest.warns(RecordWarning, match=rf"runs\.jsonl:2: .*{field}"):
+        assert len(RecordStore(path).read()) == 1
+
+
+def test_what_is_free_of_form_has_its_limits():
+    record = make(diagnostics={"text": "x" * 10**6, "list": list(range(10**5)), "few": [1, 2]})
+    assert len(record.to_json()) < 200_000
+    assert record.diagnostics["list"] == {"length": 10**5} and record.diagnostics["few"] == [1, 2]
+
+
+def test_records_come_back_in_order(tmp_path):
+    path = tmp_path / "deep" / "runs.jsonl"
+    written = [make(seed=s) for s in range(5)]
+    store = RecordStore(path)
+    for record in written:
+        store.append(record)
+    assert RecordStore(path).read() == written
+
+
+def test_a_record_is_synced_before_append_returns(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+    synced = []
+    real = os.fsync
+
+    def fsync(handle):
+        real(handle)
+        synced.append(path.read_text())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    record = make()
+    RecordStore(path).append(record)
+    assert synced == [record.to_json() + "\n"]
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.5, 0.999])
+def test_a_half_written_last_line_is_left_out_and_then_replaced(tmp_path, share):
+    path = tmp_path / "runs.jsonl"
+    store = RecordStore(path)
+    first, second, third = (make(seed=s) for s in range(3))
+    store.append(first)
+    whole = path.read_bytes()
+    store.append(second)
+    line = len(path.read_bytes()) - len(whole)
+    path.write_bytes(path.read_bytes()[: len(whole) + max(1, int(share * (line - 1)))])
+
+    with pytest.warns(RecordWarning, match=r"runs.jsonl:2.*cut off"):
+        assert store.read() == [first]
+    with pytest.warns(RecordWarning, match="removed"):
+        store.append(third)
+    assert store.read() == [first, third]
+
+
+def test_zeros_that_a_crash_leaves_are_a_half_written_line(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    store = RecordStore(path)
+    record = make()
+    store.append(record)
+    with path.open("ab") as stream:
+        stream.write(b"\0" * 100)
+    with pytest.warns(RecordWarning):
+        assert store.read() == [record]
+
+
+def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    store = RecordStore(path)
+    first, second = make(seed=0), make(seed=1)
+    path.write_text(first.to_json())
+    assert store.read() == [first]
+    store.append(second)
+    assert store.read() == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("garbage", "not a line of JSON"),
+        ("[1, 2]", "not a record"),
+        ('{"a": 1}', "not a record"),
+        (json.dumps({**make().as_dict(), "schema": SCHEMA + 1}), f"schema {SCHEMA + 1}"),
+        (json.dumps({**make().as_dict(), "extra": 1}), "unknown field 'extra'"),
+        (json.dumps({k: v for k, v in make().as_dict().items() if k != "seed"}), "'seed'"),
+        (json.dumps({**make().as_dict(), "energy": "low"}), "field 'energy' is \"low\"; a number"),
+        (json.dumps({**make().as_dict(), "energy": True}), "field 'energy' is true; a number"),
+        (json.dumps({**make().as_dict(), "seed": 1.5}), "field 'seed' is 1.5; an integer"),
+        (json.dumps({**make().as_dict(), "status": None}), "field 'status' is null; a string"),
+        (json.dumps({**make().as_dict(), "trace": [[1, 2]]}), "field 'trace'"),
+        (json.dumps({**make().as_dict(), "settings": []}), "field 'settings' is []; an object"),
+        (make().to_json().replace('"energy": 1.5', '"energy": NaN'), "NaN is not JSON"),
+        ('{"schema": 1, "id": "cut of', "not a line of JSON"),
+        ("", "not a line of JSON"),
+        ("[" * 100_000, "not a line of JSON"),
+    ],
+)
+def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(tmp_path, line, said):
+    path = tmp_path / "runs.jsonl"
+    good = make()
+    path.write_text(f"{good.to_json()}\n{line}\n{good.to_json()}\n")
+    store = RecordStore(path)
+    with pytest.warns(RecordWarning) as caught:
+        assert store.read() == [good, good]
+    assert store.remarks == [str(warning.message) for warning in caught]
+    assert f"1 line that is no record was left out: {path}:2: " in store.remarks[0]
+    assert said in store.remarks[0]
+
+
+@pytest.mark.parametrize("content", [b"my notes\n", b"my notes", b"\xff\xfe\n"])
+def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(RecordError):
+        RecordStore(path).prepare()
+    if not content.endswith(b"\n"):
+        with pytest.raises(RecordError, match=r"notes\.txt:1"):
+            RecordStore(path).append(make())
+    assert path.read_bytes() == content
+
+
+def test_prepare_makes_the_file_and_says_when_it_cannot(tmp_path):
+    RecordStore(tmp_path / "a" / "runs.jsonl").prepare()
+    assert RecordStore(tmp_path / "a" / "runs.jsonl").read() == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        RecordStore(tmp_path / "file" / "runs.jsonl").prepare()
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+    store = RecordStore(path)
+    store.append(make(seed=0))
+    before = path.read_bytes()
+    real = os.write
+    calls = []
+
+    def write(handle, data):
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        store.append(make(seed=1))
+    assert len(calls) == 2
+    assert path.read_bytes() == before
+
+
+def test_ctrl_c_while_waiting_for_the_disk_keeps_the_record(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+
+    def fsync(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    record = make()
+    with pytest.raises(KeyboardInterrupt):
+        RecordStore(path).append(record)
+    assert RecordStore(path).read() == [record]
+
+
+def test_a_disk_that_fails_to_sync_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+
+    def fsync(handle):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        RecordStore(path).append(make())
+    assert path.read_bytes() == b""
+
+
+def test_several_writers_do_not_mix_their_lines(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+    real = os.write
+
+    def in_pieces(handle, data):
+        return real(handle, data[:100])
+
+    monkeypatch.setattr(os, "write", in_pieces)
+
+    def write(worker):
+        store = RecordStore(path)
+        for s in range(20):
+            store.append(make(seed=100 * worker + s))
+
+    threads = [threading.Thread(target=write, args=(w,)) for w in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seeds = [record.seed for record in RecordStore(path)]
+    assert sorted(seeds) == [100 * w + s for w in range(4) for s in range(20)]
+    for w in range(4):
+        assert [s for s in seeds if s // 100 == w] == [100 * w + s for s in range(20)]

@@ -1,0 +1,207 @@
+"""Scores against scikit-learn, against brute force over pairs, and at the edges."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, permutations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from inference_lab.results import scoring
+from inference_lab.results.scoring import (
+    Average,
+    adjusted_rand,
+    matched_accuracy,
+    nmi,
+    pairwise_f,
+    pairwise_scores,
+    score,
+)
+
+repeatable = settings(derandomize=True, deadline=None, max_examples=150)
+MEASURES = [pairwise_f, nmi, adjusted_rand, matched_accuracy]
+
+Labels = npt.NDArray[np.int64]
+
+
+@st.composite
+def two_labellings(draw: st.DrawFn, largest: int = 30) -> tuple[Labels, Labels]:
+    n = draw(st.integers(1, largest))
+    rows = st.lists(st.integers(-1, 5), min_size=n, max_size=n)
+    return np.array(draw(rows)), np.array(draw(rows))
+
+
+# --- against independent computations ---------------------------------------------------------
+
+
+@repeatable
+@given(two_labellings())
+def test_nmi_and_ari_equal_scikit_learn(pair: tuple[Labels, Labels]) -> None:
+    truth, labels = pair
+    assert adjusted_rand_score(truth, labels) == pytest.approx(adjusted_rand(truth, labels))
+    averages: tuple[Average, ...] = ("arithmetic", "geometric")
+    for average in averages:
+        expected = normalized_mutual_info_score(truth, labels, average_method=average)
+        assert expected == pytest.approx(nmi(truth, labels, average), abs=1e-9)
+
+
+@repeatable
+@given(two_labellings(12))
+def test_pairwise_scores_equal_counting_pairs(pair: tuple[Labels, Labels]) -> None:
+    truth, labels = pair
+    together = [
+        (truth[i] == truth[j], labels[i] == labels[j])
+        for i, j in combinations(range(len(truth)), 2)
+    ]
+    both = sum(t and p for t, p in together)
+    true = sum(t for t, _ in together)
+    predicted = sum(p for _, p in together)
+    precision = both / predicted if predicted else 1.0
+    recall = both / true if true else 1.0
+    f = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    assert (precision, recall, f) == pytest.approx(pairwise_scores(truth, labels))
+    assert f == pytest.approx(pairwise_f(truth, labels))
+
+
+@repeatable
+@given(two_labellings(10))
+def test_matched_accuracy_equals_trying_all_matchings(pair: tuple[Labels, Labels]) -> None:
+    truth, labels = (np.unique(v, return_inverse=True)[1] for v in pair)
+    size = max(truth.max(), labels.max()) + 1
+    best = max((np.array(p)[labels] == truth).sum() for p in permutations(range(size)))
+    assert best / len(truth) == matched_accuracy(truth, labels)
+
+
+@repeatable
+@given(two_labellings())
+def test_sparse_matching_equals_dense_matching(pair: tuple[Labels, Labels]) -> None:
+    table = scoring._contingency(*pair)
+    assert scoring._match_dense(table) == scoring._match_sparse(table)
+
+
+@repeatable
+@given(two_labellings(), st.permutations(range(-1, 6)))
+def test_scores_ignore_names_and_order_of_points(
+    pair: tuple[Labels, Labels], names: list[int]
+) -> None:
+    truth, labels = pair
+    renamed = np.array(names)[labels + 1]
+    order = np.random.default_rng(0).permutation(len(truth))
+    expected = score(truth, labels)
+    assert expected == pytest.approx(score(truth[order], renamed[order]))
+    assert expected == pytest.approx(score(truth.astype(str), renamed))
+
+
+def test_golden_values_of_all_iris_in_one_cluster() -> None:
+    """By hand: one cluster has pairwise F .495 on iris (150) and .601 on balance (625)."""
+    iris = np.repeat([0, 1, 2], 50)
+    balance = np.repeat([0, 1, 2], [49, 288, 288])
+    assert pairwise_f(iris, np.zeros(150)) == pytest.approx(0.495, abs=5e-4)
+    assert pairwise_f(balance, np.zeros(625)) == pytest.approx(0.601, abs=5e-4)
+
+
+def test_one_error_in_two_hundred() -> None:
+    """Lange et al., CVPR 2005, report .995 here: pairwise F is .990, the accuracy .995."""
+    truth = np.repeat([0, 1], 100)
+    labels = truth.copy()
+    labels[0] = 1
+    assert pairwise_f(truth, labels) == pytest.approx(0.990, abs=5e-4)
+    assert 0.995 == matched_accuracy(truth, labels)
+
+
+# --- edges ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_equal_partitions_score_exactly_one(measure: object) -> None:
+    assert callable(measure)
+    random = np.random.default_rng(0).integers(7, size=101)
+    for labels in ([3], [3, 3, 3], [1, 2, 3], [0, 0, 1], random):
+        assert 1.0 == measure(labels, -np.array(labels))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_empty_is_nan(measure: object) -> None:
+    assert callable(measure)
+    assert math.isnan(measure([], []))
+
+
+def test_one_cluster_against_singletons() -> None:
+    one, singletons = [0, 0, 0, 0], [0, 1, 2, 3]
+    assert (0.0, 1.0, 0.0) == pairwise_scores(singletons, one)
+    assert (1.0, 0.0, 0.0) == pairwise_scores(one, singletons)
+    for truth, labels in ((one, singletons), (singletons, one)):
+        assert 0.0 == nmi(truth, labels) == nmi(truth, labels, "geometric")
+        assert 0.0 == adjusted_rand(truth, labels)
+        assert 0.25 == matched_accuracy(truth, labels)
+
+
+def test_independent_labels() -> None:
+    truth, labels = [0, 0, 1, 1], [0, 1, 0, 1]
+    assert 0.0 == nmi(truth, labels)
+    assert -0.5 == adjusted_rand(truth, labels)
+    assert 0.5 == matched_accuracy(truth, labels)
+
+
+@pytest.mark.parametrize("measure", [*MEASURES, pairwise_scores, score])
+def test_input_errors(measure: object) -> None:
+    assert callable(measure)
+    with pytest.raises(ValueError, match="truth has 3 labels but labels has 2"):
+        measure([0, 1, 1], [0, 1])
+    with pytest.raises(ValueError, match=r"labels has shape \(1, 2\)"):
+        measure([0, 1], [[0, 1]])
+    with pytest.raises(ValueError, match=r"truth\[1\] is NaN"):
+        measure([0, np.nan], [0, 1])
+
+
+def test_unknown_average() -> None:
+    with pytest.raises(ValueError, match="average = 'max' is unknown"):
+        nmi([0], [0], "max")  # type: ignore[arg-type]
+
+
+def test_large_inputs_stay_sparse() -> None:
+    """A dense table of this size has 7 GB."""
+    n = 30_000
+    labels = np.random.default_rng(0).permutation(n)
+    assert {"pairwise_f": 1.0, "nmi": 1.0, "ari": 1.0, "accuracy": 1.0} == score(
+        np.arange(n), labels
+    )
+    assert 20 / n == matched_accuracy(np.arange(n) % 20, labels)
+    assert 0.5 == matched_accuracy(np.arange(n) // 2, labels)
+
+
+# --- score ------------------------------------------------------------------------------------
+
+
+def test_score_keys_and_scored_points() -> None:
+    truth = np.array([0, 0, 1, 1, 2, 2])
+    labels = np.array([0, 1, 1, 1, 2, 0])
+    assert ["pairwise_f", "nmi", "ari", "accuracy"] == list(score(truth, labels))
+    points = [4, 2, 3, 1]
+    mask = np.isin(np.arange(6), points)
+    expected = score(truth[points], labels[points])
+    assert expected == score(truth, labels, scored=points)
+    assert expected == score(truth, labels, scored=mask)
+    assert expected != score(truth, labels)
+    assert all(type(v) is float for v in expected.values())
+    assert all(math.isnan(v) for v in score(truth, labels, scored=[]).values())
+    with pytest.raises(ValueError, match=r"scored\[1\] = 6 is not a point"):
+        score(truth, labels, scored=[0, 6])
+    with pytest.raises(ValueError, match=r"scored\[1\] = 2 already occurs"):
+        score(truth, labels, scored=[2, 2])
+
+
+def test_import_is_light() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, inference_lab.results.scoring, inference_lab.constraints.centroids; "
+        "sys.exit(any(m in sys.modules for m in ('sklearn', 'scipy.optimize', 'pandas')))"
+    )
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

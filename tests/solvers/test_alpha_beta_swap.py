@@ -1,0 +1,148 @@
+"""Alpha-beta swap: monotone, and optimal within swaps on semi-metrics."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers.alpha_beta_swap import AlphaBetaSwap
+
+SEEDS = st.integers(0, 10_000)
+SPECS = st.sampled_from(
+    [
+        "alpha-beta-swap",
+        "alpha-beta-swap(init=random)",
+        "alpha-beta-swap(nonsubmodular=truncate)",
+        "alpha-beta-swap(order=sequential, init=random, nonsubmodular=truncate)",
+    ]
+)
+
+
+def random_semimetric(seed):
+    """Draw truncated quadratic smoothness, which violates the triangle inequality."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(3, 5))
+    n = int(rng.integers(3, 6))
+    a = np.arange(k)
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.random(len(pairs)) < 0.7]
+    table = np.minimum((a[:, None] - a) ** 2, 5.0)
+    return il.FactorGraph.pairwise(
+        rng.normal(scale=2.0, size=(n, k)), edges, table, rng.exponential(size=len(edges))
+    )
+
+
+def every_swap(x, cardinalities):
+    """All labellings that a swap reaches."""
+    for alpha, beta in itertools.combinations(range(max(cardinalities)), 2):
+        options = [
+            (alpha, beta) if a in (alpha, beta) and beta < k else (a,)
+            for a, k in zip(x.tolist(), cardinalities, strict=True)
+        ]
+        yield from itertools.product(*options)
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
+def test_no_single_change_is_better(family, seed, spec):
+    """Also where moves are not submodular and leave variables open."""
+    graph = random_graph(family, seed)
+    s = il.solve(graph, spec, seed=seed)
+    if not math.isfinite(s.energy):
+        return
+    slack = 1e-9 * exhaustive(graph).scale
+    for i, k in enumerate(graph.cardinalities.tolist()):
+        for a in range(k):
+            x = s.labels.copy()
+            x[i] = a
+            assert graph.energy(x) >= s.energy - slack
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
+def test_energy_never_rises(family, seed, spec):
+    """Every labelling on the way is better than those before, whatever the terms."""
+    s = il.solve(random_graph(family, seed), spec, seed=seed)
+    energies = [point.energy for point in s.trace]
+    assert all(b <= a for a, b in itertools.pairwise(energies))
+    assert s.status in ("converged", "optimal", "infeasible")
+
+
+@given(SEEDS)
+def test_no_swap_of_a_semimetric_is_better(seed):
+    graph = random_semimetric(seed)
+    s = il.solve(graph, "alpha-beta-swap(init=random)", seed=seed)
+    assert s.diagnostics["nonsubmodular_share"] == 0
+    moves = np.array(list(every_swap(s.labels, graph.cardinalities.tolist())))
+    assert s.energy <= graph.energy(moves).min() + 1e-9
+
+
+def test_a_semimetric_is_not_submodular_for_expansions():
+    """What swaps are for: expansions of the same graphs need roof duality."""
+    shares = [
+        il.solve(random_semimetric(seed), "alpha-expansion(init=random)", seed=seed).diagnostics[
+            "nonsubmodular_share"
+        ]
+        for seed in range(20)
+    ]
+    assert max(shares) > 0
+
+
+@given(SEEDS)
+def test_two_labels_and_submodular_is_solved(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 10))
+    pairs = np.array(list(itertools.combinations(range(n), 2))).reshape(-1, 2)
+    edges = pairs[rng.random(len(pairs)) < 0.5]
+    tables = rng.normal(size=(len(edges), 2, 2))
+    # The two diagonal entries together at most as much as the others.
+    surplus = np.maximum(0.0, tables[:, 0, 0] + tables[:, 1, 1] - tables[:, 0, 1] - tables[:, 1, 0])
+    tables[:, 0, 0] -= surplus + 0.01
+    graph = il.FactorGraph.pairwise(rng.normal(scale=2.0, size=(n, 2)), edges, tables)
+    s = il.solve(graph, "alpha-beta-swap", initial=rng.integers(0, 2, n))
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
+
+
+def test_ragged_labels():
+    """A variable without one of the two labels keeps the other."""
+    graph = il.FactorGraph.from_terms(
+        [[2.0, 0.0], [0.0, 3.0, 0.5], [0.0, 3.0, 0.1]],
+        [il.DiagonalTerms([(0, 1), (1, 2)], 0.0, [0.2, 1.0])],
+    )
+    s = il.solve(graph, "alpha-beta-swap", initial=[0, 2, 0])
+    assert s.labels.tolist() == [1, 0, 0]
+    assert s.energy == exhaustive(graph).optimum
+
+
+def test_leaves_an_infeasible_start():
+    """Hard cannot-links along a cycle: swaps turn the clashes of the start round."""
+    n = 12
+    graph = il.FactorGraph.from_terms(
+        np.random.default_rng(0).normal(size=(n, 3)),
+        [il.DiagonalTerms([(i, (i + 1) % n) for i in range(n)], math.inf, 0.0)],
+    )
+    s = il.solve(graph, "alpha-beta-swap", initial=np.zeros(n, dtype=int))
+    assert math.isfinite(s.energy)
+
+
+def test_unused_labels_cost_no_cut():
+    """Only pairs of which a variable has one are tried."""
+    k = 30
+    unary = np.ones((5, k))
+    unary[:, 0] = 0.0
+    graph = il.FactorGraph.potts(unary, [(0, 1)], [1.0])
+    s = il.solve(graph, "alpha-beta-swap")
+    assert s.status == "converged"
+    assert s.diagnostics["moves"] == k - 1
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="max_cycles must be at least 1, got 0"):
+        AlphaBetaSwap(max_cycles=0)

@@ -1,0 +1,225 @@
+"""Alpha-expansion: monotone, optimal within expansions, within twice the optimum on metrics."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.cuts.roof_duality import MAX_ARITY
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers.alpha_expansion import AlphaExpansion
+
+SEEDS = st.integers(0, 10_000)
+SPECS = st.sampled_from(
+    [
+        "alpha-expansion",
+        "alpha-expansion(init=random)",
+        "alpha-expansion(nonsubmodular=truncate)",
+        "alpha-expansion(order=sequential, init=random, nonsubmodular=truncate)",
+    ]
+)
+
+
+def random_metric(seed, distance=None):
+    """Small graphs with unaries that are not negative and a metric on every edge."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(3, 5))
+    n = int(rng.integers(3, 7 if k == 3 else 6))
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.random(len(pairs)) < 0.7]
+    weights = rng.exponential(size=len(edges))
+    table = np.ones((k, k)) - np.eye(k) if distance is None else distance(k)
+    unary = rng.exponential(scale=1.5, size=(n, k)) * (rng.random((n, k)) < 0.8)
+    return il.FactorGraph.pairwise(unary, edges, table, weights)
+
+
+def truncated_linear(k):
+    a = np.arange(k)
+    return np.minimum(np.abs(a[:, None] - a), 2.0)
+
+
+def every_expansion(x, cardinalities):
+    """All labellings that an expansion move reaches."""
+    for alpha in range(max(cardinalities)):
+        options = [
+            (a, alpha) if alpha < k and a != alpha else (a,)
+            for a, k in zip(x.tolist(), cardinalities, strict=True)
+        ]
+        yield from itertools.product(*options)
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
+def test_no_single_change_is_better(family, seed, spec):
+    """Also where moves are not submodular and leave variables open."""
+    graph = random_graph(family, seed)
+    s = il.solve(graph, spec, seed=seed)
+    if not math.isfinite(s.energy):
+        return
+    slack = 1e-9 * exhaustive(graph).scale
+    for i, k in enumerate(graph.cardinalities.tolist()):
+        for a in range(k):
+            x = s.labels.copy()
+            x[i] = a
+            assert graph.energy(x) >= s.energy - slack
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, SPECS)
+def test_energy_never_rises(family, seed, spec):
+    """Every labelling on the way is better than those before, whatever the terms."""
+    s = il.solve(random_graph(family, seed), spec, seed=seed)
+    energies = [point.energy for point in s.trace]
+    assert all(b <= a for a, b in itertools.pairwise(energies))
+    assert s.status in ("converged", "optimal", "infeasible")
+
+
+@given(SEEDS, st.booleans())
+def test_no_expansion_of_a_metric_is_better(seed, linear):
+    graph = random_metric(seed, truncated_linear if linear else None)
+    s = il.solve(graph, "alpha-expansion(init=random)", seed=seed)
+    assert s.diagnostics["nonsubmodular_share"] == 0
+    moves = np.array(list(every_expansion(s.labels, graph.cardinalities.tolist())))
+    assert s.energy <= graph.energy(moves).min() + 1e-9
+
+
+@given(SEEDS, st.booleans())
+def test_within_the_guaranteed_factor(seed, linear):
+    """``E <= unary(x*) + 2 c pairwise(x*)``, with c = 1 for Potts and 2 for min(|a - b|, 2)."""
+    graph = random_metric(seed, truncated_linear if linear else None)
+    exact = exhaustive(graph)
+    best = np.array(np.unravel_index(int(exact.energies.argmin()), exact.energies.shape))
+    unary = float(graph.unary[np.arange(best.size), best].sum())
+    pairwise = exact.optimum - unary
+    s = il.solve(graph, "alpha-expansion(init=random)", seed=seed)
+    assert s.energy <= unary + (4 if linear else 2) * pairwise + 1e-9
+
+
+@given(SEEDS)
+def test_three_equal_or_pay(seed):
+    """Terms over three variables that reward agreement: expansions are cut exactly."""
+    rng = np.random.default_rng(seed)
+    n, k = 5, 3
+    x = np.indices((k, k, k))
+    agree = (x[0] == x[1]) & (x[1] == x[2])
+    factors = [
+        (rng.choice(n, size=3, replace=False), np.where(agree, 0.0, rng.exponential()))
+        for _ in range(4)
+    ]
+    graph = il.FactorGraph.from_terms(rng.normal(size=(n, k)), factors=factors)
+    s = il.solve(graph, "alpha-expansion(init=random)", seed=seed)
+    assert s.diagnostics["nonsubmodular_share"] == 0
+    moves = np.array(list(every_expansion(s.labels, graph.cardinalities.tolist())))
+    assert s.energy <= graph.energy(moves).min() + 1e-9
+
+
+@given(SEEDS)
+def test_two_labels_and_submodular_is_solved(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 10))
+    pairs = np.array(list(itertools.combinations(range(n), 2))).reshape(-1, 2)
+    edges = pairs[rng.random(len(pairs)) < 0.5]
+    weights = rng.exponential(size=len(edges))
+    weights[rng.random(len(edges)) < 0.1] = math.inf
+    graph = il.FactorGraph.potts(rng.normal(scale=2.0, size=(n, 2)), edges, weights)
+    s = il.solve(graph, "alpha-expansion", initial=rng.integers(0, 2, n))
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
+
+
+def test_two_labels_and_frustrated_has_the_bound_of_the_relaxation():
+    rng = np.random.default_rng(5)
+    edges = grid_edges(8, 8)
+    graph = il.FactorGraph.potts(
+        rng.normal(scale=0.3, size=(64, 2)), edges, rng.normal(size=len(edges))
+    )
+    relaxed = il.solve(graph, "lp-relaxation")
+    s = il.solve(graph, "alpha-expansion")
+    assert relaxed.lower_bound < il.solve(graph, "ilp").energy - 0.1
+    assert s.lower_bound == pytest.approx(relaxed.lower_bound, abs=1e-6)
+    assert s.status == "converged"
+
+
+def test_infeasible_with_two_labels_is_proved():
+    ring = il.FactorGraph.from_terms(
+        np.zeros((4, 2)),
+        [il.OwnTables([(0, 1), (1, 2), (2, 3), (3, 0)], [[[0.0, math.inf], [math.inf, 0.0]]] * 4)],
+        [((0,), [0.0, math.inf])],
+    )
+    assert il.solve(ring, "alpha-expansion").status == "optimal"
+    rising = np.array([[0.0, 0.0], [math.inf, 0.0]])
+    chain = il.FactorGraph.from_terms(
+        [[math.inf, 0.0], [0.0, 0.0], [0.0, math.inf]],
+        [il.OwnTables([(0, 1), (1, 2)], [rising] * 2)],
+    )
+    s = il.solve(chain, "alpha-expansion")
+    assert s.status == "infeasible"
+
+
+def test_leaves_an_infeasible_start():
+    """A chain of hard must-links is switched as a whole, which no single change can."""
+    n = 50
+    graph = il.FactorGraph.potts(
+        np.tile([0.0, 1.0, 0.9], (n, 1)) + np.eye(3)[np.zeros(n, dtype=int)] * 0.5,
+        [(i, i + 1) for i in range(n - 1)],
+        math.inf,
+    )
+    start = np.arange(n) % 3
+    s = il.solve(graph, "alpha-expansion", initial=start)
+    assert s.labels.tolist() == [0] * n
+    assert s.energy == pytest.approx(25.0)
+
+
+def test_ragged_labels():
+    """A label spreads only over the variables that have it."""
+    graph = il.FactorGraph.from_terms(
+        [[1.0, 0.0], [1.0, 1.0, 1.0, 0.0], [5.0]],
+        [il.DiagonalTerms([(0, 1), (1, 2)], 0.0, [2.0, 0.5])],
+    )
+    s = il.solve(graph, "alpha-expansion")
+    assert s.energy == exhaustive(graph).optimum
+    assert (s.labels < graph.cardinalities).all()
+
+
+def test_share_of_nonsubmodular_pairs_is_said():
+    """Must-links count as submodular, cannot-links not; both rules say so."""
+    graph = il.FactorGraph.potts(
+        np.random.default_rng(0).normal(size=(4, 3)), [(0, 1), (1, 2), (2, 3)], [1.0, -1.0, 1.0]
+    )
+    for rule in ("qpbo", "truncate"):
+        s = il.solve(graph, f"alpha-expansion(nonsubmodular={rule})")
+        assert 0 < s.diagnostics["nonsubmodular_share"] < 1
+        assert s.diagnostics["moves"] >= s.diagnostics["successful_moves"]
+
+
+def test_limits():
+    rng = np.random.default_rng(3)
+    edges = grid_edges(150, 150)
+    unary = rng.normal(size=(22_500, 30))
+    graph = il.FactorGraph.potts(unary, edges, rng.normal(size=len(edges)))
+    il.solve(graph, "alpha-expansion", time_limit=0.01)
+    begin = time.perf_counter()
+    s = il.solve(graph, "alpha-expansion", time_limit=0.2)
+    assert time.perf_counter() - begin < 3.0
+    assert s.status == "limit"
+    assert il.solve(graph, "alpha-expansion(max_cycles=1)").iterations == 1
+
+
+def test_large_factors_are_refused():
+    arity = MAX_ARITY + 1
+    graph = il.FactorGraph.from_factors([2] * arity, [(range(arity), np.zeros((2,) * arity))])
+    s = il.solve(graph, "alpha-expansion")
+    assert s.status == "unsupported"
+    assert f"{arity} variables" in s.message
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="max_cycles must be at least 1, got 0"):
+        AlphaExpansion(max_cycles=0)

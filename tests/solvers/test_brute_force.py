@@ -1,0 +1,224 @@
+"""Brute force against enumeration in plain Python, term by term."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers import brute_force
+from inference_lab.solvers.brute_force import BruteForce
+
+FEASIBLE = [family for family in FAMILIES if family != "infeasible"]
+
+
+def enumerate_plainly(graph: il.FactorGraph) -> dict[tuple[int, ...], float]:
+    """Energies of all labellings in lexicographic order, added up from dense tables."""
+    terms = list(graph.factors())
+    return {
+        x: graph.constant + math.fsum(float(t[tuple(x[v] for v in scope)]) for scope, t in terms)
+        for x in itertools.product(*(range(k) for k in graph.cardinalities.tolist()))
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_minimum_is_that_of_plain_enumeration(family, seed):
+    graph = random_graph(family, seed)
+    energies = enumerate_plainly(graph)
+    s = il.solve(graph, "brute-force")
+    assert s.energy == pytest.approx(min(energies.values()), rel=1e-12, abs=1e-12)
+    assert s.status == "optimal"
+    assert s.lower_bound == s.energy
+    assert s.claimed_energy == pytest.approx(s.energy, rel=1e-12, abs=1e-12)
+    assert s.marginals is None and s.log_partition is None
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 10.0])
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_marginals_and_log_partition_are_those_of_plain_enumeration(family, temperature):
+    graph = random_graph(family, 5)
+    energies = enumerate_plainly(graph)
+    best = min(energies.values())
+    weights = {x: math.exp(-(e - best) / temperature) for x, e in energies.items()}
+    total = math.fsum(weights.values())
+    s = il.solve(graph, "brute-force", temperature=temperature)
+    assert s.log_partition == pytest.approx(math.log(total) - best / temperature, rel=1e-12)
+    assert s.log_partition_kind == "exact"
+    assert s.status == "converged"
+    assert s.energy == pytest.approx(best, rel=1e-12, abs=1e-12)
+    if graph.n_labels is not None:
+        assert s.marginals.shape == (graph.n_variables, graph.n_labels)
+    assert len(s.marginals) == graph.n_variables
+    for i, row in enumerate(s.marginals):
+        assert row.shape == (graph.cardinalities[i],)
+        for a in range(graph.cardinalities[i]):
+            exact = math.fsum(w for x, w in weights.items() if x[i] == a) / total
+            assert row[a] == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("family", ["ties", "equal"])
+def test_ties_go_to_the_first_labelling_in_lexicographic_order(family):
+    tied = 0
+    for seed in range(8):
+        graph = random_graph(family, seed)
+        energies = enumerate_plainly(graph)
+        first = min(energies, key=energies.__getitem__)  # min keeps the first of equals
+        tied += sum(e == energies[first] for e in energies.values()) > 1
+        assert tuple(il.solve(graph, "brute-force").labels.tolist()) == first
+    assert tied >= 5
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_infeasible_graphs_are_proved_so(seed, temperature):
+    s = il.solve(random_graph("infeasible", seed), "brute-force", temperature=temperature)
+    assert s.status == "infeasible"
+    assert s.energy == math.inf
+    assert s.marginals is None and s.log_partition is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["potts", "ragged", "higher-order", "mixed", "one-variable"])
+def test_the_walk_can_stop_and_go_on_anywhere(family, temperature, monkeypatch):
+    """Chunks of a few steps give the result of one chunk, to the last bit."""
+    for seed in range(5):
+        graph = random_graph(family, seed)
+        whole = il.solve(graph, "brute-force", temperature=temperature)
+        with monkeypatch.context() as patch:
+            patch.setattr(brute_force, "_CHUNK", 5)
+            pieces = il.solve(graph, "brute-force", temperature=temperature)
+        assert pieces.labels.tolist() == whole.labels.tolist()
+        assert pieces.log_partition == whole.log_partition
+        if temperature:
+            assert np.array_equal(
+                np.concatenate(list(pieces.marginals)), np.concatenate(list(whole.marginals))
+            )
+        assert pieces.iterations >= whole.iterations
+    assert family == "one-variable" or pieces.iterations > whole.iterations
+
+
+def test_a_stopped_walk_gives_the_best_so_far_and_proves_nothing(monkeypatch):
+    graph = random_graph("potts", 1)
+    energies = enumerate_plainly(graph)
+    monkeypatch.setattr(brute_force, "_CHUNK", 40)
+    s = il.solve(graph, "brute-force", max_iterations=1)
+    assert s.status == "limit"
+    assert s.lower_bound == -math.inf
+    assert s.iterations == 1
+    assert s.energy == pytest.approx(energies[tuple(s.labels.tolist())])
+    assert s.claimed_energy == pytest.approx(s.energy)
+    # It is the best of a beginning of the lexicographic order.
+    visited = 0
+    for e in energies.values():
+        visited += 1
+        if e == pytest.approx(s.energy):
+            break
+        assert e > s.energy
+    assert visited <= 40
+
+
+def test_a_stop_between_the_walks_leaves_the_minimum_but_no_marginals(monkeypatch):
+    graph = random_graph("potts", 1)
+    monkeypatch.setattr(brute_force, "_CHUNK", 40)
+    first = il.solve(graph, "brute-force")
+    both = il.solve(graph, "brute-force", temperature=1.0)
+    # Stop within the second walk.
+    s = il.solve(
+        graph,
+        "brute-force",
+        temperature=1.0,
+        max_iterations=(first.iterations + both.iterations) // 2,
+    )
+    assert first.iterations < s.iterations < both.iterations
+    assert s.status == "limit"
+    assert s.energy == first.energy == s.lower_bound
+    assert s.marginals is None and s.log_partition is None and s.log_partition_kind is None
+
+
+def test_the_time_limit_stops_a_long_walk():
+    rng = np.random.default_rng(0)
+    edges = np.array(list(itertools.combinations(range(30), 2)))
+    graph = il.FactorGraph.potts(rng.normal(size=(30, 2)), edges, rng.normal(size=len(edges)))
+    solver = BruteForce(max_states=2**30)
+    il.solve(graph, solver, max_iterations=1)
+    s = il.solve(graph, solver, time_limit=0.05)
+    assert s.status == "limit"
+    assert s.seconds < 1.0  # all of it takes 14 s
+    assert s.lower_bound == -math.inf
+    assert s.energy == graph.energy(s.labels)
+
+
+def test_hard_constraints_cut_the_walk_short():
+    """With 28 variables tied to each other, 2^28 labellings have 2 finite ones: no time at all."""
+    n = 28
+    rng = np.random.default_rng(0)
+    unary = rng.normal(size=(n, 2))
+    graph = il.FactorGraph.potts(unary, [(i, i + 1) for i in range(n - 1)], np.inf)
+    s = il.solve(graph, BruteForce(max_states=2**n), temperature=1.0)
+    sums = unary.sum(axis=0)
+    assert s.energy == pytest.approx(sums.min())
+    assert s.log_partition == pytest.approx(np.logaddexp(-sums[0], -sums[1]))
+    p = 1 / (1 + math.exp(sums[0] - sums[1]))
+    assert s.marginals == pytest.approx(np.tile([p, 1 - p], (n, 1)))
+    assert s.iterations == 2
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-9])
+def test_tiny_temperatures_put_all_weight_on_the_minimum(temperature):
+    graph = random_graph("own-tables", 2)
+    s = il.solve(graph, "brute-force", temperature=temperature)
+    assert s.marginals == pytest.approx(np.eye(graph.n_labels)[s.labels])
+
+
+def test_million_states_against_numpy():
+    """2^20 labellings with 50 edges and a factor of four variables, past one chunk."""
+    rng = np.random.default_rng(1)
+    n = 20
+    edges = rng.permutation(list(itertools.combinations(range(n), 2)))[:50]
+    scope, table = (17, 3, 19, 8), rng.normal(size=(2, 2, 2, 2))
+    unary, weights = rng.normal(size=(n, 2)), rng.normal(size=len(edges))
+    graph = il.FactorGraph.from_terms(
+        unary, [il.DiagonalTerms(edges, 0.0, weights)], [(scope, table)]
+    )
+    x = (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1
+    energies = np.concatenate([graph.energy(block) for block in np.split(x, 16)])
+    s = il.solve(graph, "brute-force", temperature=1.0)
+    assert s.iterations > 2
+    assert s.labels.tolist() == x[energies.argmin()].tolist()
+    p = np.exp(energies.min() - energies)
+    assert s.log_partition == pytest.approx(math.log(p.sum()) - energies.min(), rel=1e-12)
+    assert s.marginals[:, 1] == pytest.approx(p @ x / p.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "found"), [(25, 2, "33554432"), (16, 3, "43046721"), (100, 5, r"about 2\^232")]
+)
+def test_too_many_labellings_are_refused_with_their_number(n, k, found):
+    graph = il.FactorGraph.potts(np.zeros((n, k)), [(0, 1)], 1.0)
+    s = il.solve(graph, "brute-force")
+    assert s.status == "unsupported"
+    assert s.labels is None
+    assert re.match(f"{found} labellings .* max_states is 16777216$", s.message)
+
+
+def test_max_states_is_inclusive_and_checked():
+    graph = il.FactorGraph.potts(np.zeros((10, 2)), [(0, 1)], 1.0)
+    assert BruteForce(max_states=1024).supports(graph, 0.0) is None
+    assert "1024 labellings" in BruteForce(max_states=1023).supports(graph, 1.0)
+    for bad in (0, 2**63):
+        with pytest.raises(ValueError, match="max_states must be between"):
+            BruteForce(max_states=bad)
+
+
+def test_many_variables_of_one_label_are_one_labelling():
+    n = 20_000
+    graph = il.FactorGraph.potts(np.ones((n, 1)), [(i, i + 1) for i in range(n - 1)], 1.0)
+    s = il.solve(graph, "brute-force", temperature=1.0)
+    assert s.energy == n
+    assert s.log_partition == -n

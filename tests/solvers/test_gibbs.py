@@ -1,0 +1,337 @@
+"""Gibbs sampling leaves the distribution as it is, and its errors are what they say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.solvers.gibbs import (
+    ChainAverages,
+    Gibbs,
+    Workspace,
+    draw_independent,
+    gibbs_visits,
+)
+
+INF = math.inf
+FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
+
+
+def visit(
+    graph: FactorGraph, x: np.ndarray, i: int, uniform: float, temperature: float, coupling: float
+) -> np.ndarray:
+    """Visit one variable, in place; return its conditional."""
+    width = int(graph.cardinalities.max())
+    work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+    sums = np.zeros(graph.unary_values.size)
+    gibbs_visits(
+        graph.arrays, x, np.array([i]), np.array([uniform]), temperature, coupling, sums,
+        np.zeros(3), np.empty_like(x), work,
+    )  # fmt: skip
+    outside = np.ones(sums.size, dtype=bool)
+    outside[graph.unary_ptr[i] : graph.unary_ptr[i + 1]] = False
+    assert not sums[outside].any()
+    return sums[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]
+
+
+@pytest.mark.parametrize("family", [*FINITE, *HARD])
+def test_each_step_leaves_the_distribution_as_it_is(family: str) -> None:
+    """``sum_x p(x) P_i(x, y) = p(y)`` for the transitions ``P_i`` of every variable, exactly."""
+    seed = next(s for s in range(100) if random_graph(family, s).log2_states < 9.5)
+    graph = random_graph(family, seed)
+    temperature = 0.7
+    energies = exhaustive(graph).energies
+    p = np.exp(-(energies - energies.min()) / temperature)
+    p /= p.sum()
+    for i in range(graph.n_variables):
+        after = np.zeros_like(p)
+        for x in np.argwhere(p > 0.0):
+            conditional = visit(graph, x.copy(), i, 0.5, temperature, 1.0)
+            for a, weight in enumerate(conditional):
+                y = x.copy()
+                y[i] = a
+                after[tuple(y)] += p[tuple(x)] * weight
+        assert after == pytest.approx(p, abs=1e-12)
+
+
+@pytest.mark.parametrize("family", ["ragged", "hard-tables", "higher-order"])
+def test_labels_are_drawn_as_often_as_the_conditional_says(family: str) -> None:
+    """Evenly spread uniform numbers give every label its share of them."""
+    graph = random_graph(family, 4)
+    x = exhaustive(graph).energies
+    start = np.array(np.unravel_index(int(x.argmin()), x.shape))
+    for i in range(graph.n_variables):
+        drawn = np.zeros(int(graph.cardinalities[i]))
+        for uniform in (np.arange(500) + 0.5) / 500:
+            y = start.copy()
+            conditional = visit(graph, y, i, uniform, 1.3, 1.0)
+            drawn[y[i]] += 1 / 500
+            y[i] = start[i]
+            assert (y == start).all()
+        assert drawn == pytest.approx(conditional, abs=1 / 500)
+        assert (drawn[conditional == 0.0] == 0.0).all()
+
+
+@pytest.mark.parametrize("scan", ["systematic", "random"])
+@pytest.mark.parametrize("family", [*FINITE, "forbidden-labels", "disconnected", "no-edges"])
+def test_marginals_are_within_their_standard_errors(family: str, scan: str) -> None:
+    """Marginals differ from the exact ones by at most 4.5 standard errors."""
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        temperature = (1.0, 1.5, 2.5)[seed % 3]
+        s = il.solve(graph, f"gibbs(scan={scan})", seed=seed, temperature=temperature)
+        exact = exhaustive(graph).marginals(temperature)
+        for row, expected, error in zip(s.marginals, exact, s.diagnostics["stderr"], strict=True):
+            assert (np.abs(row - expected) <= 4.5 * error + 1e-3).all(), (seed, row, expected)
+
+
+def test_standard_errors_are_of_the_right_size() -> None:
+    """Deviations over many seeds, in standard errors, have a spread of about 1."""
+    graph = random_graph("grid", 3)
+    exact = exhaustive(graph).marginals(1.0)
+    deviations = []
+    for seed in range(80):
+        s = il.solve(graph, "gibbs(sweeps=400, chains=2)", seed=seed, temperature=1.0)
+        deviations.append(
+            [
+                (row[0] - expected[0]) / error[0]
+                for row, expected, error in zip(
+                    s.marginals, exact, s.diagnostics["stderr"], strict=True
+                )
+            ]
+        )
+    spread = np.sqrt(np.mean(np.square(deviations)))
+    # The larger of two estimates is taken, so that errors are rather over- than understated.
+    assert 0.6 < spread < 1.2
+    assert abs(np.mean(deviations)) < 0.25
+
+
+def test_the_longer_run_is_the_more_exact_one() -> None:
+    """Sixteen times the sweeps make the standard errors about four times smaller."""
+    graph = random_graph("grid", 3)
+    short = il.solve(graph, "gibbs(sweeps=500)", temperature=1.0).diagnostics
+    long = il.solve(graph, "gibbs(sweeps=8000)", temperature=1.0).diagnostics
+    assert 2.5 < short["mean_stderr"] / long["mean_stderr"] < 6.5
+    assert long["min_effective_sample_size"] > 6 * short["min_effective_sample_size"]
+
+
+def test_chains_in_different_modes_are_not_said_to_have_converged() -> None:
+    """Strong attraction: each chain stays where it started, and the errors show it."""
+    graph = FactorGraph.potts(np.zeros((6, 2)), [(i, i + 1) for i in range(5)], 60.0)
+    s = il.solve(graph, "gibbs(chains=8)", temperature=1.0, seed=1)
+    assert s.status == "limit"
+    assert s.diagnostics["max_rhat"] > 2.0
+    assert s.diagnostics["ergodic"]
+    for row, error in zip(s.marginals, s.diagnostics["stderr"], strict=True):
+        assert 0.0 < row[0] < 1.0
+        assert abs(row[0] - 0.5) <= 4.5 * error[0]
+
+
+def test_hard_links_are_said_to_be_non_ergodic() -> None:
+    """Two variables that must be equal never change; the diagnostics say that this may be so."""
+    graph = FactorGraph.potts([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], INF)
+    s = il.solve(graph, "gibbs(chains=1)", temperature=1.0, initial=[1, 1])
+    assert not s.diagnostics["ergodic"]
+    assert s.marginals[:, 1].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("family", HARD)
+def test_chains_reach_feasible_labellings(family: str) -> None:
+    """Chains that start anywhere end up with feasible samples, and stay there."""
+    feasible = 0
+    for seed in range(10):
+        graph = random_graph(family, seed)
+        worst = np.argwhere(np.isinf(exhaustive(graph).energies))
+        s = il.solve(graph, "gibbs(sweeps=50)", temperature=1.0, initial=worst[0], seed=seed)
+        feasible += s.feasible
+        assert s.feasible == (s.diagnostics["feasible_chains"] > 0)
+    assert feasible >= 9
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_the_best_sample_is_kept(family: str) -> None:
+    """On a small graph the chains come across the least energy, and it is what is returned."""
+    graph = random_graph(family, 2)
+    exact = exhaustive(graph)
+    hot = 0.3 * exact.scale
+    s = il.solve(graph, "gibbs(sweeps=3000, chains=6)", temperature=hot)
+    assert s.energy == pytest.approx(exact.optimum, rel=1e-9, abs=1e-9)
+
+
+def test_thinning_averages_fewer_sweeps() -> None:
+    """The number of sweeps grows with thinning, that of draws does not."""
+    graph = random_graph("grid", 3)
+    exact = exhaustive(graph).marginals(1.0)
+    s = il.solve(graph, "gibbs(sweeps=600, burn_in=50, thinning=3, chains=3)", temperature=1.0)
+    assert s.iterations == 50 + 3 * 600
+    assert s.diagnostics["draws"] == 3 * (600 - 600 % 24)
+    for row, expected, error in zip(s.marginals, exact, s.diagnostics["stderr"], strict=True):
+        assert (np.abs(row - expected) <= 4.5 * error).all()
+
+
+def test_a_run_cut_short_averages_what_there_is() -> None:
+    """Within burn-in the draws so far are averaged, and it is said that they are not burned in."""
+    graph = random_graph("grid", 3)
+    s = il.solve(graph, "gibbs", temperature=1.0, max_iterations=40)
+    assert s.iterations == 40
+    assert s.status == "limit"
+    assert not s.diagnostics["burned_in"]
+    assert s.diagnostics["draws"] == 4 * 40
+    assert s.marginals.sum(axis=1) == pytest.approx(1.0)
+    assert il.solve(graph, "gibbs", temperature=1.0).diagnostics["burned_in"]
+
+
+def test_the_parts_of_a_long_sweep_make_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps in parts, one at a time, or many at once are the same chain."""
+    graph = random_graph("mixed", 6)
+    runs = []
+    for steps in (1, 60, 1_000_000):
+        monkeypatch.setattr("inference_lab.solvers.gibbs._STEPS", steps)
+        runs.append(il.solve(graph, "gibbs(sweeps=64, chains=1)", temperature=1.0, seed=3))
+    for s in runs[1:]:
+        for row, other in zip(s.marginals, runs[0].marginals, strict=True):
+            assert row == pytest.approx(other, abs=1e-12)
+        assert s.energy == runs[0].energy
+
+
+# ---------------------------------------------------------------------- importance sampling
+
+
+@pytest.mark.parametrize("family", ["potts", "own-tables", "higher-order", "hard-tables", "ragged"])
+def test_annealed_importance_sampling_is_unbiased_in_z(family: str) -> None:
+    """The mean of ``Z`` over many runs is that of the enumeration, and the error is honest."""
+    graph = random_graph(family, 5)
+    log_z = exhaustive(graph).log_partition(1.0)
+    ratios, errors = [], []
+    for seed in range(60):
+        s = il.solve(
+            graph, "gibbs(sweeps=4, burn_in=0, chains=1, ais_runs=20, ais_steps=5)",
+            temperature=1.0, seed=seed,
+        )  # fmt: skip
+        if s.log_partition is None:
+            # No run has weight: the estimate of Z is 0.
+            ratios.append(0.0)
+            continue
+        assert s.log_partition_kind == "estimate"
+        ratios.append(math.exp(s.log_partition - log_z))
+        errors.append(s.diagnostics["log_partition_stderr"])
+    spread = np.std(ratios, ddof=1)
+    assert abs(np.mean(ratios) - 1.0) <= 4.5 * spread / math.sqrt(len(ratios)) + 1e-12
+    if len(errors) == len(ratios):
+        assert 0.5 * spread <= np.mean(errors) <= 2.0 * spread + 1e-12
+
+
+def test_more_steps_make_the_log_partition_more_exact() -> None:
+    """The spread of the estimates shrinks with the number of steps."""
+    graph = random_graph("grid", 3)
+    log_z = exhaustive(graph).log_partition(0.5)
+
+    def deviation(steps: int) -> float:
+        spec = f"gibbs(sweeps=4, chains=1, ais_runs=10, ais_steps={steps})"
+        runs = [il.solve(graph, spec, temperature=0.5, seed=s) for s in range(20)]
+        return float(np.sqrt(np.mean([(s.log_partition - log_z) ** 2 for s in runs])))
+
+    assert deviation(200) < 0.5 * deviation(3)
+
+
+def test_independent_draws_follow_the_unaries() -> None:
+    """Frequencies and the normaliser are those of the unaries alone; forbidden labels never come.
+
+    Among them are a variable of one label and one whose weights differ beyond all rounding.
+    """
+    unary: Any = [[0.0, 1.0, INF], [3.0], [INF, 0.5, 0.2, 2.0], [0.0, 800.0]]
+    graph = FactorGraph.from_terms(unary)
+    labels, log_z = draw_independent(graph, 2.0, np.random.default_rng(0), 20_000)
+    assert log_z == pytest.approx(exhaustive(graph).log_partition(2.0))
+    for i, row in enumerate(exhaustive(graph).marginals(2.0)):
+        frequency = np.bincount(labels[:, i], minlength=row.size) / len(labels)
+        assert frequency == pytest.approx(row, abs=0.02)
+        assert (frequency[row == 0.0] == 0.0).all()
+
+
+# ---------------------------------------------------------------------- averages
+
+
+def test_averages_are_those_of_all_draws_kept_in_memory() -> None:
+    """Means, batch means and split R-hat from running sums equal those from the draws."""
+    rng = np.random.default_rng(1)
+    chains, draws = 3, 100
+    # The chains have different means, so that their halves tell apart from their batches.
+    series = rng.beta(2.0, 3.0, size=(chains, draws, 1)) + 0.03 * np.arange(3)[:, None, None]
+    series = np.minimum(series, 1.0)
+    series = np.concatenate([series, 1.0 - series], axis=2)
+    averages = ChainAverages(2, chains, draws)
+    assert averages.skipped == 0
+    for t in range(draws):
+        for chain in range(chains):
+            averages.add(chain, series[chain, t])
+    assert averages.mean(np.array([2])) == pytest.approx(series.mean(axis=(0, 1)))
+    batches = series.reshape(chains * 10, 10, 2).mean(axis=1)
+    halves = series.reshape(chains * 2, 50, 2).mean(axis=1)
+    by_batches = batches.var(axis=0, ddof=1) / len(batches)
+    by_halves = halves.var(axis=0, ddof=1) / len(halves)
+    stderr, rhat = averages.errors()
+    assert stderr == pytest.approx(np.sqrt(np.maximum(by_batches, by_halves)))
+    within = (halves * (1.0 - halves)).mean(axis=0)
+    assert rhat == pytest.approx(np.sqrt(1.0 + halves.var(axis=0, ddof=1) / within))
+
+
+def test_averages_of_equal_draws_have_no_error() -> None:
+    """A label that never varies has error 0 and R-hat 1, whatever rounding does to the sums."""
+    averages = ChainAverages(2, 2, 4)
+    for _ in range(4):
+        averages.add(0, np.array([0.1, 0.9]))
+        averages.add(1, np.array([0.1, 0.9]))
+    stderr, rhat = averages.errors()
+    assert stderr.tolist() == [0.0, 0.0]
+    assert rhat.tolist() == [1.0, 1.0]
+
+
+def test_too_few_draws_have_no_error() -> None:
+    """Before the second batch nothing is known about the error."""
+    averages = ChainAverages(2, 1, 100)
+    averages.add(0, np.array([0.1, 0.9]))
+    assert np.isnan(averages.errors()[0]).all()
+
+
+# ---------------------------------------------------------------------- what it refuses
+
+
+def test_zero_temperature_is_refused() -> None:
+    """At T = 0 there is nothing to sample; the reason names the solver to take."""
+    s = il.solve(random_graph("potts", 0), "gibbs")
+    assert s.status == "unsupported"
+    assert "simulated-annealing" in s.message
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sweeps": 3}, "sweeps must be at least 4, got 3"),
+        ({"burn_in": -1}, "burn_in must be at least 0, got -1"),
+        ({"thinning": 0}, "thinning must be at least 1, got 0"),
+        ({"chains": 0}, "chains must be at least 1, got 0"),
+        ({"ais_runs": 1}, "ais_runs must be 0 or at least 2"),
+        ({"ais_steps": 0}, "ais_steps must be at least 1, got 0"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
+    """A setting out of range is refused by name."""
+    with pytest.raises(ValueError, match=message):
+        Gibbs(**settings)
+
+
+def test_an_infeasible_graph_ends_without_a_finite_energy() -> None:
+    """Three variables of two labels that must all differ: no proof, and no finite energy."""
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    graph = FactorGraph.from_terms(np.zeros((3, 2)), [DiagonalTerms(pairs, INF, 0.0)])
+    s = il.solve(graph, "gibbs(sweeps=20)", temperature=1.0)
+    assert s.energy == INF
+    assert s.diagnostics["feasible_chains"] == 0

@@ -1,0 +1,386 @@
+"""ICM ends in a local minimum, never rises on the way, and cannot run in circles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import Recipe, random_pairs, recipes
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, IntArray
+from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers.icm import ICM, descend, sweep
+
+INF = math.inf
+FEASIBLE = [f for f in FAMILIES if f != "infeasible"]
+CHOICES = list(itertools.product(("unary", "random"), ("random", "sequential")))
+
+
+def rank(graph: FactorGraph, x: IntArray) -> tuple[int, float]:
+    """Return what ICM goes by: violated hard terms first, then the finite costs."""
+    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
+    return sum(c == INF for c in paid), math.fsum(c for c in paid if c < INF)
+
+
+def moves(graph: FactorGraph, x: IntArray) -> list[IntArray]:
+    """Return all labellings that differ from one at a single variable."""
+    out = []
+    for i in range(graph.n_variables):
+        for a in range(int(graph.cardinalities[i])):
+            if a != x[i]:
+                out.append(np.where(np.arange(x.size) == i, a, x))
+    return out
+
+
+def assert_local_minimum(graph: FactorGraph, x: IntArray) -> None:
+    energy = graph.energy(x)
+    around = moves(graph, x)
+    if math.isfinite(energy):
+        assert not around or graph.energy(around).min() >= energy - 1e-9 * max(1.0, abs(energy))
+        return
+    violated, finite = rank(graph, x)
+    for y in around:
+        assert rank(graph, y) >= (violated, finite - 1e-9 * max(1.0, abs(finite))), (x, y)
+
+
+def naive(graph: FactorGraph, x: IntArray) -> IntArray:
+    """In-order ICM as the card has it, by whole energies."""
+    x = x.copy()
+    while True:
+        before = x.copy()
+        for i in range(graph.n_variables):
+            options = np.tile(x, (int(graph.cardinalities[i]), 1))
+            options[:, i] = np.arange(len(options))
+            energies = graph.energy(options)
+            if energies.min() < energies[x[i]] - 1e-9:
+                x[i] = energies.argmin()
+        if (x == before).all():
+            return x
+
+
+# ---------------------------------------------------------------------- the descent
+
+
+@pytest.mark.parametrize(("init", "order"), CHOICES)
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_the_end_is_a_local_minimum(family, init, order):
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, f"icm(init={init}, order={order})", seed=seed)
+        assert s.status == "converged" and s.lower_bound == -INF
+        # The last labelling offered is where the descent ended.
+        assert s.energy == s.trace[-1].energy
+        if s.feasible:
+            assert_local_minimum(graph, s.labels)
+
+
+@given(recipes(min_variables=1), st.integers(0, 1000), st.sampled_from(CHOICES))
+def test_the_energy_never_rises(recipe: Recipe, seed: int, choice: tuple[str, str]):
+    graph = recipe.build()
+    s = il.solve(graph, ICM(init=choice[0], order=choice[1]), seed=seed)
+    assume(s.status != "infeasible")
+    energies = [p.energy for p in s.trace]
+    assert energies == sorted(energies, reverse=True)
+    assert s.iterations == len(energies), "a sweep for each change, and one that changes nothing"
+    assert s.energy == energies[-1]
+    if s.feasible:
+        assert_local_minimum(graph, s.labels)
+
+
+@pytest.mark.parametrize("family", ["potts", "estep", "diagonal", "own-tables", "ragged", "grid",
+                                    "higher-order", "truncated-linear", "merged"])  # fmt: skip
+def test_it_is_icm(family):
+    """Sweep by sweep what a plain implementation by whole energies does."""
+    for seed in range(5):
+        graph = random_graph(family, seed)
+        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        expected = naive(graph, start)
+        assert il.solve(graph, "icm(order=sequential)", initial=start).labels.tolist() == (
+            expected.tolist()
+        )
+
+
+def test_a_move_counts_its_terms_with_full_weight():
+    """Half the weight, a published mistake, would stop here."""
+    graph = FactorGraph.potts([[0.0, 10.0], [0.8, 0.0]], [(0, 1)], [1.0])
+    s = il.solve(graph, "icm", initial=[0, 1])
+    assert s.labels.tolist() == [0, 0] and s.energy == 0.8
+    graph = FactorGraph.potts([[0.0, 10.0], [1.2, 0.0]], [(0, 1)], [1.0])
+    assert il.solve(graph, "icm", initial=[0, 1]).labels.tolist() == [0, 1]
+
+
+def test_a_change_wakes_the_neighbours_only():
+    """Along a path the change has to travel; skipped variables must be woken in turn."""
+    n = 50
+    unary = np.zeros((n, 2))
+    unary[:, 0] = 0.1
+    unary[0] = [0.0, 100.0]
+    unary[-1] = [0.0, 100.0]
+    edges = [(i, i + 1) for i in range(n - 1)]
+    graph = FactorGraph.potts(unary, edges, 0.3)
+    start = np.ones(n, dtype=int)
+    s = il.solve(graph, "icm(order=sequential)", initial=start)
+    assert_local_minimum(graph, s.labels)
+    weak = FactorGraph.potts(np.array(unary) - [[0.2, 0.0]] * n, edges, 0.3)
+    assert il.solve(weak, "icm", initial=start).labels.tolist() == [0] * n
+
+
+# ---------------------------------------------------------------------- ties
+
+
+@pytest.mark.parametrize(("init", "order"), CHOICES)
+def test_ties_keep_the_label(init, order):
+    for seed in range(10):
+        graph = random_graph("equal", seed)
+        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        s = il.solve(graph, ICM(init=init, order=order), initial=start, seed=seed)
+        assert s.labels.tolist() == start.tolist() and s.iterations == 1
+
+
+def test_ties_by_rounding_keep_the_label():
+    """``0.1 + 0.2 > 0.3`` in floats, but not by more than rounding."""
+    # Label 0 of variable 0 pays 0.1 + 0.2 to its neighbours, label 1 pays 0.3 by itself.
+    for neighbours, own in (([0.1, 0.2], 0.3), ([0.3], 0.1 + 0.2), ([0.7, 0.1], 0.8)):
+        n = len(neighbours) + 1
+        unary = np.array([[0.0, own]] + [[5.0, 0.0]] * (n - 1))
+        graph = FactorGraph.potts(unary, [(0, i) for i in range(1, n)], neighbours)
+        for label in (0, 1):
+            start = [label] + [1] * (n - 1)
+            assert il.solve(graph, "icm", initial=start).labels.tolist() == start
+
+
+def test_large_costs_do_not_make_it_cycle():
+    """Rounding at 1e15 is larger than the differences; the descent still ends."""
+    rng = np.random.default_rng(0)
+    edges = random_pairs(rng, 30, 200)
+    for scale in (1e15, 1e99):
+        graph = FactorGraph.potts(rng.normal(size=(30, 3)), edges, scale * rng.normal(size=200))
+        s = il.solve(graph, "icm(restarts=5)")
+        assert s.status == "converged" and s.iterations < 1000
+
+
+def test_of_equally_good_moves_the_first_is_taken():
+    graph = FactorGraph.from_factors([4], [((0,), [3.0, 1.0, 1.0, 2.0])])
+    assert il.solve(graph, "icm", initial=[3]).labels.tolist() == [1]
+    assert il.solve(graph, "icm", initial=[2]).labels.tolist() == [2]
+
+
+# ---------------------------------------------------------------------- hard constraints
+
+
+def test_must_link_chains_are_pulled_together():
+    """The chain agrees but for single variables, whose moves lead to a feasible labelling."""
+    n = 30
+    edges = [(i, i + 1) for i in range(n - 1)]
+    graph = FactorGraph.potts(np.zeros((n, 3)), edges, INF)
+    for seed in range(5):
+        start = np.full(n, 1)
+        start[[0, 4, 9, -1]] = [2, 2, 0, 0]
+        s = il.solve(graph, "icm", initial=start, seed=seed)
+        assert s.feasible and len(set(s.labels.tolist())) == 1
+
+
+def test_stars_and_cliques_of_must_links():
+    for edges in ([(0, i) for i in range(1, 8)], list(itertools.combinations(range(8), 2))):
+        graph = FactorGraph.potts(np.random.default_rng(1).normal(size=(8, 3)), edges, INF)
+        start = np.zeros(8, dtype=int)
+        start[5] = 2
+        assert il.solve(graph, "icm", initial=start).feasible
+
+
+def test_violated_hard_terms_come_before_any_cost():
+    graph = FactorGraph.potts([[INF, 0.0, INF], [0.0, 1e12, 0.0]], [(0, 1)], INF)
+    s = il.solve(graph, "icm", initial=[1, 0])
+    assert s.labels.tolist() == [1, 1] and s.energy == 1e12
+
+
+def test_a_feasible_start_stays_feasible():
+    for family in ("must-links", "cannot-links", "hard-tables", "mixed", "forbidden-labels"):
+        for seed in range(10):
+            graph = random_graph(family, seed)
+            energies = exhaustive(graph).energies
+            worst = np.where(np.isfinite(energies), energies, -INF).argmax()
+            start = np.unravel_index(worst, energies.shape)
+            s = il.solve(graph, "icm", initial=start, seed=seed)
+            assert all(math.isfinite(p.energy) for p in s.trace)
+
+
+def test_colouring_by_hard_cannot_links():
+    """With more colours than neighbours single moves always lead to a colouring."""
+    rng = np.random.default_rng(0)
+    n, k = 200, 6
+    edges = np.array([(i, (i + d) % n) for i in range(n) for d in (1, 7)])
+    graph = FactorGraph.from_terms(
+        rng.normal(size=(n, k)), [DiagonalTerms(edges, same=INF, differ=0.0)]
+    )
+    for init in ("unary", "random"):
+        s = il.solve(graph, f"icm(init={init})")
+        assert s.feasible and s.status == "converged"
+
+
+def test_where_it_gets_stuck_it_says_so():
+    """Two halves of a hard chain that disagree in the middle: no single move helps."""
+    graph = FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3)], INF)
+    s = il.solve(graph, "icm", initial=[0, 0, 1, 1])
+    assert s.status == "converged" and not s.feasible
+    assert s.message == "no labelling of finite energy was found"
+
+
+# ---------------------------------------------------------------------- settings and budget
+
+
+def test_the_start():
+    graph = FactorGraph.potts([[2.0, 1.0, 1.0], [0.0, 3.0, 0.0], [5.0, 5.0, 1.0]], [], [])
+    assert il.solve(graph, "icm").trace[0].energy == 2.0
+    energies = {il.solve(graph, "icm(init=random)", seed=s).trace[0].energy for s in range(20)}
+    assert len(energies) > 3
+    for init in ("unary", "random"):
+        s = il.solve(graph, f"icm(init={init})", initial=[0, 1, 0])
+        assert [p.energy for p in s.trace[:2]] == [10.0, 10.0], "what is given takes precedence"
+
+
+def test_unary_minimum_is_the_first_of_the_cheapest():
+    uniform = FactorGraph.potts([[1.0, 0.0, 0.0], [INF, INF, 2.0], [3.0, 3.0, 3.0]], [], [])
+    assert unary_minimum(uniform).tolist() == [1, 2, 0]
+    ragged = FactorGraph.potts([[1.0, 0.0, 0.0], [2.0], [INF, 3.0, 1.0, 1.0], [INF, INF]], [], [])
+    assert unary_minimum(ragged).tolist() == [1, 0, 2, 0]
+    assert unary_minimum(ragged).dtype == np.int64
+    assert unary_minimum(FactorGraph.from_factors([], [])).shape == (0,)
+
+
+def frustrated(n: int = 40, k: int = 3, seed: int = 0) -> FactorGraph:
+    """Return a graph with many local minima."""
+    rng = np.random.default_rng(seed)
+    edges = random_pairs(rng, n, 4 * n)
+    return FactorGraph.potts(rng.normal(size=(n, k)), edges, 2 * rng.normal(size=4 * n))
+
+
+def test_restarts_are_never_worse_and_sometimes_better():
+    better = 0
+    for seed in range(10):
+        graph = frustrated(seed=seed)
+        once, often = (
+            il.solve(graph, "icm", seed=seed),
+            il.solve(graph, "icm(restarts=10)", seed=seed),
+        )
+        assert often.energy <= once.energy
+        assert once.diagnostics["descents"] == 1 and often.diagnostics["descents"] == 11
+        assert often.status == "converged"
+        assert_local_minimum(graph, often.labels)
+        better += often.energy < once.energy
+    assert better >= 5
+
+
+def test_restarts_are_from_random_labellings():
+    """Only the first descent is from the labelling that is given."""
+    graph = frustrated()
+    start = il.solve(graph, "icm").labels
+    s = il.solve(graph, "icm(restarts=3)", initial=start)
+    starts = [graph.energy(start)] * 2  # offered by the run, then by the descent
+    assert [p.energy for p in s.trace[:2]] == starts
+    assert len({p.energy for p in s.trace}) > 3
+
+
+def test_every_descent_has_to_settle(monkeypatch):
+    ends = iter([(3, False), (2, True)])
+    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, x, before: next(ends))
+    s = il.solve(frustrated(), "icm(restarts=1)")
+    assert s.status == "limit" and s.iterations == 5
+
+
+def test_the_order_is_drawn_anew_or_fixed():
+    graph = frustrated()
+    fixed = [il.solve(graph, "icm(order=sequential)", seed=s).labels.tolist() for s in range(5)]
+    drawn = [il.solve(graph, "icm(order=random)", seed=s).labels.tolist() for s in range(5)]
+    assert len(set(map(tuple, fixed))) == 1
+    assert len(set(map(tuple, drawn))) > 1
+
+
+@pytest.mark.parametrize("spec", ["icm", "icm(init=random, restarts=3)", "icm(order=sequential)"])
+def test_a_seed_makes_it_deterministic(spec):
+    for seed in range(3):
+        one, two = (il.solve(frustrated(), spec, seed=seed) for _ in range(2))
+        assert one.labels.tolist() == two.labels.tolist() and one.iterations == two.iterations
+        assert [p.energy for p in one.trace] == [p.energy for p in two.trace]
+
+
+def test_limits():
+    graph = frustrated(n=300)
+    full = il.solve(graph, "icm")
+    assert full.status == "converged" and full.iterations > 3
+    for s in (il.solve(graph, "icm(max_sweeps=2)"), il.solve(graph, "icm", max_iterations=2)):
+        assert s.status == "limit" and s.iterations == 2 and s.energy > full.energy
+    # Enough sweeps is no limit, the last included.
+    exact = il.solve(graph, ICM(max_sweeps=full.iterations))
+    assert exact.status == "converged" and exact.energy == full.energy
+    # The limit of the settings is for one descent, that of the run for all.
+    s = il.solve(graph, "icm(max_sweeps=2, restarts=3)")
+    assert s.status == "limit" and s.iterations == 8 and s.diagnostics["descents"] == 4
+    s = il.solve(graph, "icm(max_sweeps=2, restarts=3)", max_iterations=5)
+    assert s.status == "limit" and s.iterations == 5 and s.diagnostics["descents"] == 3
+    s = il.solve(graph, "icm(max_sweeps=2, restarts=3)", max_iterations=4)
+    assert s.status == "limit" and s.iterations == 4 and s.diagnostics["descents"] == 2
+    s = il.solve(graph, "icm(restarts=100000)", time_limit=0.2)
+    assert s.status == "limit" and s.diagnostics["descents"] > 5 and s.seconds < 1.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("icm(restarts=-1)", "restarts must not be negative, got -1"),
+        ("icm(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
+        ("icm(init=best)", "'best' is not one of unary, random"),
+        ("icm(order=residual)", "'residual' is not one of random, sequential"),
+    ],
+)
+def test_settings_out_of_range(spec, message):
+    with pytest.raises(il.SpecError, match=message):
+        il.solve(frustrated(), spec)
+
+
+def test_marginals_are_not_its_business():
+    s = il.solve(frustrated(), "icm", temperature=1.0)
+    assert s.status == "unsupported" and s.message == "icm finds labellings, not marginals"
+
+
+def test_empty_graph():
+    s = il.solve(FactorGraph.from_factors([], [], 2.5), "icm(restarts=1)")
+    assert s.energy == 2.5 and s.labels.shape == (0,) and s.status == "converged"
+
+
+# ---------------------------------------------------------------------- the kernels others use
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_descend(family):
+    graph = random_graph(family, 7)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, graph.cardinalities)
+    order = rng.permutation(graph.n_variables)
+    before = rank(graph, x)
+    limited = x.copy()
+    sweeps = descend(graph.arrays, x, order, 1000)
+    assert_local_minimum(graph, x)
+    assert rank(graph, x) <= before
+    again = x.copy()
+    assert descend(graph.arrays, again, order, 1000) == 1 and (again == x).all()
+    assert descend(graph.arrays, limited, order, 1) == 1
+    if sweeps > 2:
+        assert rank(graph, limited) > rank(graph, x)
+
+
+def test_a_sweep_visits_dirty_variables_of_its_order_only():
+    graph = FactorGraph.potts(np.tile([1.0, 0.0], (4, 1)), [(2, 3)], [0.1])
+    x = np.zeros(4, dtype=np.int64)
+    dirty = np.array([True, False, True, False])
+    scratch = np.empty(2), np.empty(2, dtype=np.int64)
+    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch) == 1
+    assert x.tolist() == [0, 0, 1, 0]
+    assert dirty.tolist() == [True, False, False, True], "the neighbour of a change is woken"

@@ -1,0 +1,271 @@
+"""The integer program against brute force, in every family and under limits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.linear.backends import solve_integer
+from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.solvers import ilp
+from inference_lab.solvers.ilp import ILP
+
+EXAMPLES = settings(max_examples=200, deadline=None, derandomize=True)
+NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
+
+
+def optimum(graph):
+    every = np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
+    return float(graph.energy(every).min())
+
+
+def frustrated(n, k, m, seed=0, weight=1.0, ties=0.0):
+    """Random cannot-links and must-links that the relaxation does not settle."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
+    w = weight * (ties + (1 - ties) * rng.random(m))
+    cannot = rng.random(m) < 0.7
+    return il.FactorGraph.from_terms(
+        weight * rng.random((n, k)),
+        [il.DiagonalTerms(edges, np.where(cannot, w, 0.0), np.where(cannot, 0.0, w))],
+    )
+
+
+@EXAMPLES
+@given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
+def test_exact_on_every_family(family, seed):
+    graph = random_graph(family, seed)
+    least = optimum(graph)
+    s = il.solve(graph, "ilp")
+    if least == math.inf:
+        assert s.status == "infeasible"
+        return
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(least, rel=1e-8, abs=1e-8)
+    assert s.lower_bound <= least + 1e-13 * abs(least)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("family", NONEMPTY)
+def test_branch_and_bound_alone_is_exact(family, seed):
+    """Without the help of relaxation, rounding and reduced costs."""
+    graph = random_graph(family, seed)
+    least = optimum(graph)
+    model = build_linear_model(graph)
+    result = solve_integer(model, magnitude=max(1.0, sum_of_minima(graph)))
+    if least == math.inf:
+        assert result.infeasible
+        return
+    assert result.optimal
+    assert graph.energy(model.labels(result.x)) == pytest.approx(least, rel=1e-8, abs=1e-8)
+    assert result.bound - result.tolerance <= least + 1e-12 * abs(least)
+    assert result.bound >= least - 1e-8 * max(1.0, abs(least))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
+    graph = frustrated(10, 3, 25, seed, ties=0.9)
+    s = il.solve(graph, "ilp(cuts=none)")
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(optimum(graph))
+    relaxed = il.solve(graph, "lp-relaxation")
+    if relaxed.status != "optimal":
+        assert s.lower_bound > relaxed.lower_bound
+        assert "ilp_status" in s.diagnostics
+
+
+def test_some_of_those_need_branch_and_bound():
+    """Else the test above tests the relaxation only."""
+    plain = ILP(cuts=None, reduce=False)
+    used = [
+        "ilp_status" in il.solve(frustrated(10, 3, 25, seed, ties=0.9), plain).diagnostics
+        for seed in range(10)
+    ]
+    assert sum(used) >= 5
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
+    """At most a third of the gap that the relaxation leaves is left to branch and bound."""
+    graph = frustrated(10, 3, 25, seed, ties=0.9)
+    least = optimum(graph)
+    s = il.solve(graph, ILP(reduce=reduce))
+    assert s.status == "optimal" and s.energy == pytest.approx(least)
+    if "cut_bound" in s.diagnostics:
+        gap = least - s.diagnostics["lp_bound"]
+        assert -1e-9 <= least - s.diagnostics["cut_bound"] <= gap / 3
+
+
+def test_noisy_estep_is_proved_at_the_root():
+    """Where the relaxation alone falls far short (compare ``ilp(cuts=none)``)."""
+    graph = as_problem("estep(data=iris, constraints=200, noise=0.2, weight=30)").graph
+    s = il.solve(graph, "ilp", time_limit=60)
+    assert s.status == "optimal" and "ilp_status" not in s.diagnostics
+    assert s.diagnostics["lp_bound"] < 0.85 * s.energy
+    assert s.diagnostics["cut_rounds"] >= 1 and s.diagnostics["cuts"] > 10
+    plain = il.solve(graph, "ilp(cuts=none)", time_limit=60)
+    assert plain.energy == pytest.approx(s.energy, rel=1e-9) and "ilp_status" in plain.diagnostics
+
+
+def test_reduction_maps_labels_and_bounds_back():
+    """What persistency decides is gone from the model, not from the answer."""
+    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    far = np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1)
+    lone = np.array([[3.0, 1.0, 2.0, 4.0]] * 3)
+    terms = [
+        il.DiagonalTerms(graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights)
+    ]
+    wider = il.FactorGraph.from_terms(
+        np.concatenate([lone, far])[:, [3, 0, 1, 2]],
+        [il.DiagonalTerms(graph.edges + 3, terms[0].same, terms[0].differ)],
+    )
+    s = il.solve(wider, "ilp")
+    assert s.status == "optimal" and s.labels[:3].tolist() == [2, 2, 2]
+    assert s.energy == pytest.approx(optimum(graph) + 3.0)
+    assert s.lower_bound == pytest.approx(s.energy, rel=1e-8)
+    assert s.diagnostics["share_fixed"] >= 3 / 13
+    whole = il.solve(wider, "ilp(reduce=false)")
+    assert "share_fixed" not in whole.diagnostics
+    assert whole.diagnostics["columns"] > s.diagnostics["columns"]
+
+
+def test_infeasible_is_proved_by_cuts():
+    """An odd cycle of hard cannot-links between two clusters: no branching is needed."""
+    edges = [(i, (i + 1) % 5) for i in range(5)]
+    graph = il.FactorGraph.from_terms(
+        np.arange(10.0).reshape(5, 2), [il.DiagonalTerms(edges, math.inf, 0.0)]
+    )
+    s = il.solve(graph, "ilp(reduce=false)")
+    assert s.status == "infeasible" and "ilp_status" not in s.diagnostics
+
+
+def test_infeasible_is_proved_where_the_relaxation_is_feasible():
+    edges = [(0, 1), (1, 2), (0, 2)]
+    graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, math.inf, 0.0)])
+    assert il.solve(graph, "ilp").status == "infeasible"
+    assert il.solve(graph, "ilp(backend=PULP_CBC_CMD)").status == "infeasible"
+    three = il.FactorGraph.from_terms(np.zeros((3, 3)), [il.DiagonalTerms(edges, math.inf, 0.0)])
+    assert il.solve(three, "ilp").energy == 0.0
+
+
+@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6, 1e12, 1e25])
+def test_any_unit_of_energy(weight):
+    """Absolute tolerances of the ILP solver must not show."""
+    for seed in range(4):
+        graph = frustrated(9, 3, 20, seed, weight=weight, ties=0.9)
+        s = il.solve(graph, "ilp")
+        assert s.energy == pytest.approx(optimum(graph), rel=1e-8, abs=1e-8)
+        assert s.status == "optimal"
+
+
+def test_large_costs_beside_small_ones():
+    """A penalty of 1e9 that is never paid leaves the small costs exact."""
+    graph = frustrated(8, 3, 15, 1, ties=0.9)
+    far = il.FactorGraph.from_terms(
+        np.concatenate([graph.unary, np.full((8, 1), 1e9)], axis=1),
+        [
+            il.DiagonalTerms(
+                graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights
+            )
+        ],
+    )
+    s = il.solve(far, "ilp")
+    assert s.energy == pytest.approx(optimum(graph), rel=1e-9)
+    assert s.status == "optimal"
+
+
+@pytest.mark.parametrize("family", ["potts", "ragged", "hard-tables", "higher-order", "mixed"])
+def test_cbc_through_pulp_is_exact(family):
+    for seed in range(2):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
+        assert s.status == "optimal"
+        assert s.energy == pytest.approx(optimum(graph), rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_serve_other_backends(seed):
+    """CBC gets the cuts, and re-solves the relaxation for each round of them."""
+    graph = frustrated(9, 3, 22, seed, ties=0.9)
+    s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
+    assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
+    if "cut_bound" in s.diagnostics:
+        assert s.diagnostics["cut_bound"] > s.diagnostics["lp_bound"]
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="cuts must be cycles or None, got 'all'"):
+        ILP(cuts="all")
+    assert ILP(cuts=None).spec == "ilp(cuts=none)"
+
+
+def test_unknown_and_missing_backends():
+    with pytest.raises(ValueError, match="backend must be highs or one of"):
+        ILP(backend="nothing")
+    import pulp
+
+    available = pulp.listSolvers(onlyAvailable=True)
+    missing = next(name for name in pulp.listSolvers() if name not in available)
+    s = il.solve(random_graph("potts", 0), ILP(backend=missing))
+    assert s.status == "unsupported"
+    assert missing in s.message
+    # What can be used instead is listed.
+    assert "available: highs" in s.message
+    assert all(name in s.message for name in available)
+
+
+def test_graph_without_variables():
+    graph = il.FactorGraph.from_factors([], [((), 2.5)])
+    s = il.solve(graph, "ilp")
+    assert (s.status, s.energy) == ("optimal", 2.5)
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.8])
+def test_time_limit_leaves_incumbent_and_bound(limit):
+    graph = frustrated(150, 6, 1200, ties=0.5)
+    il.solve(graph, "icm")
+    begin = time.perf_counter()
+    s = il.solve(graph, "ilp", time_limit=limit)
+    assert time.perf_counter() - begin < limit + 1.5
+    assert s.status == "limit"
+    assert sum_of_minima(graph) <= s.lower_bound < s.energy
+    assert s.energy <= graph.energy(graph.unary.argmin(axis=1))
+
+
+def test_answer_is_never_worse_than_the_start():
+    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    best = il.solve(graph, "ilp")
+    s = il.solve(graph, "ilp", initial=best.labels, time_limit=1e-6)
+    assert s.energy == best.energy
+
+
+def test_labels_left_out_are_counted(monkeypatch):
+    """A fourth label that costs too much is gone before branch and bound."""
+    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    wider = il.FactorGraph.from_terms(
+        np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1),
+        [
+            il.DiagonalTerms(
+                graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights
+            )
+        ],
+    )
+    plain = ILP(cuts=None, reduce=False)
+    s = il.solve(wider, plain)
+    assert s.diagnostics["columns_left"] <= s.diagnostics["columns"] - 10
+    assert s.energy == pytest.approx(optimum(graph))
+    monkeypatch.setattr(ilp, "_SETUP_SECONDS", 1e9)
+    stopped = il.solve(wider, plain, time_limit=60.0)
+    assert stopped.status == "limit"
+    assert "no time" in stopped.diagnostics["ilp_status"]

@@ -1,0 +1,401 @@
+"""Junction tree: exact on everything that fits, and a clear refusal of everything else."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import math
+import re
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from strategies import random_pairs
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers import junction_tree
+from inference_lab.solvers.junction_tree import JunctionTree
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equals_enumeration(family):
+    for seed in range(100, 125):
+        graph = random_graph(family, seed)
+        exact = exhaustive(graph)
+        temperature = (0.2, 1.0, 5.0)[seed % 3]
+        cold = il.solve(graph, "junction-tree")
+        warm = il.solve(graph, "junction-tree", temperature=temperature)
+        if math.isinf(exact.optimum):
+            assert cold.status == warm.status == "infeasible"
+            continue
+        assert cold.status == "optimal"
+        assert cold.lower_bound == cold.energy
+        near = pytest.approx(exact.optimum, abs=1e-10 * exact.scale)
+        assert cold.energy == near
+        assert cold.claimed_energy == near
+        assert warm.log_partition_kind == "exact"
+        assert warm.log_partition == pytest.approx(
+            exact.log_partition(temperature), abs=1e-10 * exact.scale / temperature
+        )
+        assert math.isfinite(warm.energy)  # hard constraints hold in the labelling, too
+        tolerance = 1e-9 + 1e-14 * exact.scale / temperature
+        for row, expected in zip(warm.marginals, exact.marginals(temperature), strict=True):
+            np.testing.assert_allclose(row, expected, rtol=0, atol=tolerance)
+
+
+# ---------------------------------------------------------------------- larger than a block
+
+
+def transfer_matrix(width, height, unary, right, down, temperature):
+    """Energies, row by row, of a binary grid whose columns are ``width`` long.
+
+    Returns the minimum, log Z, and the marginals of label 1, with sums over all states of a column.
+    """
+    states = (np.arange(2**width)[:, None] >> np.arange(width)) & 1
+    own = [
+        (unary[c, np.arange(width), states]).sum(axis=1)
+        + (right[c] * (states[:, 1:] != states[:, :-1])).sum(axis=1)
+        for c in range(height)
+    ]
+
+    def across(values, weights, soft):
+        """Sum (or minimise) over the states of the last column, one variable at a time."""
+        cube = values.reshape((2,) * width)
+        for r in range(width):
+            axis = width - 1 - r
+            keep, flip = cube, np.flip(cube, axis=axis) + weights[r]
+            if soft:
+                cube = -temperature * np.logaddexp(-keep / temperature, -flip / temperature)
+            else:
+                cube = np.minimum(keep, flip)
+        return cube.ravel()
+
+    least = own[0]
+    forward = [own[0]]
+    for c in range(1, height):
+        least = own[c] + across(least, down[c - 1], False)
+        forward.append(own[c] + across(forward[-1], down[c - 1], True))
+    backward = [np.zeros(2**width)]
+    for c in range(height - 1, 0, -1):
+        backward.insert(0, across(own[c] + backward[0], down[c - 1], True))
+    log_weights = [-(f + b) / temperature for f, b in zip(forward, backward, strict=True)]
+    log_z = np.logaddexp.reduce(log_weights[0])
+    marginals = np.array([np.exp(w - log_z) @ states for w in log_weights])
+    return least.min(), log_z, marginals
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_tables_of_many_blocks_equal_a_transfer_matrix(temperature):
+    """Tables of 2^14 entries, an Ising grid of 13 x 20 with couplings of both signs."""
+    width, height = 13, 20
+    rng = np.random.default_rng(0)
+    unary = rng.normal(size=(height, width, 2))
+    right = rng.normal(scale=2.0, size=(height, width - 1))
+    down = rng.normal(scale=2.0, size=(height - 1, width))
+    number = np.arange(height * width).reshape(height, width)
+    edges = np.concatenate(
+        [
+            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
+            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
+        ]
+    )
+    graph = il.FactorGraph.potts(
+        unary.reshape(-1, 2), edges, np.concatenate([right.ravel(), down.ravel()])
+    )
+    least, log_z, marginals = transfer_matrix(width, height, unary, right, down, temperature)
+    cold = il.solve(graph, "junction-tree")
+    assert cold.status == "optimal"
+    assert cold.energy == pytest.approx(least, abs=1e-9)
+    warm = il.solve(graph, "junction-tree", temperature=temperature)
+    assert warm.diagnostics["log2_table_entries"] > 15
+    assert warm.log_partition == pytest.approx(log_z, abs=1e-9)
+    assert warm.marginals[:, 1] == pytest.approx(marginals.ravel(), abs=1e-10)
+
+
+def test_large_tables_of_many_labels_and_arities():
+    """Blocks cut within axes of 7 labels, with factors of four variables: against tree-dp.
+
+    Enumeration cannot go there, but a forest of larger variables can: pairs of variables of the
+    graph are merged into the variables of a chain.
+    """
+    rng = np.random.default_rng(1)
+    n, k = 12, 7
+    tables = [rng.normal(size=(k, k, k, k)) for _ in range(n // 2 - 1)]
+    unary = rng.normal(size=(n, k))
+    scopes = [(2 * t, 2 * t + 1, 2 * t + 2, 2 * t + 3) for t in range(n // 2 - 1)]
+    shuffled = [np.transpose(table, (2, 0, 3, 1)) for table in tables]
+    graph = il.FactorGraph.from_terms(
+        unary,
+        factors=[
+            ((c, a, d, b), table) for (a, b, c, d), table in zip(scopes, shuffled, strict=True)
+        ],
+    )
+    pairs = (unary[0::2, :, None] + unary[1::2, None, :]).reshape(n // 2, k * k)
+    merged = il.FactorGraph.pairwise(
+        pairs,
+        [(t, t + 1) for t in range(n // 2 - 1)],
+        np.array([table.reshape(k * k, k * k) for table in tables]),
+    )
+    cold, chain = il.solve(graph, "junction-tree"), il.solve(merged, "tree-dp")
+    assert cold.diagnostics["width"] >= 3
+    assert cold.energy == pytest.approx(chain.energy)
+    assert (cold.labels[0::2] * k + cold.labels[1::2]).tolist() == chain.labels.tolist()
+    warm = il.solve(graph, "junction-tree", temperature=1.0)
+    chain = il.solve(merged, "tree-dp", temperature=1.0)
+    assert warm.log_partition == pytest.approx(chain.log_partition)
+    expected = chain.marginals.reshape(-1, k, k)
+    assert warm.marginals[0::2] == pytest.approx(expected.sum(axis=2), abs=1e-10)
+    assert warm.marginals[1::2] == pytest.approx(expected.sum(axis=1), abs=1e-10)
+
+
+# ---------------------------------------------------------------------- budget
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["grid", "mixed", "higher-order", "disconnected"])
+def test_the_passes_can_stop_and_go_on_anywhere(family, temperature, monkeypatch):
+    for seed in range(5):
+        graph = random_graph(family, seed)
+        whole = il.solve(graph, "junction-tree", temperature=temperature)
+        with monkeypatch.context() as patch:
+            patch.setattr(junction_tree, "_CHUNK", 1)
+            pieces = il.solve(graph, "junction-tree", temperature=temperature)
+        assert pieces.labels.tolist() == whole.labels.tolist()
+        assert pieces.log_partition == whole.log_partition
+        if temperature:
+            assert np.concatenate(list(pieces.marginals)).tolist() == (
+                np.concatenate(list(whole.marginals)).tolist()
+            )
+        assert pieces.iterations >= whole.iterations
+    assert pieces.iterations > whole.iterations
+
+
+def test_a_stop_leaves_what_is_known(monkeypatch):
+    monkeypatch.setattr(junction_tree, "_CHUNK", 1)
+    graph = random_graph("grid", 1)
+    whole = il.solve(graph, "junction-tree", temperature=1.0)
+    early = il.solve(graph, "junction-tree", temperature=1.0, max_iterations=3)
+    assert early.status == "limit"
+    assert early.labels is not None
+    assert early.log_partition is None and early.marginals is None
+    late = il.solve(graph, "junction-tree", temperature=1.0, max_iterations=whole.iterations - 2)
+    assert late.status == "limit"
+    assert late.log_partition == whole.log_partition
+    assert late.log_partition_kind == "exact"
+    assert late.marginals is None
+    cold = il.solve(graph, "junction-tree", max_iterations=3)
+    assert cold.lower_bound == -math.inf
+    assert cold.energy == graph.energy(cold.labels)
+
+
+def test_the_time_limit_is_looked_at_within_a_table():
+    """One table of 2^26 entries: a second's work, of which a tenth is asked for."""
+    n = 26
+    rng = np.random.default_rng(0)
+    edges = [(i, j) for i in range(n) for j in range(i)]
+    graph = il.FactorGraph.potts(rng.normal(size=(n, 2)), edges, rng.normal(size=len(edges)))
+    il.solve(random_graph("grid", 0), "junction-tree", temperature=1.0)
+    s = il.solve(graph, "junction-tree", temperature=1.0, time_limit=0.1)
+    assert s.status == "limit"
+    assert s.seconds < 0.8
+    assert s.iterations >= 1
+
+
+# ---------------------------------------------------------------------- what does not fit
+
+
+def test_a_large_treewidth_is_refused_with_what_was_found():
+    edges = grid_edges(40, 40)
+    graph = il.FactorGraph.potts(np.zeros((1600, 2)), edges, np.arange(1.0, 1 + len(edges)))
+    s = il.solve(graph, "junction-tree")
+    assert s.status == "unsupported"
+    assert re.search(r"no elimination order .* over \d+ variables with 2\^\d+ entries", s.message)
+    assert "max_bytes is 4294967296 (4 GiB)" in s.message
+
+
+def test_a_proved_lower_bound_is_said_so():
+    n = 40
+    edges = [(i, j) for i in range(n) for j in range(i)]
+    graph = il.FactorGraph.potts(np.zeros((n, 3)), edges, 1.0)
+    reason = JunctionTree().supports(graph, 0.0)
+    assert "every elimination order has a table of at least 2^63 entries, 2^66 bytes" in reason
+
+
+def test_memory_is_judged_for_the_temperature():
+    """The marginals need all messages at once, the best labelling a byte for each entry."""
+    graph = il.FactorGraph.potts(np.zeros((144, 2)), grid_edges(12, 12), np.arange(1.0, 265.0))
+    small = JunctionTree(max_bytes=2**20)
+    assert small.supports(graph, 0.0) is None
+    reason = small.supports(graph, 1.0)
+    assert re.match(r"treewidth at most 1[2-5] \(.*\), for which the tables need .* MiB; ", reason)
+    assert JunctionTree(max_bytes=2**23).supports(graph, 1.0) is None
+
+
+def test_hundred_thousand_variables_are_refused_quickly():
+    rng = np.random.default_rng(0)
+    n = 100_000
+    edges = random_pairs(rng, n, 2 * n)
+    graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
+    s = il.solve(graph, "junction-tree")
+    assert s.status == "unsupported" and "treewidth is too large" in s.message
+
+
+def test_the_search_for_an_order_keeps_to_the_time_limit():
+    """What is found out in the time of the run is not found out before its clock starts."""
+    n = 60_000
+    edges = np.random.default_rng(0).integers(0, n, size=(2 * n, 2))
+    graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
+    solver = JunctionTree(max_bytes=2**40)
+    began = time.process_time()
+    assert solver.supports(graph, 0.0) is None
+    assert time.process_time() - began < 0.1
+    assert il.solve(graph, solver, time_limit=1e-3).status == "limit"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_estimate_covers_what_is_allocated(temperature):
+    edges = grid_edges(14, 30)
+    graph = il.FactorGraph.potts(np.zeros((420, 2)), edges, np.arange(1.0, 1 + len(edges)))
+    il.solve(graph, "junction-tree", temperature=temperature)
+    tracemalloc.start()
+    s = il.solve(graph, "junction-tree", temperature=temperature)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * s.diagnostics["bytes"] < peak < 1.05 * s.diagnostics["bytes"] + 2**19
+
+
+def test_plans_go_with_their_graphs():
+    graph = random_graph("grid", 0)
+    before = len(junction_tree._plans)
+    il.solve(graph, "junction-tree")
+    assert len(junction_tree._plans) == before + 1
+    del graph
+    gc.collect()
+    assert len(junction_tree._plans) == before
+
+
+def test_max_bytes_is_checked():
+    with pytest.raises(ValueError, match=r"max_bytes must be at least 2\*\*20 \(1 MiB\), got 10"):
+        JunctionTree(max_bytes=10)
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-9])
+def test_tiny_temperatures_put_all_weight_on_the_minimum(temperature):
+    graph = random_graph("own-tables", 2)
+    cold = il.solve(graph, "junction-tree")
+    warm = il.solve(graph, "junction-tree", temperature=temperature)
+    assert warm.marginals == pytest.approx(np.eye(graph.n_labels)[cold.labels])
+    assert warm.labels.tolist() == cold.labels.tolist()
+
+
+def test_weights_far_apart_do_not_underflow():
+    """Energies that differ by 10^5 at T = 1, in a cycle: ``exp`` of them is 0 in floats."""
+    n = 30
+    unary = np.zeros((n, 3))
+    unary[:, 0] = 1e5
+    unary[:, 2] = math.log(3.0)
+    graph = il.FactorGraph.potts(unary, [(i, (i + 1) % n) for i in range(n)], 0.0 * np.arange(n))
+    s = il.solve(graph, "junction-tree", temperature=1.0)
+    assert s.log_partition == pytest.approx(n * math.log(4 / 3))
+    assert s.marginals == pytest.approx(np.tile([0.0, 0.75, 0.25], (n, 1)))
+    hard = il.FactorGraph.potts(unary, [(i, (i + 1) % n) for i in range(n)], math.inf)
+    s = il.solve(hard, "junction-tree", temperature=1.0)
+    assert s.log_partition == pytest.approx(math.log1p(3.0**-n))
+
+
+def test_hard_links_make_a_dense_graph_small():
+    """200 variables, all pairs linked, but evidence decides every one of them."""
+    n = 200
+    edges = [(i, j) for i in range(n) for j in range(i)]
+    graph = il.FactorGraph.potts(np.zeros((n, 4)), edges, math.inf).with_evidence({7: 2})
+    s = il.solve(graph, "junction-tree", temperature=1.0)
+    assert s.diagnostics["undecided_variables"] == 0
+    assert s.labels.tolist() == [2] * n
+    assert s.log_partition == 0.0
+    assert s.marginals.tolist() == np.tile([0.0, 0.0, 1.0, 0.0], (n, 1)).tolist()
+
+
+# ---------------------------------------------------------------------- real instances
+
+#: Those whose tables have this many entries at most (binary logarithm) are solved here.
+_MOST = 24.5
+
+
+def instances(folder):
+    """Rows of a folder's references, with the paths of model and evidence (or None)."""
+    with open(folder / "reference.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            path = folder / row["file"]
+            stem = row["file"].removesuffix(".gz")
+            evidence = [folder / f"{stem}.evid", folder / stem.replace(".uai", ".evid")]
+            yield (
+                row,
+                path,
+                next((e for e in evidence if e.suffix == ".evid" and e.is_file()), None),
+            )
+
+
+@pytest.mark.parametrize(
+    ("folder", "least"),
+    [
+        ("small_ad3", 5),
+        ("small_merlin", 5),
+        ("small_pgmpy", 2),
+        ("uai2008_protein", 10),
+        ("uai2014_map", 4),
+        ("uai2014_mar", 15),
+    ],
+)
+def test_reference_energies(data_dir, folder, least):
+    """Proved optimal, at the value of the reference (six decimals)."""
+    solved = 0
+    for row, path, evidence in instances(data_dir / "map" / folder):
+        graph = il.read(path, evidence=evidence)
+        solver = JunctionTree()
+        if row["status"] == "infeasible":
+            assert il.solve(graph, solver).status == "infeasible"
+            continue
+        if solver.supports(graph, 0.0) is not None:
+            assert "exact elimination" not in row["how"], path
+            continue
+        if junction_tree._plan(graph, solver._log2_limit).order.log2_total > _MOST:
+            continue
+        s = il.solve(graph, solver)
+        assert s.status == "optimal", path
+        assert s.energy == pytest.approx(float(row["map_energy_-lnP"]), abs=1e-6), path
+        solved += 1
+    assert solved >= least
+
+
+def test_reference_marginals_and_log_partitions(data_dir):
+    """`.MAR` has six significant digits, `.PR` log10 with six significant digits."""
+    solved = 0
+    folder = data_dir / "map" / "uai2014_mar"
+    for row, path, evidence in instances(folder):
+        graph = il.read(path, evidence=evidence)
+        solver = JunctionTree()
+        if solver.supports(graph, 1.0) is not None:
+            continue
+        if junction_tree._plan(graph, solver._log2_limit).order.log2_total > _MOST:
+            continue
+        s = il.solve(graph, solver, temperature=1.0)
+        stem = folder / row["file"].removesuffix(".gz")
+        log10_z = float(stem.with_name(stem.name + ".PR").read_text().split()[1])
+        assert s.log_partition / math.log(10) == pytest.approx(log10_z, rel=5e-6), path
+        words = stem.with_name(stem.name + ".MAR").read_text().split()
+        at = 2
+        for i in range(int(words[1])):
+            k = int(words[at])
+            expected = np.array(words[at + 1 : at + 1 + k], dtype=float)
+            np.testing.assert_allclose(s.marginals[i], expected, rtol=0, atol=1e-6)
+            at += 1 + k
+        assert at == len(words)
+        solved += 1
+    assert solved >= 15

@@ -1,0 +1,274 @@
+"""Chains of moves end at their best state, costs stay right, and nothing simple gains at last."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.solvers import kernighan_lin
+from inference_lab.solvers.kernighan_lin import (
+    Chains,
+    KernighanLin,
+    begin_pass,
+    chains_from,
+    extend,
+    fill,
+    kick,
+    record,
+    roll_back,
+    start_chains,
+)
+
+INF = math.inf
+FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
+#: Families whose energies have no ties, so that the next best move is one.
+GENERIC = ["estep", "diagonal", "own-tables", "ragged", "higher-order", "grid", "potts"]
+
+
+def started(graph: FactorGraph, x: np.ndarray) -> Chains:
+    """Return the costs of all moves, before the first chain."""
+    c = start_chains(graph)
+    fill(graph.arrays, x, c)
+    return c
+
+
+def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: Chains) -> None:
+    """Compare the costs that were kept up to date with new ones."""
+    fresh = started(graph, x)
+    scale = max(1.0, np.abs(fresh.cost).max(initial=0.0))
+    assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * scale)
+    assert (c.hard == fresh.hard).all()
+
+
+def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
+    """Return violated hard terms and finite costs of a labelling."""
+    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
+    return sum(c == INF for c in paid), math.fsum(c for c in paid if c < INF)
+
+
+def naive_pass(graph: FactorGraph, x: np.ndarray) -> np.ndarray:
+    """Make the best single move of those that have not moved, by whole energies, to the end."""
+    x = x.copy()
+    free = {i for i in range(graph.n_variables) if graph.cardinalities[i] > 1}
+    states = [x.copy()]
+    while free:
+        moves = []
+        for i in free:
+            for a in range(int(graph.cardinalities[i])):
+                if a != x[i]:
+                    y = x.copy()
+                    y[i] = a
+                    moves.append((float(graph.energy(y)), i, a))
+        _, i, a = min(moves)
+        x[i] = a
+        free.remove(i)
+        states.append(x.copy())
+    return states[int(np.argmin([float(graph.energy(y)) for y in states]))]
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_costs_stay_right(family: str) -> None:
+    """After any moves, kicks and chains the costs of all moves are those computed anew."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        n = graph.n_variables
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, graph.cardinalities)
+        c = started(graph, x)
+        for i in rng.permutation(n):
+            c.state[:5] = 0
+            c.state[5:] += (1, 1, -c.state[7])
+            record(
+                graph.arrays, x, c, int(i), int(rng.integers(graph.cardinalities[i])), 0.0, False
+            )
+            assert_costs_right(graph, x, c)
+        totals = np.zeros(3)
+        ball = np.empty(min(4, n), dtype=np.int64)
+        for centre in rng.permutation(n):
+            ball[0] = centre
+            kick(graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 3, 2, 1e-9, totals)
+            assert_costs_right(graph, x, c)
+
+
+@pytest.mark.parametrize("family", GENERIC)
+def test_a_pass_is_that_of_whole_energies(family: str) -> None:
+    """The chain with its heap ends where one with all energies computed anew ends."""
+    for seed in range(8):
+        graph = random_graph(family, seed)
+        x = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        expected = naive_pass(graph, x)
+        c = started(graph, x)
+        begin_pass(graph.arrays, x, c)
+        while extend(graph.arrays, x, c, 1 << 40, 1e-12, False, 1) <= 0:
+            pass  # stopped after every move
+        roll_back(graph.arrays, x, c)
+        assert (x == expected).all(), seed
+        assert_costs_right(graph, x, c)
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_chains_report_what_they_gain(family: str) -> None:
+    """The change that chains add up is that of the energy, never a loss, and locks are released."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        x = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        c = started(graph, x)
+        for i in range(graph.n_variables):
+            before = rank(graph, x)
+            totals = np.zeros(3)
+            c.state[6:] += (1, -c.state[7])
+            chains_from(graph.arrays, x, c, i, 4, 2, 1e-12, totals)
+            after = rank(graph, x)
+            assert after[0] - before[0] == totals[1]
+            assert after[1] - before[1] == pytest.approx(totals[0], abs=1e-9 * max(1, before[1]))
+            assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
+            assert (totals[2] > 0) == (after < before)
+            assert (c.place == -1).all()
+            assert_costs_right(graph, x, c)
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_a_kick_never_loses(family: str) -> None:
+    """A kick that is not repaired is taken back to the last label."""
+    kept = undone = 0
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        rng = np.random.default_rng(seed)
+        x = il.solve(graph, "icm", seed=seed).labels.copy()
+        c = started(graph, x)
+        ball = np.empty(min(3, graph.n_variables), dtype=np.int64)
+        for centre in rng.permutation(graph.n_variables):
+            before, old = rank(graph, x), x.copy()
+            ball[0] = centre
+            gained = kick(
+                graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 1, 1, 1e-9, np.zeros(3)
+            )
+            after = rank(graph, x)
+            assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
+            assert gained == (after < (before[0], before[1] - 1e-8))
+            kept += gained
+            undone += (x == old).all()
+    assert undone > 0
+    assert kept >= 0
+
+
+@pytest.mark.parametrize("kicks", [0, 1])
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_no_move_and_no_swap_gains_at_the_end(family: str, kicks: int) -> None:
+    """No single change, and no swap of labels across a term, lowers the energy of the answer."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        s = il.solve(
+            graph, f"kernighan-lin(kicks={kicks}, chain=1, branches=1)", initial=start, seed=seed
+        )
+        assert s.status in ("converged", "optimal")
+        if not s.feasible:
+            assert family in HARD
+            continue
+        slack = 1e-9 * exhaustive(graph).scale
+        others = []
+        for i in range(graph.n_variables):
+            for a in range(int(graph.cardinalities[i])):
+                y = s.labels.copy()
+                y[i] = a
+                others.append(y)
+        for scope, _ in graph.factors():
+            for i, j in itertools.combinations(scope, 2):
+                y = s.labels.copy()
+                y[i], y[j] = y[j], y[i]
+                if (y < graph.cardinalities).all():
+                    others.append(y)
+        assert graph.energy(np.array(others)).min() >= s.energy - slack
+
+
+def test_a_swap_is_found_where_no_single_change_gains() -> None:
+    """Two variables that must differ have each other's label."""
+    graph = FactorGraph.from_terms(
+        [[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]], [DiagonalTerms([(0, 1)], INF, 0.0)]
+    )
+    assert il.solve(graph, "icm", initial=[0, 1]).energy == 2.0
+    assert il.solve(graph, "kernighan-lin(kicks=0)", initial=[0, 1]).energy == 0.0
+
+
+def test_a_chain_leads_over_a_barrier() -> None:
+    """A stiff path turns round as a whole, which no set of fewer variables gains by."""
+    n = 8
+    unary = np.zeros((n, 2))
+    unary[0, 0] = 1.0
+    graph = FactorGraph.potts(unary, [(i, i + 1) for i in range(n - 1)], 3.0)
+    start = np.zeros(n, dtype=np.int64)
+    assert il.solve(graph, "icm", initial=start).energy == 1.0
+    assert il.solve(graph, "lazy-flipper(max_depth=7)", initial=start).energy == 1.0
+    s = il.solve(graph, "kernighan-lin(kicks=0)", initial=start)
+    assert s.energy == 0.0
+    # The chain has to be long enough.
+    assert il.solve(graph, "kernighan-lin(kicks=0, chain=3)", initial=start).energy <= 1.0
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_the_energy_never_rises(family: str) -> None:
+    """Offered energies fall, and small graphs are mostly solved."""
+    solved = 0
+    for seed in range(10):
+        graph = random_graph(family, seed)
+        exact = exhaustive(graph)
+        s = il.solve(graph, "kernighan-lin", seed=seed)
+        energies = [point.energy for point in s.trace]
+        slack = 1e-9 * exact.scale
+        assert all(b == INF == a or b <= a + slack for a, b in itertools.pairwise(energies))
+        solved += s.energy <= exact.optimum + slack
+    assert solved >= 8
+
+
+def test_frustrated_potts_grids_end_below_message_passing() -> None:
+    """On Potts terms of mixed signs the result is below those of BP, mean field and ICM."""
+    for seed in range(3):
+        spec = f"potts-grid(height=20, width=20, labels=4, frustration=0.5, seed={seed})"
+        graph = as_problem(spec).graph
+        energy = il.solve(graph, "kernighan-lin(kicks=0)").energy
+        for other in ("icm(restarts=20)", "loopy-bp(max_sweeps=100)", "mean-field"):
+            assert energy < il.solve(graph, other).energy - 1.0
+
+
+def test_kicks_go_on_where_chains_end() -> None:
+    """More rounds of kicks give lower energies."""
+    graph = as_problem("potts-grid(height=20, width=20, labels=4, frustration=0.5)").graph
+    energies = [il.solve(graph, f"kernighan-lin(kicks={kicks})").energy for kicks in (0, 1, 4)]
+    assert energies[2] <= energies[1] < energies[0] - 0.5
+
+
+def test_stopping_anywhere_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes and sweeps in many parts are the same as at once."""
+    graph = as_problem("potts-grid(height=10, width=10, labels=3, frustration=0.5)").graph
+    whole = il.solve(graph, "kernighan-lin(kicks=1)", seed=4)
+    monkeypatch.setattr(kernighan_lin, "_WORK", 1)
+    parts = il.solve(graph, "kernighan-lin(kicks=1)", seed=4)
+    assert (whole.labels == parts.labels).all()
+    assert whole.iterations == parts.iterations
+
+
+def test_a_pass_cut_short_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a time limit the answer is never above the start."""
+    monkeypatch.setattr(kernighan_lin, "_WORK", 10)
+    graph = as_problem("potts-grid(height=30, width=30, labels=3, frustration=0.5)").graph
+    start = il.solve(graph, "mean-field").labels
+    for limit in (1e-4, 1e-3, 1e-2):
+        s = il.solve(graph, "kernighan-lin", initial=start, time_limit=limit)
+        energies = [point.energy for point in s.trace]
+        assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
+
+
+@pytest.mark.parametrize("name", ["chain", "branches", "kicks", "ball"])
+def test_settings_are_checked(name: str) -> None:
+    """A setting out of range is refused by name."""
+    with pytest.raises(ValueError, match=f"{name} must be at least"):
+        KernighanLin(**{name: -1})

@@ -1,0 +1,151 @@
+"""The lazy flipper leaves no connected set of its depth that could be relabelled for less."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.solvers import lazy_flipper
+from inference_lab.solvers.lazy_flipper import LazyFlipper, flip, start_search
+
+FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
+
+
+def connected_sets(graph: FactorGraph, size: int) -> Iterator[tuple[int, ...]]:
+    """Go through the connected sets of so many variables, by trying all sets."""
+    n = graph.n_variables
+    near = [set() for _ in range(n)]
+    for scope, _ in graph.factors():
+        for i in scope:
+            near[i] |= set(scope)
+    for members in itertools.combinations(range(n), size):
+        reached = {members[0]}
+        for _ in members:
+            reached |= {j for i in reached for j in near[i] if j in members}
+        if len(reached) == size:
+            yield members
+
+
+def least_over(graph: FactorGraph, x: np.ndarray, members: tuple[int, ...]) -> float:
+    """Return the least energy over all labels of some variables, the others fixed."""
+    sizes = [range(int(graph.cardinalities[i])) for i in members]
+    choices = np.array(list(itertools.product(*sizes)))
+    options = np.tile(x, (len(choices), 1))
+    options[:, list(members)] = choices
+    return float(graph.energy(options).min())
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_no_connected_set_gains(family: str, depth: int) -> None:
+    """Brute force over all connected sets of at most `depth` variables finds nothing better."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, f"lazy-flipper(max_depth={depth})")
+        assert s.status in ("converged", "optimal")
+        if not s.feasible:
+            # What is returned is then the start, and the end has no better energy.
+            assert family in HARD
+            continue
+        slack = 1e-9 * max(1.0, abs(s.energy))
+        for size in range(1, min(depth, graph.n_variables) + 1):
+            for members in connected_sets(graph, size):
+                assert least_over(graph, s.labels, members) >= s.energy - slack, members
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_full_depth_is_exact(family: str) -> None:
+    """With sets of all variables the optimum is found from any start."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        if graph.log2_states > 10:
+            continue
+        optimum = exhaustive(graph).optimum
+        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        s = il.solve(graph, f"lazy-flipper(max_depth={graph.n_variables})", initial=start)
+        assert s.energy == pytest.approx(optimum, rel=1e-9, abs=1e-9)
+
+
+def test_every_connected_set_comes_up() -> None:
+    """A gain that only one set of three has, by changing all of it, is found whichever it is."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (3, 4), (4, 5)]
+    shape = [*((e, np.zeros((2, 2))) for e in edges), ((4, 5, 6), np.zeros((2, 2, 2)))]
+    start = np.zeros(7, dtype=np.int64)
+    sets = list(connected_sets(FactorGraph.from_factors([2] * 7, shape), 3))
+    assert len(sets) == 10
+    gain = np.zeros((2, 2, 2))
+    gain[1, 1, 1] = -1.0
+    # Two of the three cost 0.8, three 0.6 - 1.
+    pair = np.array([[0.0, 0.3], [0.3, 0.2]])
+    for members in sets:
+        pairs = [(p, pair) for p in itertools.combinations(members, 2)]
+        graph = FactorGraph.from_factors([2] * 7, [*shape, (members, gain), *pairs])
+        assert il.solve(graph, "lazy-flipper(max_depth=2)", initial=start).energy == 0.0
+        s = il.solve(graph, "lazy-flipper(max_depth=3)", initial=start)
+        assert np.flatnonzero(s.labels).tolist() == list(members)
+
+
+@pytest.mark.parametrize("family", ["mixed", "higher-order", "estep", "cannot-links", "ragged"])
+def test_stopping_anywhere_changes_nothing(family: str) -> None:
+    """A search that is interrupted after every step finds the same labels as one that is not."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        results = []
+        for work in (0, 3, 1_000_000):
+            x = np.zeros(graph.n_variables, dtype=np.int64)
+            search = start_search(graph, 3)
+            calls = 0
+            while search.pending.any() or search.state[0] != 0:
+                flip(graph.arrays, x, search, 1 << 60, work)
+                calls += 1
+            results.append((x.tolist(), int(search.state[4])))
+            assert (work > 100) == (calls == 1)
+        assert results[0] == results[1] == results[2]
+
+
+def test_a_search_cut_short_gives_back_labels_on_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a time limit the energy is never above the start's, nor above an earlier one."""
+    monkeypatch.setattr(lazy_flipper, "_WORK", 50)
+    graph = as_problem("potts-grid(height=20, width=20, labels=3, frustration=0.5)").graph
+    start = np.random.default_rng(0).integers(0, 3, 400)
+    for limit in (1e-4, 1e-3, 3e-3, 1e-2):
+        s = il.solve(graph, "lazy-flipper(max_depth=5)", initial=start, time_limit=limit)
+        assert s.status == "limit"
+        energies = [point.energy for point in s.trace]
+        assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
+        assert energies[-1] == s.energy
+
+
+def test_the_energy_falls_with_the_depth() -> None:
+    """Deeper searches end lower on a frustrated grid, and all of them below ICM."""
+    graph = as_problem("potts-grid(height=15, width=15, labels=3, frustration=0.5)").graph
+    energies = [il.solve(graph, "icm").energy] + [
+        il.solve(graph, f"lazy-flipper(max_depth={depth})").energy for depth in (1, 2, 3, 4)
+    ]
+    assert energies[2] < min(energies[:2]) - 1.0
+    assert energies[4] < energies[3] < energies[2]
+
+
+def test_iterations_count_variables_taken_up() -> None:
+    """Under a limit of one iteration n variables are taken up, which is a sweep of ICM."""
+    graph = as_problem("potts-grid(height=15, width=15, labels=3, frustration=0.5)").graph
+    s = il.solve(graph, "lazy-flipper", max_iterations=1)
+    assert s.iterations == 1
+    assert s.status == "limit"
+    assert math.isfinite(s.energy)
+    assert il.solve(graph, "lazy-flipper").energy < s.energy
+
+
+def test_settings_are_checked() -> None:
+    """A depth below 1 is refused."""
+    with pytest.raises(ValueError, match="max_depth must be at least 1, got 0"):
+        LazyFlipper(max_depth=0)

@@ -1,0 +1,813 @@
+"""Loopy BP: exact on forests, honest about convergence, and never wrong about infeasibility."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Recipe, random_pairs, recipes, truncated_linear
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import (
+    TRUNCATED_LINEAR,
+    DiagonalTerms,
+    FactorGraph,
+    FloatArray,
+    SharedTable,
+)
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.solvers import loopy_bp
+from inference_lab.solvers.loopy_bp import LoopyBP, Passes, plain_sweep, renumber
+
+INF = math.inf
+SCHEDULES = ("sequential", "residual", "synchronous")
+EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
+
+
+# ---------------------------------------------------------------------- numpy references
+
+
+def soft(values: FloatArray, temperature: float, axis: int | tuple[int, ...]) -> FloatArray:
+    """``-T log sum exp(-values / T)`` over axes, the minimum at T = 0."""
+    least = values.min(axis=axis, keepdims=True)
+    base = np.squeeze(least, axis=axis)
+    if temperature == 0:
+        return base
+    shifted = values - np.where(np.isfinite(least), least, 0.0)
+    total = np.exp(-shifted / temperature).sum(axis).clip(1e-300)
+    return np.where(np.isfinite(base), base - temperature * np.log(total), INF)
+
+
+class Reference:
+    """All messages of a graph by name, and the updates of the textbook on dense tables.
+
+    A message is a pair (term, position): to the variable at that position of the term's scope.
+    """
+
+    def __init__(self, graph: FactorGraph, passes: Passes) -> None:
+        self.graph = graph
+        a, msg = passes.arrays, passes.msg
+        self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
+        self.messages: dict[tuple[int, int], FloatArray] = {}
+        for p, h in enumerate(a.adj_half.tolist()):
+            k = int(graph.cardinalities[graph.edges[h // 2, h % 2]])
+            self.messages[h // 2, h % 2] = msg.to_variable[msg.ptr[p] : msg.ptr[p] + k].copy()
+        for slot, f in enumerate(a.slot_factor.tolist()):
+            key = graph.n_edges + f, slot - int(a.factor_ptr[f])
+            self.messages[key] = msg.from_factor[msg.slot_ptr[slot] : msg.slot_ptr[slot + 1]].copy()
+
+    def cavity(self, i: int, but: int | None) -> FloatArray:
+        """Sum the unary and all messages at ``i`` but that of one term."""
+        total = self.graph.unary_of(i).copy()
+        for (t, s), message in self.messages.items():
+            if t != but and self.terms[t][0][s] == i:
+                total = total + message
+        return total
+
+    def closed(self, t: int, but: int | None = None) -> FloatArray:
+        """Table of a term plus the cavities of its variables, all but the one at a position."""
+        scope, table = self.terms[t]
+        for s, i in enumerate(scope):
+            if s != but:
+                shape = [-1 if axis == s else 1 for axis in range(len(scope))]
+                table = table + self.cavity(i, t).reshape(shape)
+        return table
+
+    def renewed(self, temperature: float) -> dict[tuple[int, int], FloatArray]:
+        """Return all messages computed from all messages, with minimum zero."""
+        out = {}
+        for t, s in self.messages:
+            others = tuple(x for x in range(len(self.terms[t][0])) if x != s)
+            message = soft(self.closed(t, s), temperature, others)
+            least = message.min()
+            out[t, s] = message - (least if least < INF else 0.0)
+        return out
+
+    def residual(self, temperature: float) -> float:
+        """Return the largest change of a renewal, relative to the size of the costs."""
+        worst = 0.0
+        for key, new in self.renewed(temperature).items():
+            old = self.messages[key]
+            if (np.isinf(new) != np.isinf(old)).any():
+                return INF
+            finite = np.isfinite(new)
+            size = 1.0 + np.abs(new[finite]).max(initial=0.0)
+            worst = max(worst, np.abs(new[finite] - old[finite]).max(initial=0.0) / size)
+        return float(worst)
+
+    def bethe(self, temperature: float) -> float:
+        """Return minus the Bethe free energy over T, from beliefs and their entropies."""
+        free = self.graph.constant
+
+        def normalised(energy: FloatArray) -> FloatArray:
+            p = np.exp(-(energy - energy.min()) / temperature)
+            return p / p.sum()
+
+        def expected(p: FloatArray, cost: FloatArray) -> float:
+            return float((p[p > 0] * cost[p > 0]).sum())
+
+        def entropy(p: FloatArray) -> float:
+            return -float((p[p > 0] * np.log(p[p > 0])).sum())
+
+        for i in range(self.graph.n_variables):
+            b = normalised(self.cavity(i, None))
+            degree = sum(i in scope for scope, _ in self.terms)
+            free += expected(b, self.graph.unary_of(i)) - temperature * (1 - degree) * entropy(b)
+        for t, (_, table) in enumerate(self.terms):
+            b = normalised(self.closed(t))
+            free += expected(b, table) - temperature * entropy(b)
+        return -free / temperature
+
+
+def pass_messages(graph: FactorGraph, solver: LoopyBP, temperature: float) -> tuple[Passes, bool]:
+    """Run the sweeps of a solver and keep its messages."""
+    state = Passes(solver, graph, temperature)
+    for number in range(solver.max_sweeps):
+        if state.sweep(number):
+            return state, True
+    return state, False
+
+
+def assert_distributions(graph: FactorGraph, marginals: object) -> None:
+    assert len(marginals) == graph.n_variables
+    for k, row in zip(graph.cardinalities, marginals, strict=True):
+        assert row.shape == (k,) and (row >= 0).all()
+        assert row.sum() == pytest.approx(1.0, abs=1e-9)
+
+
+# ---------------------------------------------------------------------- exact on forests
+
+
+@given(recipes(forest=True), st.sampled_from(SCHEDULES), st.sampled_from([0.0, 0.7]))
+def test_exact_on_forests(recipe: Recipe, schedule: str, damping: float):
+    """The best labelling with proof, marginals and log-partition; or the proof that none exists."""
+    graph = recipe.build()
+    assert graph.is_forest
+    solver = LoopyBP(schedule=schedule, damping=damping)
+    found = exhaustive(graph)
+    slack = 1e-12 * recipe.scale()
+    s = il.solve(graph, solver)
+    if math.isinf(found.optimum):
+        assert s.status == "infeasible" and s.lower_bound == INF
+        assert il.solve(graph, solver, temperature=1.0).status == "infeasible"
+        return
+    assert s.status == "optimal" and s.lower_bound == s.energy
+    assert s.energy == pytest.approx(found.optimum, abs=slack)
+    for temperature in EXTREME:
+        s = il.solve(graph, solver, temperature=temperature)
+        assert s.status == "converged" and s.log_partition_kind == "exact"
+        expected = found.log_partition(temperature)
+        near = slack / temperature + 1e-11 * max(1.0, abs(expected))
+        assert s.log_partition == pytest.approx(expected, abs=near)
+        assert_distributions(graph, s.marginals)
+        for row, true in zip(s.marginals, found.marginals(temperature), strict=True):
+            assert np.abs(row - true).max() <= 1e-9 + 10 * slack / temperature
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_ties_on_a_forest_are_broken_consistently(schedule):
+    """Label by label, the least beliefs of a cannot-link chain say nothing: all are equal."""
+    n = 40
+    edges = [(i, i + 1) for i in range(n - 1)]
+    graph = FactorGraph.from_terms(np.zeros((n, 2)), [DiagonalTerms(edges, same=INF)])
+    s = il.solve(graph, f"loopy-bp(schedule={schedule})")
+    assert s.status == "optimal" and s.energy == 0.0
+    star = FactorGraph.from_terms(
+        np.zeros((9, 3)), [DiagonalTerms([(0, i) for i in range(1, 9)], same=1.0)]
+    )
+    assert il.solve(star, f"loopy-bp(schedule={schedule})").status == "optimal"
+
+
+def test_ties_within_higher_order_factors_of_a_forest():
+    """Parities along a chain of factors: every label ties, few labellings are allowed."""
+    odd = np.where(np.indices((2, 2, 2)).sum(axis=0) % 2 == 1, 0.0, INF)
+    scopes = [(0, 1, 2), (2, 3, 4), (4, 5, 6), (1, 7, 8), (8, 9, 10)]
+    graph = FactorGraph.from_factors([2] * 11, [(s, odd) for s in scopes])
+    s = il.solve(graph, "loopy-bp")
+    assert s.status == "optimal" and s.energy == 0.0
+    s = il.solve(graph, "loopy-bp", temperature=1.0)
+    assert s.log_partition == pytest.approx(math.log(2**11 / 2**5))
+
+
+def test_a_long_chain_and_a_large_star():
+    """Forward and backward over 20,000 variables; and a hub of 20,000 messages."""
+    n, k = 20_000, 3
+    rng = np.random.default_rng(0)
+    unary = rng.normal(size=(n, k))
+    weights = rng.normal(size=n - 1)
+    chain = FactorGraph.potts(unary, [(i, i + 1) for i in range(n - 1)], weights)
+    cost = unary[0]
+    for i in range(1, n):
+        table = weights[i - 1] * (1 - np.eye(k))
+        cost = unary[i] + (cost[:, None] + table).min(axis=0)
+    s = il.solve(chain, "loopy-bp")
+    assert s.status == "optimal" and s.iterations == 2
+    assert s.energy == pytest.approx(cost.min(), rel=1e-12)
+    star = FactorGraph.potts(unary, [(0, i) for i in range(1, n)], weights)
+    best = min(
+        unary[0, a] + (unary[1:] + weights[:, None] * (np.arange(k) != a)).min(axis=1).sum()
+        for a in range(k)
+    )
+    s = il.solve(star, "loopy-bp")
+    assert s.status == "optimal" and s.energy == pytest.approx(best, rel=1e-12)
+
+
+def test_half_a_forest_is_no_proof():
+    """One sweep does not reach the leaves again: no bound, not converged, not exact."""
+    graph = random_graph("forest", 0)
+    for s in (
+        il.solve(graph, "loopy-bp(max_sweeps=1)"),
+        il.solve(graph, "loopy-bp", max_iterations=1),
+    ):
+        assert s.status == "limit" and s.lower_bound == -INF and s.iterations == 1
+    s = il.solve(graph, "loopy-bp(max_sweeps=1)", temperature=1.0)
+    assert s.status == "limit" and s.log_partition_kind == "estimate"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_hub_within_a_loop_is_not_taken_for_a_forest(schedule):
+    graph = FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (2, 0)], [-1.0] * 3)
+    s = il.solve(graph, f"loopy-bp(schedule={schedule})")
+    assert s.lower_bound == -INF and s.status in ("converged", "limit")
+    s = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=1.0)
+    assert s.log_partition_kind == "estimate"
+
+
+# ---------------------------------------------------------------------- fixed points
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 3.0])
+def test_converged_means_a_fixed_point(temperature, schedule, damping):
+    """Every message, computed anew from all others, is what it was."""
+    checked = 0
+    families = [f for f in FAMILIES if f not in ("empty", "infeasible", "large")]
+    solver = LoopyBP(schedule=schedule, damping=damping, tolerance=1e-10, max_sweeps=400)
+    for family in families:
+        for seed in range(3):
+            graph = random_graph(family, seed)
+            state, converged = pass_messages(graph, solver, temperature)
+            residual = Reference(graph, state).residual(temperature)
+            if converged:
+                assert residual <= 1e-8, (family, seed)
+                checked += graph.n_edges + graph.n_factors > 0
+            else:
+                assert residual > 1e-12, "said not to converge, but did"
+    assert checked >= 2 * len(families) - 10
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
+    """Also on graphs of some size and degree, where small changes add up."""
+    rng = np.random.default_rng(0)
+    edges = random_pairs(rng, 60, 300)
+    graph = FactorGraph.potts(rng.normal(size=(60, 3)), edges, 0.3 * rng.normal(size=300))
+    for temperature in (0.0, 1.0):
+        state, converged = pass_messages(graph, LoopyBP(schedule=schedule), temperature)
+        assert converged
+        assert Reference(graph, state).residual(temperature) < 1e-4
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("family", ["potts", "diagonal", "own-tables", "ragged", "cannot-links"])
+def test_synchronous_sweeps_are_those_of_the_textbook(family, damping, temperature):
+    """Sweep by sweep: all messages at once from the last sweep's, damped in the log domain."""
+    graph = next(g for g in (random_graph(family, s) for s in range(50)) if not g.is_forest)
+    state = Passes(LoopyBP(schedule="synchronous", damping=damping), graph, temperature)
+    for number in range(5):
+        before = Reference(graph, state)
+        state.sweep(number)
+        after = Reference(graph, state)
+        for key, new in before.renewed(temperature).items():
+            old = before.messages[key]
+            both = np.isfinite(old) & np.isfinite(new)
+            expected = new.copy()
+            expected[both] += damping * (old[both] - new[both])
+            assert np.allclose(after.messages[key], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 10.0])
+def test_bethe_log_partition(temperature, schedule):
+    """Against beliefs and entropies, on graphs with cycles and factors of every family."""
+    checked = 0
+    for family in (*FINITE, "cannot-links", "hard-tables", "mixed", "forbidden-labels"):
+        for seed in range(3):
+            graph = random_graph(family, seed)
+            solver = LoopyBP(schedule=schedule, damping=0.3, tolerance=1e-12)
+            state, converged = pass_messages(graph, solver, temperature)
+            if not converged:
+                continue
+            marginals, log_z = state.marginals()
+            reference = Reference(graph, state)
+            assert log_z == pytest.approx(reference.bethe(temperature), rel=1e-8, abs=1e-8)
+            for i, row in enumerate(marginals):
+                belief = reference.cavity(i, None)
+                expected = np.exp(-(belief - soft(belief, temperature, 0)) / temperature)
+                assert np.allclose(row, expected, atol=1e-10)
+            s = il.solve(graph, solver, temperature=temperature)
+            assert s.log_partition == pytest.approx(log_z)
+            assert s.log_partition_kind == ("exact" if graph.is_forest else "estimate")
+            checked += not graph.is_forest
+    assert checked >= 20
+
+
+def test_bethe_on_a_single_cycle_by_hand():
+    """The uniform fixed point of a flat cycle: ``log Z`` of the tree minus one closing term."""
+    n, w, temperature = 5, 0.8, 0.7
+    edges = [(i, (i + 1) % n) for i in range(n)]
+    graph = FactorGraph.potts(np.zeros((n, 2)), edges, w, constant=2.0)
+    s = il.solve(graph, "loopy-bp", temperature=temperature)
+    expected = n * math.log(2 * (1 + math.exp(-w / temperature))) - n * math.log(2)
+    assert s.log_partition == pytest.approx(expected - 2.0 / temperature)
+    assert s.marginals == pytest.approx(np.full((n, 2), 0.5))
+
+
+def easy(seed: int) -> FactorGraph:
+    """Return a loopy graph of weak terms of every kind, on which all schedules agree."""
+    rng = np.random.default_rng(seed)
+    n, k = 12, 3
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = rng.permutation(pairs)[:20]
+    return FactorGraph.from_terms(
+        rng.normal(size=(n, k)),
+        [
+            DiagonalTerms(edges[:8], 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8)),
+            DiagonalTerms(edges[8:12], 0.3 * rng.normal(size=(4, k))),
+            SharedTable(edges[12:], 0.3 * rng.normal(size=(k, k)), rng.normal(size=8)),
+        ],
+        [(tuple(rng.permutation(n)[:3]), 0.3 * rng.normal(size=(k, k, k))) for _ in range(3)],
+    )
+
+
+def test_schedules_and_damping_reach_the_same_fixed_point():
+    for seed in range(5):
+        graph = easy(seed)
+        results = [
+            il.solve(
+                graph,
+                LoopyBP(schedule=schedule, damping=damping, tolerance=1e-11),
+                temperature=1.0,
+            )
+            for schedule in SCHEDULES
+            for damping in (0.0, 0.5, 0.9)
+        ]
+        assert all(s.status == "converged" for s in results)
+        for s in results[1:]:
+            assert np.abs(s.marginals - results[0].marginals).max() < 1e-8
+            assert s.log_partition == pytest.approx(results[0].log_partition, abs=1e-8)
+        # Damping slows down; otherwise it was not applied.
+        sweeps = [s.iterations for s in results]
+        assert all(sweeps[i] < sweeps[i + 1] < sweeps[i + 2] for i in (0, 3, 6))
+
+
+def test_loops_are_counted_but_weak_ones_hardly_matter():
+    """Close to the truth where terms are weak; a wrong sign or weight would not be."""
+    for seed in range(5):
+        graph = easy(seed)
+        reference = il.solve(graph, "brute-force", temperature=1.0)
+        s = il.solve(graph, "loopy-bp", temperature=1.0)
+        assert s.log_partition == pytest.approx(reference.log_partition, abs=0.02)
+        assert np.abs(s.marginals - reference.marginals).max() < 0.02
+        assert il.solve(graph, "loopy-bp").energy == pytest.approx(reference.energy)
+
+
+# ---------------------------------------------------------------------- not converging
+
+
+def frustrated(n: int = 8, seed: int = 0) -> FactorGraph:
+    """Return a dense spin glass, on which min-sum messages run in circles."""
+    rng = np.random.default_rng(seed)
+    edges = list(itertools.combinations(range(n), 2))
+    return FactorGraph.potts(0.1 * rng.normal(size=(n, 2)), edges, rng.normal(size=len(edges)))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_messages_that_run_in_circles_do_not_pass_for_converged(schedule):
+    limits = 0
+    for seed in range(10):
+        graph = frustrated(seed=seed)
+        solver = LoopyBP(schedule=schedule, max_sweeps=100)
+        s = il.solve(graph, solver)
+        state, converged = pass_messages(graph, solver, 0.0)
+        residual = Reference(graph, state).residual(0.0)
+        assert (s.status == "converged") == converged == (residual < 1e-4)
+        if s.status == "limit":
+            limits += 1
+            assert s.iterations == 100 and residual > 1e-3
+            assert s.lower_bound == -INF
+    assert limits >= 3
+
+
+def test_damping_does_not_make_small_steps_pass_for_convergence():
+    for schedule in SCHEDULES:
+        solver = LoopyBP(schedule=schedule, damping=1 - 1e-9, max_sweeps=50)
+        state, converged = pass_messages(easy(0), solver, 0.0)
+        assert not converged and Reference(easy(0), state).residual(0.0) > 1e-3
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_best_labelling_seen_is_returned(schedule):
+    """Each sweep offers one, and so does each way of decoding; the last is not always the best."""
+    passed_over = 0
+    for seed in range(10):
+        graph = frustrated(n=20, seed=seed)
+        s = il.solve(graph, LoopyBP(schedule=schedule, max_sweeps=30))
+        assert len(s.trace) == s.iterations + 2
+        assert s.energy == min(p.energy for p in s.trace)
+        passed_over += s.trace[-1].energy > s.energy
+        start = np.random.default_rng(seed).integers(0, 2, size=20)
+        given = il.solve(graph, LoopyBP(schedule=schedule, max_sweeps=1), initial=start)
+        assert given.energy <= graph.energy(start)
+    assert passed_over > 0
+
+
+# ---------------------------------------------------------------------- infeasibility
+
+
+@given(
+    recipes(hard=True, min_variables=1),
+    st.sampled_from(SCHEDULES),
+    st.sampled_from([0.0, 1.0]),
+    st.integers(1, 5),
+)
+def test_infeasible_is_a_proof(recipe, schedule, temperature, sweeps):
+    """However few sweeps, damped or not; and a finite energy is finite."""
+    graph = recipe.build()
+    solver = LoopyBP(schedule=schedule, damping=0.3, max_sweeps=sweeps)
+    s = il.solve(graph, solver, temperature=temperature)
+    if s.status == "infeasible":
+        assert np.isinf(recipe.energies()).all()
+    else:
+        assert s.feasible or s.message == "no labelling of finite energy was found"
+
+
+def test_infeasibility_beyond_the_quick_look():
+    """Contradictions that only messages find: orders, colours, and a chain of both."""
+    k = 4
+    rising = np.where(np.arange(k)[:, None] < np.arange(k)[None], 0.0, INF)
+    path = [(i, i + 1) for i in range(k)]
+    graph = FactorGraph.pairwise(np.zeros((k + 1, k)), path, rising)
+    assert il.solve(graph, "loopy-bp").status == "infeasible"
+    loop = FactorGraph.pairwise(np.zeros((3, k)), [(0, 1), (1, 2), (2, 0)], rising)
+    for schedule in SCHEDULES:
+        for temperature in (0.0, 1.0):
+            solver = LoopyBP(schedule=schedule)
+            assert il.solve(loop, solver, temperature=temperature).status == "infeasible"
+
+
+def test_hard_constraints_with_cycles_are_solved():
+    for family in ("must-links", "cannot-links", "hard-tables", "mixed", "forbidden-labels"):
+        feasible = [il.solve(random_graph(family, seed), "loopy-bp").feasible for seed in range(12)]
+        assert sum(feasible) >= 10, family
+
+
+# ---------------------------------------------------------------------- closed forms
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_truncated_linear_messages_are_those_of_the_table(schedule):
+    """With the closed form switched off, every message is the same."""
+    rng = np.random.default_rng(0)
+    edges = random_pairs(rng, 10, 20)
+    for k, cap in ((4, 2.0), (9, 3.3), (16, 40.0)):
+        table = truncated_linear(k, 0.5, cap, 0.25)
+        graph = FactorGraph.pairwise(
+            rng.normal(size=(10, k)), edges, table, rng.uniform(0, 2, size=len(edges))
+        )
+        table_edges = graph.edge_kinds == 2
+        assert (graph.arrays.forms[table_edges] == TRUNCATED_LINEAR).all() and table_edges.any()
+        plain = FactorGraph(**{name: getattr(graph, name) for name in graph.__getstate__()})
+        forms = np.zeros_like(graph.arrays.forms)
+        forms.flags.writeable = False
+        plain.__dict__["arrays"] = graph.arrays._replace(forms=forms)
+        solver = LoopyBP(schedule=schedule, damping=0.2, max_sweeps=20)
+        fast, _ = pass_messages(graph, solver, 0.0)
+        slow, _ = pass_messages(plain, solver, 0.0)
+        assert np.allclose(fast.msg.to_variable, slow.msg.to_variable, atol=1e-11)
+        assert il.solve(graph, solver).energy == il.solve(plain, solver).energy
+
+
+def test_tables_that_forbid_are_not_taken_for_truncated_linear():
+    """``|a - b|`` up to 1 and forbidden beyond: a proof by the wrong table would be wrong."""
+    table = np.where(np.abs(np.subtract.outer(range(3), range(3))) > 1, INF, 0.0) + np.abs(
+        np.subtract.outer(range(3), range(3))
+    )
+    graph = FactorGraph.pairwise([[0.0, 5.0, 50.0], [50.0, 50.0, 0.0]], [(0, 1)], table)
+    s = il.solve(graph, "loopy-bp")
+    assert s.labels.tolist() == [1, 2] and s.energy == 6.0 and s.status == "optimal"
+
+
+def grids(k: int) -> list[FactorGraph]:
+    """Return grids of `k` labels with Potts terms of either sign, and truncated linear ones."""
+    rng = np.random.default_rng(k)
+    edges = grid_edges(7, 6)
+    unary = rng.normal(size=(42, k))
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    weights = rng.uniform(0, 1, size=len(edges))
+    return [
+        FactorGraph.potts(unary, edges, weights),
+        FactorGraph.potts(unary, edges, weights - 0.5),
+        FactorGraph.pairwise(unary, edges, np.minimum(0.7 * apart, 1.6), weights),
+    ]
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("k", [2, 3, 8, 16, 19])
+def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
+    """One kernel for Potts and truncated linear terms, one for all; and all terms as tables."""
+    solver = LoopyBP(damping=damping)
+    for graph in grids(k):
+        fast = Passes(solver, graph, 0.0)
+        assert fast._pass is plain_sweep
+        any_graph = Passes(solver, graph, 0.0)
+        any_graph._pass = loopy_bp.sequential_sweep
+        tables = Passes(solver, graph, 0.0)
+        tables._links["way"] = loopy_bp.GENERAL
+        tables._pass = loopy_bp.sequential_sweep
+        for number in range(6):
+            for passes in (fast, any_graph, tables):
+                passes.sweep(number)
+            for other in (any_graph, tables):
+                near = np.isclose(other.msg.to_variable, fast.msg.to_variable, atol=1e-11)
+                assert near.all()
+                assert (other.labels() == fast.labels()).all()
+
+
+@pytest.mark.parametrize("temperature", [0.02, 0.5, 1.0, 1e4])
+def test_soft_potts_messages_are_those_of_the_general_way(temperature):
+    for k in (2, 3, 16):
+        for graph in grids(k)[:2]:
+            fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))
+            assert (fast._links["way"] != loopy_bp.GENERAL).any()
+            slow._links["way"] = loopy_bp.GENERAL
+            for number in range(6):
+                fast.sweep(number)
+                slow.sweep(number)
+                difference = fast.msg.to_variable - slow.msg.to_variable
+                assert np.abs(difference).max() <= 1e-11 * (1 + temperature)
+
+
+def test_costs_of_many_temperatures_do_not_underflow():
+    """``exp(-rise / T)`` is 0, but messages are within a few T of the min-sum ones."""
+    temperature = 1e-3
+    unary = np.array([[0.0, 5.0, 7.0], [0.0, 0.0, 0.0], [9.0, 0.0, 9.0]])
+    graph = FactorGraph.potts(unary, [(0, 1), (1, 2), (2, 0)], 3.0)
+    soft_passes, hard_passes = (Passes(LoopyBP(), graph, t) for t in (temperature, 0.0))
+    for number in range(4):
+        soft_passes.sweep(number)
+        hard_passes.sweep(number)
+        difference = soft_passes.msg.to_variable - hard_passes.msg.to_variable
+        assert np.abs(difference).max() <= 30 * temperature
+    s = il.solve(graph, "loopy-bp", temperature=temperature)
+    assert s.labels.tolist() == [1, 1, 1] and s.energy == 5.0
+    assert_distributions(graph, s.marginals)
+
+
+# ---------------------------------------------------------------------- layout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_renumbering_and_layout(family):
+    """The same terms at the variables' new places, and a place for each message."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        order = np.random.default_rng(seed).permutation(graph.n_variables)
+        a, entries = renumber(graph.arrays, order)
+        for new, old in enumerate(order.tolist()):
+            lo, hi = a.unary_ptr[new], a.unary_ptr[new + 1]
+            assert a.unary[lo:hi].tolist() == graph.unary_of(old).tolist()
+            assert entries[lo:hi].tolist() == list(
+                range(graph.unary_ptr[old], graph.unary_ptr[old + 1])
+            )
+            for p in range(a.adj_ptr[new], a.adj_ptr[new + 1]):
+                e, side = divmod(int(a.adj_half[p]), 2)
+                assert graph.edges[e, side] == old and a.edges[e, side] == new
+                assert order[a.adj_var[p]] == graph.edges[e, 1 - side]
+                assert a.adj_reverse[a.adj_reverse[p]] == p
+                assert a.adj_half[a.adj_reverse[p]] == a.adj_half[p] ^ 1
+            slots = a.inc_slot[a.inc_ptr[new] : a.inc_ptr[new + 1]]
+            assert (graph.factor_scopes[slots] == old).all() and (a.scopes[slots] == new).all()
+        assert order[a.scopes].tolist() == graph.factor_scopes.tolist()
+        passes = Passes(LoopyBP(), graph, 0.0)
+        sizes = np.repeat(passes.arrays.cardinalities, np.diff(passes.arrays.adj_ptr))
+        by_place = np.argsort(passes.msg.ptr)
+        ends = passes.msg.ptr[by_place] + sizes[by_place]
+        assert [0, *ends.tolist()][:-1] == passes.msg.ptr[by_place].tolist()
+        assert passes.msg.to_variable.size == sizes.sum()
+
+
+# ---------------------------------------------------------------------- extremes
+
+
+@pytest.mark.parametrize("temperature", EXTREME)
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "infeasible"])
+def test_no_nan_at_any_temperature(family, temperature):
+    for seed in range(2):
+        graph = random_graph(family, seed)
+        for schedule in SCHEDULES:
+            solver = LoopyBP(schedule=schedule, max_sweeps=50)
+            s = il.solve(graph, solver, temperature=temperature)
+            if s.status == "infeasible":
+                continue
+            assert math.isfinite(s.log_partition)
+            assert_distributions(graph, s.marginals)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_the_unit_of_costs_does_not_matter(factor):
+    """Costs and temperature times a factor: the same sweeps, the same marginals."""
+    for seed in range(3):
+        graph = easy(seed)
+        scaled = FactorGraph.from_factors(
+            graph.cardinalities, [(s, factor * t) for s, t in graph.factors()]
+        )
+        for temperature in (0.0, 1.0):
+            one = il.solve(graph, "loopy-bp", temperature=temperature)
+            two = il.solve(scaled, "loopy-bp", temperature=factor * temperature)
+            assert two.iterations == pytest.approx(one.iterations, abs=1)
+            assert two.energy == pytest.approx(factor * one.energy, rel=1e-9)
+            if temperature:
+                assert np.abs(one.marginals - two.marginals).max() < 1e-5
+
+
+def test_large_costs_beside_small_ones():
+    """Must-links of a million; what the unaries say must not be lost in rounding."""
+    rng = np.random.default_rng(0)
+    n = 12
+    unary = rng.normal(size=(n, 3))
+    edges = [(int(rng.integers(0, i)), i) for i in range(1, n)]
+    graph = FactorGraph.potts(unary, edges, 1e6)
+    s = il.solve(graph, "loopy-bp")
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(unary.sum(axis=0).min(), abs=1e-9)
+    loopy = FactorGraph.potts(unary, [*edges, (0, 5), (3, 11), (2, 9)], 1e6)
+    assert il.solve(loopy, "loopy-bp").energy == pytest.approx(unary.sum(axis=0).min(), abs=1e-9)
+
+
+# ---------------------------------------------------------------------- invariances
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_labels_may_be_permuted(temperature):
+    for seed in range(5):
+        graph = easy(seed)
+        p = np.random.default_rng(seed).permutation(3)
+        permuted = FactorGraph.from_factors(
+            graph.cardinalities, [(s, t[np.ix_(*[p] * len(s))]) for s, t in graph.factors()]
+        )
+        solver = LoopyBP(tolerance=1e-10)
+        one = il.solve(graph, solver, temperature=temperature)
+        two = il.solve(permuted, solver, temperature=temperature)
+        assert two.energy == pytest.approx(one.energy, rel=1e-10)
+        assert p[two.labels].tolist() == one.labels.tolist()
+        if temperature:
+            assert np.abs(two.marginals - one.marginals[:, p]).max() < 1e-7
+            assert two.log_partition == pytest.approx(one.log_partition, abs=1e-8)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_variables_may_be_permuted(schedule, temperature):
+    for seed in range(3):
+        graph = easy(seed)
+        p = np.random.default_rng(seed).permutation(graph.n_variables)
+        factors = [(tuple(p[list(s)]), t) for s, t in graph.factors()]
+        permuted = FactorGraph.from_factors(graph.cardinalities, factors[::-1])
+        solver = LoopyBP(tolerance=1e-10, schedule=schedule)
+        one = il.solve(graph, solver, temperature=temperature)
+        two = il.solve(permuted, solver, temperature=temperature)
+        if temperature == 0:
+            assert two.energy == pytest.approx(one.energy, rel=1e-10)
+        else:
+            assert np.abs(two.marginals[p] - one.marginals).max() < 1e-7
+
+
+def test_reparametrisation_changes_nothing():
+    """Costs moved from tables to unaries and back: the same marginals at the same temperature."""
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        graph = easy(seed)
+        factors = []
+        for scope, table in graph.factors():
+            moved = rng.normal(size=3)
+            factors += [(scope, table + moved.reshape(-1, *[1] * (table.ndim - 1)))]
+            factors += [((scope[0],), -moved)]
+        other = FactorGraph.from_factors(graph.cardinalities, factors)
+        solver = LoopyBP(tolerance=1e-10)
+        one = il.solve(graph, solver, temperature=1.0)
+        two = il.solve(other, solver, temperature=1.0)
+        assert np.abs(one.marginals - two.marginals).max() < 1e-7
+        assert one.log_partition == pytest.approx(two.log_partition, abs=1e-7)
+
+
+# ---------------------------------------------------------------------- settings and budget
+
+
+def test_the_sweeps_of_a_converged_run_are_few_updates():
+    """What is settled is skipped: far fewer updates than sweeps times variables."""
+    rng = np.random.default_rng(0)
+    n = 500
+    edges = [(i, (i + 1) % n) for i in range(n)]
+    graph = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 0.2)
+    for schedule in ("sequential", "residual"):
+        s = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=0.3)
+        assert s.status == "converged" and s.diagnostics["last_change"] <= 1e-6
+        assert n <= s.diagnostics["updates"] <= n * s.iterations
+    sequential = il.solve(graph, "loopy-bp", temperature=0.3)
+    synchronous = il.solve(graph, "loopy-bp(schedule=synchronous)", temperature=0.3)
+    assert sequential.iterations < synchronous.iterations
+    assert synchronous.diagnostics["updates"] == n * synchronous.iterations
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_budget(schedule):
+    solver = LoopyBP(schedule=schedule)
+    graphs = (frustrated(n=40, seed=seed) for seed in range(20))
+    hopeless = next(g for g in graphs if il.solve(g, solver).status == "limit")
+    s = il.solve(hopeless, solver, max_iterations=7)
+    assert s.status == "limit" and s.iterations == 7
+    # Large enough that it cannot settle in the time.
+    rng = np.random.default_rng(0)
+    n, m = 20_000, 80_000
+    edges = random_pairs(rng, n, m)
+    large = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 3 * rng.normal(size=m))
+    assert large.components.size and large.breadth_first_order.size
+    s = il.solve(large, LoopyBP(schedule=schedule, max_sweeps=10**9), time_limit=0.1)
+    assert s.status == "limit" and 0.0 < s.seconds < 2.0 and s.iterations >= 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("loopy-bp(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
+        ("loopy-bp(damping=-0.1)", "damping must be at least 0 and below 1, got -0.1"),
+        ("loopy-bp(tolerance=-1)", "tolerance must not be negative, got -1.0"),
+        ("loopy-bp(tolerance=nan)", "tolerance must not be negative, got nan"),
+        ("loopy-bp(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
+        ("loopy-bp(schedule=random)", "'random' is not one of sequential, residual, synchronous"),
+    ],
+)
+def test_settings_out_of_range(spec, message):
+    with pytest.raises(il.SpecError, match=message):
+        il.solve(easy(0), spec)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_empty_and_edgeless_graphs(schedule, temperature):
+    solver = LoopyBP(schedule=schedule)
+    s = il.solve(FactorGraph.from_factors([], [], 2.0), solver, temperature=temperature)
+    assert s.energy == 2.0 and s.labels.shape == (0,)
+    if temperature:
+        assert s.log_partition == -2.0 and len(s.marginals) == 0
+    graph = FactorGraph.potts([[1.0, 0.0], [0.5], [INF, 3.0, 3.0]], [], [])
+    s = il.solve(graph, solver, temperature=temperature)
+    assert s.energy == 3.5
+    if temperature:
+        expected = math.log(1 + math.exp(-1)) - 0.5 + math.log(2) - 3
+        assert s.log_partition == pytest.approx(expected) and s.log_partition_kind == "exact"
+        assert s.marginals[2].tolist() == pytest.approx([0.0, 0.5, 0.5])
+    else:
+        assert s.status == "optimal"
+
+
+def test_no_randomness():
+    graph = frustrated(n=12)
+    for schedule in SCHEDULES:
+        solver = LoopyBP(schedule=schedule, max_sweeps=20)
+        runs = [il.solve(graph, solver, seed=seed) for seed in (0, 1, None)]
+        assert len({tuple(p.energy for p in s.trace) for s in runs}) == 1
+
+
+def test_the_residual_schedule_keeps_its_heap_in_order():
+    # Several priorities change in one update; a heap mended only afterwards loses its order, and
+    # the schedule stops short of convergence or visits variables in the wrong order.
+    graph = as_problem("random-graph(variables=300, labels=3, degree=6, coupling=2)").graph
+    state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
+    for number in range(40):
+        done = state.sweep(number)
+        keys = state.priority[state.heap]
+        parents = (np.arange(1, keys.size) - 1) // 2
+        assert (keys[parents] >= keys[1:]).all()
+        assert np.array_equal(state.place[state.heap], np.arange(keys.size))
+        assert not state.pending.any()
+        if done:
+            break
+
+
+def test_marginals_sum_to_one_where_rounding_begins_to_decide():
+    """At the lowest temperature allowed, log Z itself has no digits behind the point left."""
+    unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0]])
+    graph = FactorGraph.potts(unary, [(0, 1)], [0.1])
+    found = il.solve(graph, "loopy-bp", temperature=graph.resolution)
+    assert found.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)

@@ -1,0 +1,611 @@
+"""LP relaxation and rounding: bounds, exactness, expectations, guarantees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import random_pairs
+
+import inference_lab as il
+from inference_lab.algorithms.linear.backends import solve_relaxation
+from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers import lp_relaxation
+from inference_lab.solvers.lp_relaxation import (
+    LPRelaxation,
+    derandomise,
+    expected_energy,
+    kleinberg_tardos,
+    node_distributions,
+)
+
+EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True)
+PAIRWISE = [
+    family
+    for family in FAMILIES
+    if all(
+        (g := random_graph(family, seed)).n_variables and not g.n_factors and not g.has_infinite
+        for seed in range(20)
+    )
+]
+
+
+def labellings(graph):
+    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
+
+
+def optimum(graph):
+    return float(graph.energy(labellings(graph)).min()) if graph.n_variables else graph.constant
+
+
+def random_distributions(graph, rng):
+    """Distributions of which some are integral and some share values."""
+    rows = []
+    for k in graph.cardinalities.tolist():
+        style = rng.integers(4)
+        if style == 0:
+            row = np.eye(k)[rng.integers(k)]
+        elif style == 1:
+            row = np.full(k, 1.0 / k)
+        elif style == 2:
+            row = rng.integers(0, 3, size=k).astype(float)
+            row[0] += row.sum() == 0
+        else:
+            row = rng.dirichlet(np.full(k, 0.5))
+        rows.append(row / row.sum())
+    return np.concatenate(rows)
+
+
+def integral_labels(graph, u):
+    """Labels of the integral variables, -1 for the others."""
+    return np.array(
+        [
+            int(row.argmax()) if row.max() == 1.0 else -1
+            for row in np.split(u, graph.unary_ptr[1:-1])
+        ],
+        dtype=np.int64,
+    )
+
+
+def draw(graph, u, draws, seed=0):
+    """Labellings and energies of many Kleinberg-Tardos roundings."""
+    shared = integral_labels(graph, u)
+    free = np.flatnonzero(shared < 0)
+    rows = np.empty((draws, free.size), dtype=np.int64)
+    energies = np.empty(draws)
+    kleinberg_tardos(graph.arrays, u, shared, np.random.default_rng(seed), rows, energies)
+    labels = np.tile(shared, (draws, 1))
+    labels[:, free] = rows
+    return labels, energies + graph.constant
+
+
+def estep(rng, n=12, k=3, m=14, cannot=0.5):
+    """Make a small E-step energy, as in constrained clustering."""
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
+    is_cannot = rng.random(m) < cannot
+    w = rng.random(m)
+    return il.FactorGraph.from_terms(
+        rng.random((n, k)),
+        [il.DiagonalTerms(edges, np.where(is_cannot, w, 0), np.where(is_cannot, 0, w))],
+    )
+
+
+# ------------------------------------------------------------------ bounds and exactness
+
+
+@EXAMPLES
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10_000))
+def test_bound_lies_between_the_sum_of_minima_and_the_optimum(family, seed):
+    graph = random_graph(family, seed)
+    least = optimum(graph)
+    s = il.solve(graph, "lp-relaxation(draws=5)")
+    if least == math.inf:
+        assert s.energy == math.inf and s.status in ("infeasible", "converged")
+        return
+    assert sum_of_minima(graph) <= s.lower_bound <= least + 1e-13 * abs(least)
+    assert s.energy >= least - 1e-13 * abs(least)
+    assert s.claimed_energy == pytest.approx(s.energy, rel=1e-9, abs=1e-9)
+    if s.status == "optimal":
+        assert s.energy == pytest.approx(least, rel=1e-8, abs=1e-8)
+    if s.diagnostics.get("integral_share") == 1.0:
+        # An integral LP is always proved: no tolerance of the LP solver is in the way.
+        assert s.status == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_exact_on_forests(seed):
+    graph = random_graph("forest", seed)
+    s = il.solve(graph, LPRelaxation())
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(optimum(graph))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_exact_for_must_links_between_two_clusters(seed):
+    rng = np.random.default_rng(seed)
+    graph = estep(rng, k=2, m=30, cannot=0.0)
+    s = il.solve(graph, LPRelaxation(polish=False))
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(optimum(graph))
+    assert s.diagnostics["rounding"]["mean"] == pytest.approx(s.energy)
+
+
+def test_frustrated_triangle_has_a_gap_and_the_known_bound():
+    """Three cannot-links between two labels: the LP pays nothing, every labelling pays one."""
+    edges = [(0, 1), (1, 2), (0, 2)]
+    graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, 1.0, 0.0)])
+    s = il.solve(graph, "lp-relaxation")
+    assert s.status == "converged"
+    assert s.lower_bound == pytest.approx(0.0, abs=1e-12)
+    assert s.energy == 1.0
+    assert s.diagnostics["lp_value"] == pytest.approx(0.0, abs=1e-9)
+    assert s.diagnostics["fractional"] == 3
+    assert s.diagnostics["integral_share"] == 0.0
+
+
+def test_infeasible_is_proved_by_the_relaxation():
+    """A hard cannot-link between two variables that have the same one label left."""
+    graph = il.FactorGraph.from_terms(
+        [[0.0, math.inf], [0.0, math.inf]], [il.DiagonalTerms([(0, 1)], math.inf, 0.0)]
+    )
+    s = il.solve(graph, "lp-relaxation")
+    assert s.status == "infeasible"
+    assert "infeasible" in s.diagnostics["lp_status"].lower()
+
+
+def test_graph_that_only_the_integer_program_knows_to_be_infeasible():
+    edges = [(0, 1), (1, 2), (0, 2)]
+    graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, math.inf, 0.0)])
+    s = il.solve(graph, "lp-relaxation")
+    assert s.energy == math.inf
+    assert s.lower_bound <= 1e-12
+    assert s.status == "converged"
+    assert s.diagnostics["rounding"]["feasible"] == 0
+
+
+def test_graph_without_variables():
+    graph = il.FactorGraph.from_factors([], [((), 2.5)])
+    s = il.solve(graph, "lp-relaxation")
+    assert (s.status, s.energy) == ("optimal", 2.5)
+
+
+# ------------------------------------------------------------------ Kleinberg-Tardos rounding
+
+
+def test_pair_marginals_by_simulation():
+    """Frequencies of 40,000 draws against the closed form, entry by entry."""
+    rng = np.random.default_rng(3)
+    draws = 40_000
+    for _ in range(6):
+        ki, kj = (int(k) for k in rng.integers(2, 5, size=2))
+        u = np.concatenate([rng.dirichlet(np.ones(ki)), rng.dirichlet(np.ones(kj))])
+        graph = il.FactorGraph.from_terms([np.zeros(ki), np.zeros(kj)])
+        labels, _ = draw(graph, u, draws)
+        for a, b in itertools.product(range(ki), range(kj)):
+            # The cost of an indicator table is a probability; the table is told apart by kind.
+            table = np.zeros((ki, kj))
+            table[a, b] = 1.0
+            single = il.FactorGraph.from_terms(
+                [np.zeros(ki), np.zeros(kj)], [il.OwnTables([(0, 1)], [table])]
+            )
+            p = expected_energy(single.arrays, u, math.inf)
+            seen = ((labels[:, 0] == a) & (labels[:, 1] == b)).mean()
+            assert seen == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / draws) + 1e-9)
+        together = il.FactorGraph.from_terms(
+            [np.zeros(ki), np.zeros(kj)], [il.DiagonalTerms([(0, 1)], 1.0, 0.0)]
+        )
+        p = expected_energy(together.arrays, u, math.inf)
+        seen = (labels[:, 0] == labels[:, 1]).mean()
+        assert seen == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / draws) + 1e-9)
+
+
+@pytest.mark.parametrize("family", PAIRWISE)
+def test_mean_energy_of_draws_is_the_closed_form(family):
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        u = random_distributions(graph, np.random.default_rng(seed))
+        labels, energies = draw(graph, u, 4000)
+        np.testing.assert_allclose(energies[:50], graph.energy(labels[:50]), rtol=1e-12, atol=1e-12)
+        expected = expected_energy(graph.arrays, u, math.inf) + graph.constant
+        error = energies.std() / math.sqrt(energies.size)
+        assert energies.mean() == pytest.approx(expected, abs=5 * error + 1e-9 * abs(expected))
+
+
+def test_equal_vectors_are_rounded_alike():
+    """What makes cannot-links weak, and a draw per variable would not do."""
+    graph = il.FactorGraph.from_terms(np.zeros((2, 3)), [il.DiagonalTerms([(0, 1)], 1.0, 0.0)])
+    u = np.tile([0.2, 0.3, 0.5], 2)
+    labels, _ = draw(graph, u, 500)
+    assert (labels[:, 0] == labels[:, 1]).all()
+    assert set(labels[:, 0].tolist()) == {0, 1, 2}
+
+
+def test_infinite_costs_of_probability_zero_do_not_count():
+    graph = il.FactorGraph.from_terms(
+        [[0.0, math.inf, 1.0], [0.0, 0.0, math.inf]], [il.DiagonalTerms([(0, 1)], 0.0, math.inf)]
+    )
+    u = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+    assert expected_energy(graph.arrays, u, math.inf) == 0.0
+    u = np.array([0.5, 0.0, 0.5, 1.0, 0.0, 0.0])
+    assert expected_energy(graph.arrays, u, math.inf) == math.inf
+    # The pair differs half of the time.
+    assert expected_energy(graph.arrays, u, 100.0) == pytest.approx(0.5 * 1.0 + 0.5 * 100.0)
+
+
+def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
+    """With thresholds above every u no phase assigns anything, and the phases must end."""
+
+    class Stuck:
+        def random(self):
+            return 0.0
+
+    graph = il.FactorGraph.from_terms(np.zeros((2, 3)))
+    u = np.array([0.2, 0.5, 0.3, 0.4, 0.1, 0.5])
+    rows, energies = np.empty((1, 2), dtype=np.int64), np.empty(1)
+    shared = np.array([-1, -1])
+    kleinberg_tardos.py_func(graph.arrays, u, shared, Stuck(), rows, energies)
+    assert rows.tolist() == [[1, 2]]
+
+
+# ------------------------------------------------------------------ derandomised rounding
+
+
+@EXAMPLES
+@given(st.sampled_from(PAIRWISE), st.integers(0, 10_000))
+def test_derandomised_is_no_worse_than_the_mean(family, seed):
+    graph = random_graph(family, seed)
+    u = random_distributions(graph, np.random.default_rng(seed))
+    labels = integral_labels(graph, u)
+    fixed = labels.copy()
+    derandomise(graph.arrays, u, labels, math.inf, math.inf)
+    assert (labels[fixed >= 0] == fixed[fixed >= 0]).all()
+    assert (u[graph.unary_ptr[:-1] + labels] > 0).all()
+    expected = expected_energy(graph.arrays, u, math.inf) + graph.constant
+    assert graph.energy(labels) <= expected + 1e-9 * max(1.0, abs(expected))
+
+
+def derandomised_by_definition(graph, u):
+    """Round component by component, evaluating the expectation anew for every phase."""
+    u = u.copy()
+    rows = np.split(u, graph.unary_ptr[1:-1])
+    labels = np.full(graph.n_variables, -1)
+    components = graph.components
+    for c in dict.fromkeys(components.tolist()):
+        while (left := np.flatnonzero((components == c) & (labels < 0))).size:
+            best = (math.inf, -1, None)
+            for h in range(int(graph.cardinalities[left].max())):
+                for alpha in sorted({rows[i][h] for i in left if h < rows[i].size}, reverse=True):
+                    taken = [i for i in left if h < rows[i].size and rows[i][h] >= alpha]
+                    trial = [row.copy() for row in rows]
+                    for i in taken:
+                        trial[i] = np.eye(rows[i].size)[h]
+                    value = expected_energy(graph.arrays, np.concatenate(trial), math.inf)
+                    best = min(best, (value, h, taken), key=lambda entry: entry[0])
+            for i in best[2]:
+                labels[i] = best[1]
+                rows[i] = np.eye(rows[i].size)[best[1]]
+    return labels
+
+
+def test_derandomised_takes_the_best_phase_with_many_factors():
+    """Chains of overlapping factors, so that one phase changes what the next one counts from."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        factors = [((i, i + 1, i + 2), rng.normal(size=(3, 3, 3)) * 3) for i in (0, 2, 4)]
+        graph = il.FactorGraph.from_factors(np.full(7, 3), factors)
+        u = rng.dirichlet(np.full(3, 0.6), size=7).ravel()
+        labels = np.full(7, -1)
+        derandomise(graph.arrays, u, labels, math.inf, math.inf)
+        assert labels.tolist() == derandomised_by_definition(graph, u).tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("family", [*PAIRWISE, "higher-order", "forest"])
+def test_derandomised_takes_the_best_phase_every_time(family, seed):
+    """Its bookkeeping against the definition, on the way to the labels and at the end."""
+    graph = random_graph(family, seed)
+    rng = np.random.default_rng(seed)
+    # All values differ and none is 1, except where there is one label only.
+    u = np.concatenate([rng.dirichlet(np.ones(k)) for k in graph.cardinalities.tolist()])
+    labels = np.full(graph.n_variables, -1)
+    derandomise(graph.arrays, u, labels, math.inf, math.inf)
+    by_definition = derandomised_by_definition(graph, u)
+    if not (labels == by_definition).all():
+        # Only a tie may be broken differently.
+        assert graph.energy(labels) == pytest.approx(graph.energy(by_definition))
+
+
+def test_derandomised_cannot_separate_equal_vectors():
+    """No threshold tells them apart, so the cannot-link is violated, as in every draw."""
+    graph = il.FactorGraph.from_terms(np.zeros((2, 3)), [il.DiagonalTerms([(0, 1)], 1.0, 0.0)])
+    labels = np.full(2, -1)
+    derandomise(graph.arrays, np.tile([0.2, 0.3, 0.5], 2), labels, math.inf, math.inf)
+    assert labels[0] == labels[1]
+
+
+def test_derandomised_beats_argmax_where_argmax_is_worse_than_the_mean():
+    """A test of the guarantee in a case in which a method without it fails."""
+    edges = list(itertools.combinations(range(4), 2))
+    graph = il.FactorGraph.from_terms(np.zeros((4, 2)), [il.DiagonalTerms(edges, 1.0, 0.0)])
+    u = np.array([0.6, 0.4, 0.55, 0.45, 0.52, 0.48, 0.51, 0.49])
+    expected = expected_energy(graph.arrays, u, math.inf)
+    assert graph.energy([0, 0, 0, 0]) > expected
+    labels = np.full(4, -1)
+    derandomise(graph.arrays, u, labels, math.inf, math.inf)
+    assert graph.energy(labels) <= expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_must_links_are_within_twice_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    n, k = 30, 4
+    edges = random_pairs(rng, n, 90)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    graph = il.FactorGraph.potts(rng.random((n, k)), edges, rng.random(len(edges)) * 0.6)
+    s = il.solve(graph, LPRelaxation(rounding="derandomised", polish=False))
+    assert s.lower_bound > 0
+    assert s.energy <= 2 * s.lower_bound
+    assert s.energy == pytest.approx(s.diagnostics["derandomised_energy"])
+
+
+@EXAMPLES
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10_000))
+def test_derandomised_handles_every_family(family, seed):
+    """Complete labels from the support of ``u``, whatever is infinite or of higher order."""
+    graph = random_graph(family, seed)
+    if graph.n_variables == 0:
+        return
+    u = random_distributions(graph, np.random.default_rng(seed))
+    labels = integral_labels(graph, u)
+    big = lp_relaxation._scale_of_costs(graph)
+    derandomise(graph.arrays, u, labels, big, math.inf)
+    assert (u[graph.unary_ptr[:-1] + labels] > 0).all()
+
+
+def test_derandomised_tracks_higher_order_factors():
+    """With one free variable its conditional expectation is exact, so it takes the best label."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        table = rng.normal(size=(2, 3, 4))
+        graph = il.FactorGraph.from_factors([2, 3, 4], [((0, 1, 2), table)])
+        u = np.concatenate([[0.0, 1.0], [1.0, 0.0, 0.0], rng.dirichlet(np.ones(4))])
+        labels = np.array([1, 0, -1])
+        derandomise(graph.arrays, u, labels, math.inf, math.inf)
+        assert labels[2] == table[1, 0].argmin()
+
+
+def test_surrogate_of_infinity_is_above_the_spread_of_finite_costs():
+    for family, seed in itertools.product(FAMILIES, range(5)):
+        graph = random_graph(family, seed)
+        big = lp_relaxation._scale_of_costs(graph)
+        if not graph.has_infinite:
+            assert big == math.inf
+            continue
+        energies = graph.energy(labellings(graph))
+        energies = energies[np.isfinite(energies)]
+        if energies.size:
+            assert big > energies.max() - energies.min()
+
+
+def test_derandomised_keeps_hard_constraints_where_it_can():
+    """Free variables tied by a hard must-link end equal; half of random labels would not."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        graph = il.FactorGraph.from_terms(
+            rng.random((4, 3)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 3)], 0.0, math.inf)]
+        )
+        u = rng.dirichlet(np.ones(3), size=4).ravel()
+        labels = np.full(4, -1)
+        derandomise(graph.arrays, u, labels, lp_relaxation._scale_of_costs(graph), math.inf)
+        assert np.isfinite(graph.energy(labels))
+
+
+def test_work_limit_leaves_derandomised_rounding_out(monkeypatch):
+    edges = list(itertools.combinations(range(6), 2))
+    graph = il.FactorGraph.from_terms(np.zeros((6, 2)), [il.DiagonalTerms(edges, 1.0, 0.0)])
+    monkeypatch.setattr(lp_relaxation, "_MAX_STEPS", -1.0)
+    s = il.solve(graph, "lp-relaxation")
+    assert "derandomised_energy" not in s.diagnostics
+    assert any("derandomised" in note for note in s.diagnostics["notes"])
+    assert s.energy == 6.0
+
+
+# ------------------------------------------------------------------ the solver
+
+
+def test_distributions_mend_what_the_lp_solver_leaves():
+    graph = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
+    model = build_linear_model(graph)
+    u = node_distributions(model, np.array([1.0 - 1e-9, 1e-9, 0.5, -1e-9, 0.5 + 1e-8]))
+    assert u[:2].tolist() == [1.0, 0.0]
+    assert u[3] == 0.0
+    assert u[2:].sum() == pytest.approx(1.0, abs=1e-15)
+
+
+def test_diagnostics_describe_the_draws():
+    graph = estep(np.random.default_rng(4), n=20, m=80, cannot=0.9)
+    s = il.solve(graph, LPRelaxation(draws=400, polish=False), seed=1)
+    d = s.diagnostics
+    assert d["fractional"] > 0
+    assert d["integral_share"] == 1 - d["fractional"] / 20
+    u = node_distributions(build_linear_model(graph), solve_relaxation(build_linear_model(graph)).x)
+    figures = d["rounding"]
+    assert figures["draws"] == figures["feasible"] == 400
+    assert figures["expected"] == pytest.approx(
+        expected_energy(graph.arrays, u, math.inf) + graph.constant
+    )
+    assert figures["std"] > 0
+    assert figures["mean"] == pytest.approx(figures["expected"], abs=5 * figures["std"] / 20)
+    assert figures["best"] < figures["mean"]
+    assert figures["mean_ratio"] == pytest.approx(figures["mean"] / s.lower_bound)
+    assert figures["best_ratio"] == pytest.approx(figures["best"] / s.lower_bound)
+    assert d["derandomised_energy"] <= figures["expected"] + 1e-9
+    assert s.energy == pytest.approx(
+        min(figures["best"], d["argmax_energy"], d["derandomised_energy"])
+    )
+    assert d["lp_value"] == pytest.approx(s.lower_bound)
+
+
+def test_polish_never_hurts_and_helps_somewhere():
+    gains = []
+    for seed in range(10):
+        graph = estep(np.random.default_rng(seed), n=30, m=120, cannot=0.9)
+        plain = il.solve(graph, LPRelaxation(draws=3, polish=False))
+        polished = il.solve(graph, LPRelaxation(draws=3))
+        gains.append(plain.energy - polished.energy)
+        if "polished_energy" in polished.diagnostics:
+            assert polished.diagnostics["polished_energy"] == pytest.approx(polished.energy)
+    assert min(gains) >= 0
+    assert max(gains) > 0
+
+
+@pytest.mark.parametrize("rounding", ["kleinberg-tardos", "derandomised", "argmax"])
+def test_one_kind_of_rounding_offers_only_that(rounding):
+    graph = estep(np.random.default_rng(8), n=20, m=80, cannot=0.9)
+    s = il.solve(graph, LPRelaxation(rounding=rounding, polish=False, draws=1))
+    there = {
+        "kleinberg-tardos": s.diagnostics.get("rounding", {}).get("best"),
+        "derandomised": s.diagnostics.get("derandomised_energy"),
+        "argmax": s.diagnostics.get("argmax_energy"),
+    }
+    assert s.energy == pytest.approx(there.pop(rounding))
+    assert set(there.values()) == {None}
+
+
+def test_seed_decides_the_draws():
+    graph = estep(np.random.default_rng(8), n=20, m=80, cannot=0.9)
+    solver = LPRelaxation(draws=20)
+    runs = [il.solve(graph, solver, seed=s) for s in (1, 1, 2)]
+    means = [r.diagnostics["rounding"]["mean"] for r in runs]
+    assert means[0] == means[1] != means[2]
+    assert (runs[0].labels == runs[1].labels).all()
+
+
+def test_draws_in_blocks_are_the_same_draws(monkeypatch):
+    """A time limit only looks between blocks; the size of a block must not change results."""
+    graph = estep(np.random.default_rng(8), n=20, m=80, cannot=0.9)
+    whole = il.solve(graph, LPRelaxation(draws=20), seed=3)
+    monkeypatch.setattr(lp_relaxation, "_BLOCK_WORK", 1)
+    parts = il.solve(graph, LPRelaxation(draws=20), seed=3)
+    assert whole.diagnostics["rounding"] == parts.diagnostics["rounding"]
+    assert (whole.labels == parts.labels).all()
+
+
+def test_cbc_through_pulp_agrees_with_highs():
+    for family in ("potts", "ragged", "hard-tables", "higher-order"):
+        graph = random_graph(family, 1)
+        ours = il.solve(graph, "lp-relaxation")
+        cbc = il.solve(graph, "lp-relaxation(backend=PULP_CBC_CMD)")
+        assert cbc.diagnostics["lp_value"] == pytest.approx(ours.diagnostics["lp_value"], abs=1e-6)
+        assert cbc.lower_bound == pytest.approx(ours.lower_bound, rel=1e-6, abs=1e-6)
+        assert cbc.lower_bound <= optimum(graph)
+    infeasible = il.FactorGraph.from_terms(
+        [[0.0, math.inf], [0.0, math.inf]], [il.DiagonalTerms([(0, 1)], math.inf, 0.0)]
+    )
+    model = build_linear_model(infeasible)
+    assert solve_relaxation(model, "PULP_CBC_CMD").infeasible
+    assert solve_relaxation(model).infeasible
+
+
+def test_backends_that_are_not_there():
+    with pytest.raises(ValueError, match=r"backend must be highs or one of .*got 'GLPK'"):
+        LPRelaxation(backend="GLPK")
+    import pulp
+
+    missing = next(
+        name for name in pulp.listSolvers() if name not in pulp.listSolvers(onlyAvailable=True)
+    )
+    s = il.solve(random_graph("potts", 0), LPRelaxation(backend=missing))
+    assert s.status == "unsupported"
+    assert f"backend {missing} is not installed" in s.message
+    assert "available: highs" in s.message
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
+        LPRelaxation(draws=0)
+    with pytest.raises(ValueError, match=r"rounding must be one of all, .* got 'best'"):
+        LPRelaxation(rounding="best")  # type: ignore[arg-type]
+
+
+def test_temperature_is_refused():
+    s = il.solve(random_graph("potts", 0), "lp-relaxation", temperature=1.0)
+    assert s.status == "unsupported"
+
+
+def test_model_beyond_32_bits_is_refused_before_it_is_built():
+    n, k = 20_000, 1500
+    rng = np.random.default_rng(0)
+    edges = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    table = rng.random((k, k))
+    graph = il.FactorGraph.from_terms(np.zeros((n, k)), [il.SharedTable(edges, table)])
+    s = il.solve(graph, "lp-relaxation")
+    assert s.status == "unsupported"
+    assert "columns" in s.message
+
+
+def large_hard_estep(n=1500, k=10, m=6000):
+    rng = np.random.default_rng(0)
+    edges = random_pairs(rng, n, m)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    cannot = rng.random(len(edges)) < 0.5
+    return il.FactorGraph.from_terms(
+        rng.random((n, k)),
+        [il.DiagonalTerms(edges, np.where(cannot, 9, 0), np.where(cannot, 0, 9))],
+    )
+
+
+def test_time_limit_is_kept_and_leaves_a_labelling_and_a_bound():
+    graph = large_hard_estep()
+    il.solve(graph, "lp-relaxation", time_limit=1e-3)
+    begin = time.perf_counter()
+    s = il.solve(graph, "lp-relaxation", time_limit=0.6)
+    # Importing SciPy's optimisers is not the solver's time.
+    assert time.perf_counter() - begin - s.compile_seconds < 2.5
+    assert s.status == "limit"
+    assert s.lower_bound == pytest.approx(sum_of_minima(graph))
+    assert s.energy < graph.energy(graph.unary.argmin(axis=1))
+
+
+def test_no_time_at_all_still_gives_an_answer():
+    graph = large_hard_estep(n=200, m=800)
+    s = il.solve(graph, LPRelaxation(polish=False), time_limit=1e-9)
+    assert s.status == "limit"
+    assert s.energy == pytest.approx(graph.energy(graph.unary.argmin(axis=1)))
+    assert s.lower_bound == pytest.approx(sum_of_minima(graph))
+
+
+def test_limit_on_iterations_of_the_simplex_method():
+    graph = large_hard_estep(n=200, m=800)
+    s = il.solve(graph, "lp-relaxation", max_iterations=3)
+    assert s.status == "limit"
+    assert s.iterations <= 3
+    assert "limit" in s.diagnostics["lp_status"].lower()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_real_estep_is_proved_optimal(seed):
+    """Iris, the centroids of its classes, 100 random constraints of weight 1, a tenth flipped."""
+    from sklearn.datasets import load_iris
+
+    points, classes = load_iris(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    centroids = np.array([points[classes == c].mean(axis=0) for c in range(3)])
+    unary = ((points[:, None] - centroids) ** 2).sum(axis=2)
+    pairs = np.array(list(itertools.combinations(range(150), 2)))
+    edges = pairs[rng.choice(len(pairs), size=100, replace=False)]
+    alike = (classes[edges[:, 0]] == classes[edges[:, 1]]) ^ (rng.random(100) < 0.1)
+    graph = il.FactorGraph.from_terms(
+        unary, [il.DiagonalTerms(edges, np.where(alike, 0.0, 1.0), np.where(alike, 1.0, 0.0))]
+    )
+    s = il.solve(graph, "lp-relaxation")
+    assert s.status == "optimal"
+    assert s.diagnostics["integral_share"] == 1.0
+    assert s.energy == pytest.approx(il.solve(graph, "ilp").energy)

@@ -1,0 +1,610 @@
+"""Mean field: every update minimises the free energy, and its bound is a bound."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Recipe, random_pairs, recipes
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray
+from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.kernels.messages import cost_scale
+from inference_lab.solvers.mean_field import (
+    MeanField,
+    free_energy,
+    parallel_sweep,
+    sequential_sweep,
+)
+
+INF = math.inf
+FEASIBLE = [f for f in FAMILIES if f != "infeasible"]
+SOFT = [*FINITE, "large", "disconnected", "equal", "no-edges"]
+
+
+# ---------------------------------------------------------------------- references
+
+
+def rows(graph: FactorGraph, q: FloatArray) -> list[FloatArray]:
+    return np.split(q, graph.unary_ptr[1:-1]) if graph.n_variables else []
+
+
+def capped(graph: FactorGraph, cap: float) -> FloatArray:
+    """Energies of all labellings with every infinite cost replaced by the cap."""
+    terms = [(scope, np.minimum(table, cap)) for scope, table in graph.factors()]
+    return exhaustive(FactorGraph.from_factors(graph.cardinalities, terms)).energies
+
+
+def product(q: list[FloatArray]) -> FloatArray:
+    """Return the distribution ``prod_i q_i(x_i)`` over all labellings."""
+    joint = np.ones(())
+    for row in q:
+        joint = np.multiply.outer(joint, row)
+    return joint
+
+
+def free(energies: FloatArray, q: list[FloatArray], temperature: float) -> float:
+    """``E_q[E] + T sum q log q`` by enumeration."""
+    joint = product(q)
+    used = joint > 0
+    entropy = -sum(float((row[row > 0] * np.log(row[row > 0])).sum()) for row in q)
+    return float((joint[used] * energies[used]).sum()) - temperature * entropy
+
+
+def random_q(graph: FactorGraph, rng: np.random.Generator, sharpness: float) -> FloatArray:
+    """Draw distributions, the sharper the nearer to one label each."""
+    parts = [rng.dirichlet(np.full(int(k), 1.0 / sharpness)) for k in graph.cardinalities]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def cap_of(graph: FactorGraph) -> float:
+    return 1e3 if graph.has_infinite else INF
+
+
+class Updates:
+    """Drives the kernels one variable at a time."""
+
+    def __init__(self, graph: FactorGraph, q: FloatArray) -> None:
+        self.graph = graph
+        self.q = q
+        self.field = np.empty(int(graph.cardinalities.max(initial=1)))
+        self.digits = np.empty(8, dtype=np.int64)
+
+    def one(self, i: int, temperature: float, damping: float, cap: float) -> None:
+        """Update one variable, which is due whatever it was before."""
+        priority = np.full(self.graph.n_variables, INF)
+        updated = sequential_sweep(
+            self.graph.arrays, np.array([i]), temperature, damping, cap, 0.0, self.q, priority,
+            self.field, self.digits,
+        )  # fmt: skip
+        assert updated == 1
+
+    def all_at_once(self, temperature: float, damping: float, cap: float) -> float:
+        before = np.empty_like(self.q)
+        priority = np.zeros(self.graph.n_variables)
+        return parallel_sweep(
+            self.graph.arrays, temperature, damping, cap, self.q, before, priority, self.field,
+            self.digits,
+        )  # fmt: skip
+
+
+def minimiser(
+    graph: FactorGraph, energies: FloatArray, q: list[FloatArray], i: int, temperature: float
+) -> FloatArray:
+    """Return ``exp(-field / T)``, normalised, with the field by enumeration."""
+    others = [np.ones_like(row) if j == i else row for j, row in enumerate(q)]
+    axes = tuple(j for j in range(graph.n_variables) if j != i)
+    field = (product(others) * energies).sum(axis=axes)
+    weights = np.exp(-(field - field.min()) / temperature)
+    return weights / weights.sum()
+
+
+# ---------------------------------------------------------------------- the free energy
+
+
+@given(recipes(), st.sampled_from([0.5, 5.0, 100.0]), st.sampled_from([0.01, 1.0, 100.0]))
+def test_free_energy_is_that_of_enumeration(recipe: Recipe, sharpness: float, temperature: float):
+    graph = recipe.build()
+    rng = np.random.default_rng(0)
+    q = random_q(graph, rng, sharpness)
+    cap = cap_of(graph)
+    expected = free(capped(graph, cap), rows(graph, q), temperature)
+    slack = 1e-11 * max(recipe.scale(), temperature, cap if cap < INF else 1.0)
+    assert free_energy(graph.arrays, temperature, cap, q) == pytest.approx(expected, abs=slack)
+    # Without a cap the true costs count: infinite as soon as a forbidden labelling has weight.
+    x = rng.integers(0, graph.cardinalities)
+    one_hot = np.zeros_like(q)
+    one_hot[graph.unary_ptr[:-1] + x] = 1.0
+    exact = free_energy(graph.arrays, temperature, INF, one_hot) + graph.constant
+    assert exact == graph.energy(x) or exact == pytest.approx(graph.energy(x), abs=slack)
+    if np.isinf(exhaustive(graph).energies[product(rows(graph, q)) > 0]).any():
+        assert free_energy(graph.arrays, temperature, INF, q) == INF
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("rest", [1e-9, 1e-13, 1e-20])
+def test_rare_disagreements_are_not_lost_in_rounding(rest, k):
+    """``1 - sum q q`` would be; with a heavy must-link they are what the bound hangs on."""
+    weight = 1e18
+    graph = FactorGraph.potts(np.zeros((2, k)), [(0, 1)], [weight])
+    row = np.full(k, rest)
+    row[1] = 1.0 - rest * (k - 1)
+    q = np.concatenate([row, row])
+    apart = sum(
+        row[a] * row[b] for a in range(k) for b in range(k) if a != b
+    )  # each summand positive: nothing cancels
+    entropy = -2 * float((row * np.log(row)).sum())
+    expected = apart * weight - entropy
+    assert free_energy(graph.arrays, 1.0, INF, q) == pytest.approx(expected, rel=1e-12)
+    hard = FactorGraph.potts(np.zeros((2, k)), [(0, 1)], [INF])
+    assert free_energy(hard.arrays, 1.0, INF, q) == INF
+    agreed = np.concatenate([np.eye(k)[1]] * 2)
+    assert free_energy(hard.arrays, 1.0, INF, agreed) == 0.0
+
+
+# ---------------------------------------------------------------------- single updates
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
+def test_an_update_is_the_minimiser(family, temperature):
+    """Without damping, exactly ``exp(-field / T)``; with it, that much of the way."""
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        cap = cap_of(graph)
+        energies = capped(graph, cap)
+        scale = np.abs(energies).max()
+        for damping in (0.0, 0.4):
+            updates = Updates(graph, random_q(graph, rng, 2.0))
+            for i in rng.permutation(graph.n_variables)[:5]:
+                before = [row.copy() for row in rows(graph, updates.q)]
+                target = minimiser(graph, energies, before, i, temperature)
+                updates.one(i, temperature, damping, cap)
+                expected = target + damping * (before[i] - target)
+                after = rows(graph, updates.q)
+                assert np.abs(after[i] - expected).max() <= 1e-10 + 1e-13 * scale / temperature
+                for j in range(graph.n_variables):
+                    assert j == i or (after[j] == before[j]).all()
+
+
+@given(
+    recipes(min_variables=1),
+    st.sampled_from([1e-3, 0.1, 1.0, 50.0, 1e3]),
+    st.sampled_from([0.0, 0.2, 0.9]),
+    st.sampled_from([0.5, 5.0, 100.0]),
+)
+def test_the_free_energy_falls_at_every_update(recipe, temperature, damping, sharpness):
+    graph = recipe.build()
+    rng = np.random.default_rng(0)
+    cap = cap_of(graph)
+    updates = Updates(graph, random_q(graph, rng, sharpness))
+    slack = 1e-11 * max(recipe.scale(), temperature, 0.0 if cap == INF else 10 * cap)
+    current = free_energy(graph.arrays, temperature, cap, updates.q)
+    for _ in range(3):
+        for i in rng.permutation(graph.n_variables):
+            updates.one(i, temperature, damping, cap)
+            lower = free_energy(graph.arrays, temperature, cap, updates.q)
+            assert lower <= current + slack
+            current = lower
+
+
+def test_an_update_wakes_the_neighbours():
+    """By the change of q, damped or not; variables at or below the tolerance are skipped."""
+    graph = FactorGraph.from_terms(
+        np.tile([0.0, 1.0], (6, 1)),
+        [DiagonalTerms([(0, 1)], 0.5)],
+        [((1, 2, 3), np.arange(8.0).reshape(2, 2, 2))],
+    )
+    q = np.full(12, 0.5)
+    scratch = np.empty(2), np.empty(3, dtype=np.int64)
+    priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
+    call = (graph.arrays, np.arange(6), 1.0, 0.25, INF, 1e-3, q, priority, *scratch)
+    target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)
+    assert sequential_sweep(*call[:1], np.arange(2), *call[2:]) == 1
+    change = abs(target[0] - 0.5)
+    expected = [change, 0.25 * change, 1e-3 + change, change, 0.0, 0.0]
+    assert priority == pytest.approx(expected)
+    assert (q[[0, 1, *range(4, 12)]] == 0.5).all()
+    assert q[2:4] == pytest.approx(target + 0.25 * (0.5 - target))
+
+
+def test_parallel_updates_are_all_from_the_last_sweep():
+    for family in ("potts", "ragged", "higher-order", "mixed"):
+        graph = random_graph(family, 1)
+        cap = cap_of(graph)
+        energies = capped(graph, cap)
+        updates = Updates(graph, random_q(graph, np.random.default_rng(0), 2.0))
+        before = [row.copy() for row in rows(graph, updates.q)]
+        change = updates.all_at_once(1.0, 0.3, cap)
+        largest = 0.0
+        for i, row in enumerate(rows(graph, updates.q)):
+            target = minimiser(graph, energies, before, i, 1.0)
+            assert np.allclose(row, target + 0.3 * (before[i] - target), atol=1e-9)
+            largest = max(largest, float(np.abs(target - before[i]).max()))
+        assert change == pytest.approx(largest, abs=1e-9)
+
+
+# ---------------------------------------------------------------------- the bound
+
+
+@given(
+    recipes(),
+    st.sampled_from([1e-3, 0.1, 1.0, 30.0, 1e3]),
+    st.sampled_from(["sequential", "parallel"]),
+    st.integers(0, 100),
+    st.sampled_from([1, 10_000]),
+)
+def test_the_bound_holds(recipe, temperature, update, seed, sweeps):
+    """``-F / T <= log Z`` for whatever q, settled or not, with hard constraints or without."""
+    graph = recipe.build()
+    solver = MeanField(update=update, max_sweeps=min(sweeps, 200))
+    s = il.solve(graph, solver, temperature=temperature, seed=seed)
+    exact = exhaustive(graph).log_partition(temperature)
+    if s.status == "infeasible":
+        assert exact == -INF
+        return
+    assert s.log_partition_kind == "lower" and not math.isnan(s.log_partition)
+    slack = 1e-12 * recipe.scale() / temperature + 1e-10
+    assert s.log_partition <= exact + slack
+    assert s.lower_bound == -INF
+    for row, k in zip(s.marginals, graph.cardinalities, strict=True):
+        assert row.shape == (k,) and (row >= 0).all() and row.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("family", SOFT)
+def test_the_bound_is_that_of_the_marginals_returned(family):
+    for temperature in (0.3, 2.0):
+        graph = random_graph(family, 2)
+        s = il.solve(graph, "mean-field", temperature=temperature)
+        expected = free(exhaustive(graph).energies, list(s.marginals), temperature)
+        assert s.log_partition == pytest.approx(-expected / temperature, rel=1e-9)
+
+
+@pytest.mark.parametrize("update", ["sequential", "parallel"])
+@pytest.mark.parametrize("family", ["must-links", "cannot-links", "hard-tables", "mixed"])
+def test_the_bound_is_finite_where_constraints_are_hard(family, update):
+    """It settles where no forbidden combination has weight: a useless bound would be ``-inf``."""
+    finite = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, MeanField(update=update), temperature=0.5)
+        if math.isfinite(s.log_partition):
+            finite += 1
+            joint = product(list(s.marginals))
+            assert np.isfinite(exhaustive(graph).energies[joint > 0]).all()
+    assert finite >= 8
+
+
+# ---------------------------------------------------------------------- where the answer is known
+
+
+@pytest.mark.parametrize("update", ["sequential", "parallel"])
+def test_without_coupling_it_is_exact(update):
+    rng = np.random.default_rng(0)
+    unary = [rng.normal(size=k) * 3 for k in (2, 3, 1, 5)]
+    unary[3][2] = INF
+    for temperature in (1e-2, 1.0, 1e3):
+        terms = [DiagonalTerms([(0, 1), (1, 3)], 0.0, 0.0)]
+        for graph in (FactorGraph.potts(unary, [], []), FactorGraph.from_terms(unary, terms)):
+            s = il.solve(graph, MeanField(update=update), temperature=temperature)
+            assert s.status == "converged"
+            log_z = 0.0
+            for row, u in zip(s.marginals, unary, strict=True):
+                weights = np.exp(-(u - u.min()) / temperature)
+                assert np.abs(row - weights / weights.sum()).max() < 1e-9
+                log_z += math.log(weights.sum()) - u.min() / temperature
+            assert s.log_partition == pytest.approx(log_z, rel=1e-12, abs=1e-9)
+
+
+def test_one_update_without_coupling_is_the_softmax():
+    graph = FactorGraph.potts([[0.3, 1.2, 2.0]], [], [])
+    s = il.solve(graph, "mean-field(max_sweeps=1)", temperature=0.5)
+    weights = np.exp(-np.array([0.3, 1.2, 2.0]) / 0.5)
+    assert s.marginals[0].tolist() == pytest.approx((weights / weights.sum()).tolist(), rel=1e-15)
+
+
+def test_two_coupled_spins_by_hand():
+    """``q = sigmoid(...)``: the fixed point of a single number, found by bisection."""
+    h, w, temperature = 0.4, 0.9, 1.0
+    graph = FactorGraph.potts([[0.0, h], [0.0, h]], [(0, 1)], [w])
+    s = il.solve(graph, "mean-field(tolerance=1e-13)", temperature=temperature)
+    low, high = 0.5, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        fields = (w * (1 - middle), h + w * middle)
+        target = 1 / (1 + math.exp((fields[0] - fields[1]) / temperature))
+        low, high = (middle, high) if target > middle else (low, middle)
+    assert s.marginals[:, 0] == pytest.approx([low, low], abs=1e-10)
+
+
+@pytest.mark.parametrize("same", [1.0, 50.0, INF])
+@pytest.mark.parametrize("unary", [[0.0, 0.0], [2.0, 2.0], [0.0, 0.0, 99.0], [99.0, 0.0, 0.0]])
+def test_symmetry_is_broken(unary, same):
+    """Two variables that must differ, and nothing to tell them apart: q becomes a pair of labels.
+
+    The uniform q is stationary; so is one that treats only the two cheap labels alike.
+    """
+    graph = FactorGraph.from_terms(np.array([unary] * 2), [DiagonalTerms([(0, 1)], same, 0.0)])
+    for seed in range(5):
+        s = il.solve(graph, "mean-field", temperature=0.02, seed=seed)
+        assert (s.marginals.max(axis=1) > 0.99).all()
+        assert s.marginals[0].argmax() != s.marginals[1].argmax()
+        s = il.solve(graph, "mean-field", seed=seed)
+        assert s.energy == 2 * min(unary)
+
+
+def test_symmetry_of_flat_graphs_is_broken_everywhere():
+    """An even cycle of cannot-links, flat unaries: a colouring, or nearly one."""
+    n = 10
+    edges = [(i, (i + 1) % n) for i in range(n)]
+    graph = FactorGraph.from_terms(np.zeros((n, 3)), [DiagonalTerms(edges, 1.0, 0.0)])
+    energies = [il.solve(graph, "mean-field", seed=seed).energy for seed in range(10)]
+    assert max(energies) <= 1.0 and energies.count(0.0) >= 7
+
+
+def easy(seed: int) -> FactorGraph:
+    """Return a graph of weak terms of every kind, with a single fixed point."""
+    rng = np.random.default_rng(seed)
+    n, k = 12, 3
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = rng.permutation(pairs)[:20]
+    tables = [(tuple(e), 0.3 * rng.normal(size=(k, k))) for e in edges[12:]]
+    cubes = [(tuple(rng.permutation(n)[:3]), 0.3 * rng.normal(size=(k, k, k))) for _ in range(3)]
+    return FactorGraph.from_terms(
+        rng.normal(size=(n, k)),
+        [
+            DiagonalTerms(edges[:8], 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8)),
+            DiagonalTerms(edges[8:12], 0.3 * rng.normal(size=(4, k))),
+        ],
+        tables + cubes,
+    )
+
+
+def test_updates_and_damping_reach_the_same_fixed_point():
+    for seed in range(5):
+        graph = easy(seed)
+        results = [
+            il.solve(
+                graph,
+                MeanField(update=update, damping=damping, tolerance=1e-11),
+                temperature=1.0,
+            )
+            for update in ("sequential", "parallel")
+            for damping in (None, 0.0, 0.3, 0.8)
+        ]
+        for s in results:
+            assert s.status == "converged"
+            assert np.abs(s.marginals - results[0].marginals).max() < 1e-8
+            assert s.log_partition == pytest.approx(results[0].log_partition, abs=1e-8)
+        sweeps = [s.iterations for s in results]
+        assert sweeps[0] == sweeps[1] < sweeps[3] and sweeps[5] < sweeps[4] <= sweeps[7]
+        exact = il.solve(graph, "brute-force", temperature=1.0)
+        assert exact.log_partition - 0.5 < results[0].log_partition < exact.log_partition
+
+
+def test_parallel_updates_need_their_damping():
+    """Strong coupling: undamped they oscillate and say so, damped they settle."""
+    n = 8
+    edges = list(itertools.combinations(range(n), 2))
+    graph = FactorGraph.from_terms(
+        np.tile([0.0, 0.1], (n, 1)), [DiagonalTerms(edges, same=1.0, differ=0.0)]
+    )
+    s = il.solve(graph, "mean-field(update=parallel, damping=0, max_sweeps=300)", temperature=0.5)
+    assert s.status == "limit" and s.iterations == 300
+    s = il.solve(graph, "mean-field(update=parallel, damping=0.8)", temperature=0.5)
+    assert s.status == "converged"
+
+
+@pytest.mark.parametrize("update", ["sequential", "parallel"])
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 5.0])
+def test_converged_means_a_fixed_point(temperature, update):
+    """Every q, computed anew from all others by enumeration, is what it was."""
+    checked = 0
+    for family in [f for f in SOFT if f != "large"]:
+        for seed in range(3):
+            graph = random_graph(family, seed)
+            s = il.solve(graph, MeanField(update=update), temperature=temperature)
+            if s.status != "converged":
+                continue
+            energies = exhaustive(graph).energies
+            marginals = list(s.marginals)
+            for i, row in enumerate(marginals):
+                target = minimiser(graph, energies, marginals, i, temperature)
+                assert np.abs(row - target).max() <= 1e-4, (family, seed)
+            checked += 1
+    assert checked >= 35
+
+
+def test_the_history_falls():
+    """The free energy of each sweep, with the graph's constant."""
+    for family in ("potts", "cannot-links", "mixed"):
+        graph = random_graph(family, 3)
+        s = il.solve(graph, "mean-field", temperature=0.4)
+        history = s.diagnostics["free_energy"]
+        assert 0 < len(history) <= s.iterations
+        slack = 1e-9 * max(1.0, abs(history[0]))
+        assert all(b <= a + slack for a, b in itertools.pairwise(history))
+        assert history[-1] == pytest.approx(-0.4 * s.log_partition, rel=1e-6)
+
+
+# ---------------------------------------------------------------------- the best labelling
+
+
+def test_annealing_finds_the_optimum_of_attractive_graphs():
+    """Smoothing a noisy picture: unaries that mostly speak for themselves, and Potts terms."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        shape = (3, 5)
+        number = np.arange(15).reshape(shape)
+        edges = np.concatenate(
+            [
+                np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
+                np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
+            ]
+        )
+        truth = (number.ravel() % 5 > 2).astype(int)
+        unary = 1.0 - np.eye(2)[truth] + 0.4 * rng.normal(size=(15, 2))
+        graph = FactorGraph.potts(unary, edges, 0.4)
+        assert il.solve(graph, "mean-field").energy == pytest.approx(
+            il.solve(graph, "brute-force").energy
+        )
+
+
+@pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
+def test_annealing_is_mostly_right_on_small_graphs(family):
+    right = 0
+    for seed in range(20):
+        graph = random_graph(family, seed)
+        best = exhaustive(graph).optimum
+        s = il.solve(graph, "mean-field", seed=seed)
+        assert s.energy >= best - 1e-9 * max(1.0, abs(best))
+        right += s.energy <= best + 1e-9 * max(1.0, abs(best))
+    assert right >= 11
+
+
+def test_annealing_is_better_than_starting_cold():
+    """Summed over spin glasses, the schedule is worth its sweeps."""
+    slow, cold = 0.0, 0.0
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        edges = random_pairs(rng, 40, 120)
+        graph = FactorGraph.potts(0.3 * rng.normal(size=(40, 2)), edges, rng.normal(size=120))
+        slow += il.solve(graph, "mean-field", seed=seed).energy
+        cold += il.solve(graph, MeanField(start_temperature=1e-3, end_ratio=1.0), seed=seed).energy
+    assert slow < cold
+
+
+def test_the_schedule_is_geometric_and_ends_where_it_should():
+    solver = MeanField(start_temperature=8.0, cooling=0.5, end_ratio=0.1)
+    assert list(solver.temperatures(1.0)) == pytest.approx([8.0, 4.0, 2.0, 1.0, 0.8])
+    assert list(MeanField(end_ratio=1.0).temperatures(3.0)) == [12.0]
+    for settings_ in (MeanField(), MeanField(cooling=0.9, end_ratio=0.3)):
+        steps = list(settings_.temperatures(2.0))
+        assert steps[0] == 8.0 and steps[-1] == pytest.approx(8.0 * settings_.end_ratio)
+        assert all(a > b for a, b in itertools.pairwise(steps))
+
+
+# ---------------------------------------------------------------------- extremes
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e3])
+@pytest.mark.parametrize("update", ["sequential", "parallel"])
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_no_nan_at_any_temperature(family, update, temperature):
+    for seed in range(2):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, MeanField(update=update, max_sweeps=50), temperature=temperature)
+        if s.status == "infeasible":
+            continue
+        assert not math.isnan(s.log_partition) and s.log_partition < INF
+        for row in s.marginals:
+            assert np.isfinite(row).all() and row.sum() == pytest.approx(1.0)
+    if family in SOFT:
+        assert math.isfinite(s.log_partition)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_the_unit_of_costs_does_not_matter(factor):
+    for seed in range(3):
+        graph = easy(seed)
+        scaled = FactorGraph.from_factors(
+            graph.cardinalities, [(s, factor * t) for s, t in graph.factors()]
+        )
+        assert cost_scale(scaled) == pytest.approx(factor * cost_scale(graph))
+        one, two = il.solve(graph, "mean-field"), il.solve(scaled, "mean-field")
+        assert two.iterations == pytest.approx(one.iterations, abs=1)
+        assert two.labels.tolist() == one.labels.tolist()
+        one = il.solve(graph, "mean-field", temperature=1.0)
+        two = il.solve(scaled, "mean-field", temperature=factor)
+        assert np.abs(one.marginals - two.marginals).max() < 1e-6
+
+
+def test_costs_are_zero():
+    graph = FactorGraph.potts(np.zeros((3, 2)), [(0, 1)], [0.0], constant=2.0)
+    s = il.solve(graph, "mean-field")
+    assert s.energy == 2.0 and s.status == "converged"
+    s = il.solve(graph, "mean-field", temperature=1.0)
+    assert s.log_partition == pytest.approx(3 * math.log(2) - 2.0)
+    only_hard = FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3)], INF)
+    assert il.solve(only_hard, "mean-field").energy == 0.0
+
+
+# ---------------------------------------------------------------------- settings and budget
+
+
+def glass(n: int = 60, seed: int = 0) -> FactorGraph:
+    rng = np.random.default_rng(seed)
+    edges = random_pairs(rng, n, 3 * n)
+    return FactorGraph.potts(np.zeros((n, 3)), edges, rng.normal(size=3 * n))
+
+
+def test_budget():
+    graph = glass()
+    for temperature in (0.0, 0.2):
+        s = il.solve(graph, "mean-field", temperature=temperature, max_iterations=2)
+        assert s.status == "limit" and s.iterations == 2 and s.labels is not None
+    s = il.solve(graph, "mean-field(max_sweeps=2)", temperature=0.2)
+    assert s.status == "limit" and s.iterations == 2
+    endless = MeanField(update="parallel", damping=0.0, max_sweeps=10**9)
+    s = il.solve(graph, endless, temperature=0.2, time_limit=0.2)
+    assert s.status == "limit" and s.seconds < 1.0 and s.iterations > 3
+    warm = il.solve(graph, "mean-field(anneal_sweeps=1, max_sweeps=1)")
+    assert warm.iterations == len(list(MeanField().temperatures(1.0)))
+
+
+def test_a_seed_makes_it_deterministic_and_seeds_differ():
+    graph = glass()
+    for temperature in (0.0, 0.2):
+        one, two, other = (
+            il.solve(graph, "mean-field", seed=seed, temperature=temperature) for seed in (0, 0, 1)
+        )
+        assert one.labels.tolist() == two.labels.tolist() and one.iterations == two.iterations
+        assert one.labels.tolist() != other.labels.tolist()
+        if temperature:
+            assert (one.marginals == two.marginals).all()
+
+
+def test_a_given_labelling_chooses_the_fixed_point():
+    """Two equally good ferromagnetic states: the start decides; and it is never lost."""
+    graph = FactorGraph.potts(np.zeros((6, 2)), list(itertools.combinations(range(6), 2)), 1.0)
+    for label in (0, 1):
+        s = il.solve(graph, "mean-field", temperature=0.5, initial=[label] * 6)
+        assert (s.marginals[:, label] > 0.9).all()
+    hard = glass()
+    start = il.solve(hard, "icm(restarts=20)").labels
+    assert il.solve(hard, "mean-field", initial=start).energy <= hard.energy(start)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_empty_graph(temperature):
+    s = il.solve(FactorGraph.from_factors([], [], 2.0), "mean-field", temperature=temperature)
+    assert s.energy == 2.0 and s.labels.shape == (0,)
+    if temperature:
+        assert s.log_partition == -2.0 and len(s.marginals) == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mean-field(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
+        ("mean-field(tolerance=-1)", "tolerance must not be negative, got -1.0"),
+        ("mean-field(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
+        ("mean-field(anneal_sweeps=0)", "anneal_sweeps must be at least 1, got 0"),
+        ("mean-field(start_temperature=0)", "start_temperature must be positive, got 0.0"),
+        ("mean-field(start_temperature=inf)", "start_temperature must be positive, got inf"),
+        ("mean-field(cooling=1)", "cooling must be between 0 and 1, got 1.0"),
+        ("mean-field(end_ratio=0)", "end_ratio must be above 0 and at most 1, got 0.0"),
+        ("mean-field(end_ratio=2)", "end_ratio must be above 0 and at most 1, got 2.0"),
+        ("mean-field(update=random)", "'random' is not one of sequential, parallel"),
+    ],
+)
+def test_settings_out_of_range(spec, message):
+    with pytest.raises(il.SpecError, match=message):
+        il.solve(easy(0), spec)

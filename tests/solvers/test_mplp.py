@@ -1,0 +1,231 @@
+"""MPLP: its theorems, with and without clusters, and instances with proved optima."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.contract import Status
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.problems.instances import Instances, find
+from inference_lab.solvers.mplp import MPLP
+
+cases = settings(max_examples=100, derandomize=True, deadline=None, database=None)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def tolerance(graph: il.FactorGraph) -> float:
+    return 1e-9 * exhaustive(graph).scale
+
+
+def odd_cycle(length: int) -> il.FactorGraph:
+    """Return the cycle of two labels whose neighbours all want to differ: one pair cannot."""
+    edges = [(i, (i + 1) % length) for i in range(length)]
+    return il.FactorGraph.potts(np.zeros((length, 2)), edges, -1.0, constant=float(length))
+
+
+@cases
+@given(
+    family=st.sampled_from(sorted(FAMILIES)),
+    seed=seeds,
+    tighten=st.sampled_from(["cycles", "triplets", None]),
+)
+def test_bound_is_true_and_what_is_said_is_true(
+    family: str, seed: int, tighten: str | None
+) -> None:
+    graph = random_graph(family, seed)
+    found, slack = exhaustive(graph), tolerance(graph)
+    solution = il.solve(graph, MPLP(tighten=tighten), seed=0)  # type: ignore[arg-type]
+    if solution.status == Status.INFEASIBLE:
+        assert found.optimum == math.inf
+        return
+    assert solution.lower_bound <= found.optimum + slack
+    assert solution.energy >= found.optimum - slack
+    bounds = [point.lower_bound for point in solution.trace]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_tightening_never_loosens(family: str) -> None:
+    """Also after fewer sweeps without clusters than with none at all."""
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        plain = il.solve(graph, "mplp(tighten=none)", seed=0)
+        slack = 1e-5 * exhaustive(graph).scale
+        for how in ("cycles", "triplets"):
+            solution = il.solve(graph, f"mplp(tighten={how})", seed=0)
+            assert solution.lower_bound >= plain.lower_bound - slack
+
+
+@pytest.mark.parametrize("length", [3, 5, 7, 11])
+def test_odd_cycles_are_solved_with_clusters_only(length: int) -> None:
+    plain = il.solve(odd_cycle(length), "mplp(tighten=none)")
+    assert plain.status == Status.CONVERGED
+    assert plain.lower_bound == pytest.approx(0.0, abs=1e-9)
+    solution = il.solve(odd_cycle(length), "mplp")
+    assert solution.status == Status.OPTIMAL
+    assert solution.energy == 1.0
+    assert solution.diagnostics["stopped_by"] == "proved"
+    assert solution.diagnostics["clusters"] >= length - 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bound_equals_that_of_the_local_polytope_with_two_labels(seed: int) -> None:
+    """Globerson and Jaakkola 2007: true of every fixed point for binary variables."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(4, 5, wrap=True)
+    graph = il.FactorGraph.pairwise(
+        rng.normal(size=(20, 2)), edges, rng.normal(size=(len(edges), 2, 2))
+    )
+    lp = il.solve(graph, "lp-relaxation").lower_bound
+    solution = il.solve(graph, "mplp(tighten=none, tolerance=1e-10, patience=20)")
+    # An energy at the bound ends the sweeps.
+    assert solution.lower_bound == pytest.approx(lp, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["potts", "own-tables", "ragged", "higher-order", "merged"])
+def test_bound_is_at_most_that_of_the_local_polytope(family: str) -> None:
+    near = 0
+    for seed in range(10):
+        graph = random_graph(family, seed)
+        lp = il.solve(graph, "lp-relaxation").lower_bound
+        bound = il.solve(graph, "mplp(tighten=none)").lower_bound
+        assert bound <= lp + 1e-7
+        near += bound >= lp - 0.05 * exhaustive(graph).scale
+    assert near >= 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_frustrated_grids_are_solved(seed: int) -> None:
+    """Random fields and strong couplings of either sign: the plain bound is far off."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(10, 10)
+    graph = il.FactorGraph.potts(rng.normal(size=(100, 2)), edges, 3.0 * rng.normal(size=180))
+    plain = il.solve(graph, "mplp(tighten=none)")
+    solution = il.solve(graph, "mplp")
+    # Cycles of any length are enough on planar graphs without fields; with them, nearly always.
+    assert solution.gap <= 0.02 * plain.gap
+
+
+def test_infeasibility_that_only_a_cluster_proves() -> None:
+    """Three variables, two labels, all different: locally consistent, without a solution."""
+    graph = il.FactorGraph.from_terms(
+        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
+    )
+    plain = il.solve(graph, "mplp(tighten=none)")
+    assert (plain.status, plain.lower_bound) == (Status.CONVERGED, 0.0)
+    solution = il.solve(graph, "mplp")
+    assert (solution.status, solution.lower_bound) == (Status.INFEASIBLE, math.inf)
+
+
+def test_infinite_costs_are_propagated_to_the_only_labelling() -> None:
+    graph = il.FactorGraph.from_terms(
+        [[0.0, np.inf, np.inf], [0.0] * 3, [0.0] * 3, [0.0] * 3],
+        [
+            il.DiagonalTerms([(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], np.inf, 0.0),
+            il.OwnTables([(0, 3)], [[[5.0, 5.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]),
+        ],
+    )
+    solution = il.solve(graph, "mplp(tighten=none)")
+    assert solution.status == Status.OPTIMAL
+    assert solution.labels is not None
+    assert solution.labels.tolist() in ([0, 1, 2, 0], [0, 2, 1, 0])
+
+
+def test_whole_numbers_are_used_without_clusters_too() -> None:
+    """The relaxation is a fraction below the optimum, and energies are whole numbers."""
+    edges = [(0, 1), (1, 2), (2, 0)]
+    unary = [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    whole = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.0], constant=5.0)
+    fraction = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.001], constant=5.0)
+    lp = il.solve(whole, "lp-relaxation").lower_bound
+    assert 0.1 < lp < 0.9
+    solution = il.solve(whole, "mplp(tighten=none)")
+    assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)
+    assert il.solve(fraction, "mplp(tighten=none)").status == Status.CONVERGED
+
+
+def test_patience_counts_sweeps_in_succession() -> None:
+    rng = np.random.default_rng(1)
+    edges = grid_edges(5, 5)
+    graph = il.FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
+    one, many = (il.solve(graph, f"mplp(tighten=none, patience={p})") for p in (1, 40))
+    assert one.status == many.status == Status.CONVERGED
+    assert one.iterations + 39 <= many.iterations
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8, 30])
+def test_iterations_are_counted_across_both_phases(limit: int) -> None:
+    rng = np.random.default_rng(1)
+    edges = grid_edges(9, 9)
+    graph = il.FactorGraph.potts(rng.normal(size=(81, 3)), edges, 4 * rng.normal(size=len(edges)))
+    by_budget = il.solve(graph, "mplp", max_iterations=limit, seed=0)
+    by_setting = il.solve(graph, f"mplp(max_sweeps={limit})", seed=0)
+    assert by_budget.iterations == by_setting.iterations == limit
+    assert by_budget.status == by_setting.status == Status.LIMIT
+    assert by_budget.lower_bound == by_setting.lower_bound > -math.inf
+
+
+def test_no_time_still_gives_a_labelling() -> None:
+    solution = il.solve(random_graph("grid", 0), "mplp", time_limit=1e-9)
+    assert solution.labels is not None
+    assert solution.iterations == 0
+    assert solution.status == Status.LIMIT
+
+
+def test_bad_settings_are_refused() -> None:
+    for setting, value, says in (
+        ("tolerance", -1e-3, "tolerance must not be negative, got -0.001"),
+        ("tolerance", math.nan, "tolerance must not be negative, got nan"),
+        ("max_memory", -1.0, "max_memory must not be negative, got -1.0"),
+        ("clusters_per_round", 0, "clusters_per_round must be at least 1, got 0"),
+        ("max_rounds", 0, "max_rounds must be at least 1, got 0"),
+        ("patience", 0, "patience must be at least 1, got 0"),
+        ("max_sweeps", -1, "max_sweeps must be at least 1, got -1"),
+        ("tighten", "cycle", "tighten must be cycles, triplets or None, got 'cycle'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            MPLP(**{setting: value})  # type: ignore[arg-type]
+
+
+def test_marginals_are_refused() -> None:
+    solution = il.solve(random_graph("potts", 0), "mplp", temperature=1.0)
+    assert solution.status == Status.UNSUPPORTED
+    assert "marginals" in solution.message
+
+
+def test_noisy_constraints_gain_most_of_what_cycles_can() -> None:
+    """On 150 points with five noisy constraints each the plain gap shrinks to less than half."""
+    graph = as_problem("estep(data=iris, constraints=750, noise=0.2, weight=30)").graph
+    solution = il.solve(graph, "mplp(max_sweeps=300)", seed=0)
+    plain = solution.diagnostics["start_bound"]
+    assert solution.gap <= 0.5 * (solution.energy - plain)
+
+
+#: Instances that are frustrated, all proved within a second or two.
+PROVED = [
+    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "wcsp_13")),
+    *(f"uai2014_map/Segmentation_{number}" for number in (12, 14, 19)),
+    *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
+    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "toulbar2/cap131", "toulbar2/warehouse"),
+    *("uai2012_protein/pdb1i24", "uai2008_protein/pdb1mjc", "libdai/alarm"),
+]
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_known_optima_are_proved(name: str, data_dir: Path) -> None:
+    """The values are those of exact elimination or of toulbar2, as the registry says."""
+    if not (data_dir / "map").is_dir():
+        pytest.skip(f"no folder {data_dir / 'map'}")
+    solution = il.solve(Instances(name).build(data_dir).graph, "mplp", seed=0)
+    assert solution.status == Status.OPTIMAL
+    assert solution.energy == pytest.approx(find(name).energy, abs=2e-6)

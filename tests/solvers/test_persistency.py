@@ -1,0 +1,230 @@
+"""Partial optimality: an optimum survives, energies map exactly, nothing is left to find."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.cuts import persistency
+from inference_lab.algorithms.cuts.maxflow import minimum_cut
+from inference_lab.algorithms.cuts.persistency import reduce
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import POTTS
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.specs.grammar import SpecError
+
+SEEDS = st.integers(0, 10_000)
+
+
+def labellings(graph):
+    every = list(itertools.product(*(range(k) for k in graph.cardinalities.tolist())))
+    return np.array(every, dtype=np.int64).reshape(len(every), graph.n_variables)
+
+
+def check(graph, reduction):
+    """Enumerate both graphs: the two promises of `reduce`."""
+    exact = exhaustive(graph)
+    slack = 1e-9 * exact.scale
+    if reduction.infeasible:
+        assert exact.optimum == math.inf
+        return
+    small = labellings(reduction.graph)
+    mapped = graph.energy(reduction.expand(small))
+    energies = reduction.graph.energy(small)
+    finite = np.isfinite(mapped)
+    assert (np.isfinite(energies) == finite).all()
+    assert np.abs(energies[finite] - mapped[finite]).max(initial=0.0) <= slack
+    assert energies.min() <= exact.optimum + slack
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS)
+def test_an_optimum_survives_and_energies_map(family, seed):
+    graph = random_graph(family, seed)
+    check(graph, reduce(graph))
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["against", "dead", "roof"]))
+def test_each_test_alone_keeps_an_optimum(family, seed, alone):
+    graph = random_graph(family, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        if alone != "against":
+            patch.setattr(persistency._Search, "against_all", lambda *_: 0)
+        if alone != "dead":
+            patch.setattr(persistency._Search, "eliminate", lambda _: 0)
+        if alone != "roof":
+            patch.setattr(persistency._Search, "roof_duality", lambda _: 0)
+        check(graph, reduce(graph))
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.integers(0, 12))
+def test_stopped_early_it_is_still_right(family, seed, asked):
+    """What was ruled out before the time ran out may be used."""
+    graph = random_graph(family, seed)
+    answers = iter([False] * asked)
+    check(graph, reduce(graph, lambda: next(answers, True)))
+
+
+@given(SEEDS)
+def test_roof_duality_is_used_on_two_labels(seed):
+    """All that the roof dual labels is fixed, and as it says."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(3, 3)
+    graph = il.FactorGraph.potts(
+        rng.normal(size=(9, 2)), edges, rng.normal(scale=1.5, size=len(edges))
+    )
+    from inference_lab.algorithms.cuts.roof_duality import LabelChoice
+
+    zero = np.zeros(9, dtype=np.int64)
+    taken = LabelChoice(graph).minimise(zero, zero + 1).taken
+    fixed = reduce(graph).fixed
+    assert (fixed[taken >= 0] == taken[taken >= 0]).all()
+
+
+@given(SEEDS)
+def test_one_against_all_is_kovtuns_cut_on_potts(seed):
+    """For Potts, the set found for a label is the larger side of one cut: label or cheapest other.
+
+    Of the auxiliary energy ``min_(a != alpha) theta_i(a)`` or ``theta_i(alpha)``, and ``w`` for
+    pairs that are separated (Kovtun 2003).
+    """
+    rng = np.random.default_rng(seed)
+    n, k = 8, 3
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.random(len(pairs)) < 0.4]
+    weights = rng.exponential(size=len(edges))
+    unary = rng.normal(scale=2.0, size=(n, k))
+    graph = il.FactorGraph.potts(unary, edges, weights)
+    others = np.delete(unary, 1, axis=1).min(axis=1)
+    gain = others - unary[:, 1]
+    # The side of alpha is the source's; it is largest where the sink's is smallest.
+    largest = ~(
+        minimum_cut(
+            n,
+            edges,
+            weights,
+            weights,
+            source=np.maximum(0.0, -gain),
+            sink=np.maximum(0.0, gain),
+        ).source_side
+    )
+    search = persistency._Search(graph, lambda: False)
+    search.against_all(1)
+    assert (search.left == 1).tolist() == largest.tolist()
+    check(graph, reduce(graph))
+
+
+def test_dead_ends_by_hand():
+    """Label 2 costs 3 more than label 0 whatever the neighbours do, which can gain 2 at most."""
+    graph = il.FactorGraph.potts([[0.0, 0.5, 3.0], [0.0, 0.1, 0.2]], [(0, 1)], [2.0])
+    search = persistency._Search(graph, lambda: False)
+    search.eliminate()
+    assert search.alive[:3].tolist()[2] == 0
+
+
+def test_what_is_fixed_makes_more_dead_ends():
+    """The neighbours of a variable that was fixed are looked at again."""
+    graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, 0.5]], [(0, 1)], [2.0])
+    search = persistency._Search(graph, lambda: False)
+    assert search.eliminate() == 0
+    search._keep_only(np.array([0]), np.array([1]))
+    assert search.eliminate() == 1
+    assert search.alive.tolist() == [0, 1, 0, 1]
+
+
+def test_forbidden_combinations_are_no_obstacle():
+    """A label all of whose combinations are forbidden goes; one that is needed stays."""
+    table = np.array([[math.inf, math.inf], [0.0, math.inf], [math.inf, 0.0]])
+    graph = il.FactorGraph.from_terms(
+        [[-9.0, 0.0, 5.0], [4.0, 0.0]], [il.OwnTables([(0, 1)], [table])]
+    )
+    reduction = reduce(graph)
+    assert reduction.expand(labellings(reduction.graph)).tolist() == [[1, 0]]
+    assert reduction.graph.constant == 4.0
+
+
+def test_structure_is_kept():
+    """Terms between variables that keep equal labels stay of their kind."""
+    rng = np.random.default_rng(4)
+    edges = grid_edges(6, 6)
+    graph = il.FactorGraph.potts(
+        rng.normal(size=(36, 4)), edges, rng.normal(scale=2.0, size=len(edges))
+    )
+    # A few variables lose all labels but one.
+    clamped = graph.with_evidence({0: 1, 7: 2, 35: 3})
+    reduction = reduce(clamped)
+    assert (reduction.fixed[[0, 7, 35]] == [1, 2, 3]).all()
+    whole = np.flatnonzero(reduction.graph.cardinalities == 4)
+    inside = np.isin(reduction.graph.edges, whole).all(axis=1)
+    assert inside.sum() > 5
+    assert (reduction.graph.edge_kinds[inside] == POTTS).all()
+
+
+def test_attractive_grid_is_mostly_fixed():
+    rng = np.random.default_rng(1)
+    graph = il.FactorGraph.potts(rng.normal(scale=3.0, size=(900, 5)), grid_edges(30, 30), 0.5)
+    reduction = reduce(graph)
+    assert reduction.share_fixed > 0.9
+    s = il.solve(graph, "persistency")
+    assert s.status == "optimal"
+    assert s.diagnostics["share_fixed"] == reduction.share_fixed
+    assert s.diagnostics["variables_left"] == reduction.variables.size
+    assert s.energy == pytest.approx(il.solve(graph, "ilp").energy, rel=1e-9)
+
+
+def test_restrict_is_the_way_back():
+    graph = random_graph("own-tables", 12)
+    reduction = reduce(graph)
+    assert reduction.variables.size > 0
+    for small in labellings(reduction.graph):
+        assert reduction.restrict(reduction.expand(small)).tolist() == small.tolist()
+    assert (reduction.restrict(graph.cardinalities - 1) < reduction.graph.cardinalities).all()
+
+
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS)
+def test_solver_is_exact_with_an_exact_one(family, seed):
+    graph = random_graph(family, seed)
+    optimum = exhaustive(graph).optimum
+    s = il.solve(graph, "persistency(then=brute-force)", seed=seed)
+    if optimum == math.inf:
+        assert s.status == "infeasible"
+        return
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(optimum, rel=1e-9, abs=1e-9)
+
+
+def test_solver_hands_over_bound_start_and_seed():
+    """The rest's own result shows in the solution: its bound, and no worse than the start."""
+    rng = np.random.default_rng(7)
+    edges = grid_edges(7, 7)
+    graph = il.FactorGraph.potts(
+        rng.normal(scale=0.5, size=(49, 3)), edges, rng.normal(size=len(edges))
+    )
+    exact = il.solve(graph, "ilp")
+    s = il.solve(graph, "persistency(then=lp-relaxation)", initial=exact.labels)
+    assert s.energy == pytest.approx(exact.energy)
+    assert -math.inf < s.lower_bound <= exact.energy + 1e-9
+    assert "then_status" in s.diagnostics
+
+
+def test_solver_for_the_rest_may_refuse():
+    """A refusal of the other solver is said, and the labelling at hand returned."""
+    rng = np.random.default_rng(8)
+    edges = grid_edges(12, 12)
+    graph = il.FactorGraph.potts(np.zeros((144, 3)), edges, rng.normal(size=len(edges)))
+    s = il.solve(graph, "persistency(then=brute-force)")
+    assert s.status == "limit"
+    assert s.diagnostics["then_status"] == "unsupported"
+    assert s.diagnostics["then_message"]
+    assert math.isfinite(s.energy)
+
+
+def test_unknown_solver_for_the_rest():
+    with pytest.raises(SpecError, match="unknown solver 'no-such'"):
+        il.solve(random_graph("potts", 0), "persistency(then=no-such)")

@@ -1,0 +1,216 @@
+"""Annealing follows its schedule, samples what it says, and ends in a local minimum."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.problem import as_problem
+from inference_lab.solvers.simulated_annealing import (
+    SimulatedAnnealing,
+    grow_region,
+    heat_bath,
+)
+
+
+def visits(
+    graph: FactorGraph, x: np.ndarray, order: list[int], uniforms: list[float], temperature: float,
+    penalty: float = 1e3,
+) -> tuple[float, int]:  # fmt: skip
+    """Visit variables, in place; return the changes of finite costs and violations."""
+    width = int(graph.cardinalities.max())
+    change, violations = heat_bath(
+        graph.arrays, x, np.array(order), 0, np.array(uniforms),
+        np.full(len(uniforms), temperature), penalty, np.empty(width),
+        np.empty(width, dtype=np.int64),
+    )  # fmt: skip
+    return change, violations
+
+
+@pytest.mark.parametrize("family", [*FINITE, *HARD])
+def test_a_visit_draws_from_the_conditional(family: str) -> None:
+    """Evenly spread uniform numbers give every label its weight; violations cost the penalty."""
+    graph = random_graph(family, 3)
+    energies = exhaustive(graph).energies
+    penalty, temperature = 3.0, 1.1
+    start = np.array(np.unravel_index(int(energies.argmin()), energies.shape))
+    terms = list(graph.factors())
+    for i in range(graph.n_variables):
+        cost = []
+        for a in range(int(graph.cardinalities[i])):
+            x = start.copy()
+            x[i] = a
+            paid = [float(table[tuple(x[list(scope)])]) for scope, table in terms]
+            cost.append(sum(penalty if c == math.inf else c for c in paid))
+        weight = np.exp(-(np.array(cost) - min(cost)) / temperature)
+        drawn = np.zeros(len(cost))
+        for uniform in (np.arange(300) + 0.5) / 300:
+            x = start.copy()
+            change, violations = visits(graph, x, [i], [uniform], temperature, penalty)
+            drawn[x[i]] += 1 / 300
+            assert change + penalty * violations == pytest.approx(
+                cost[x[i]] - cost[start[i]], abs=1e-9
+            )
+        assert drawn == pytest.approx(weight / weight.sum(), abs=1 / 300)
+
+
+@pytest.mark.parametrize("schedule", ["geometric", "linear", "logarithmic"])
+def test_the_temperature_falls_from_the_first_to_the_last(schedule: str) -> None:
+    """Every schedule begins and ends where it should and never rises."""
+    solver = SimulatedAnnealing(schedule=schedule)  # type: ignore[arg-type]
+    shares = np.linspace(0.0, 1.0, 50)
+    values = [solver.temperature(8.0, 0.5, share, 1000) for share in shares]
+    assert values[0] == pytest.approx(8.0)
+    assert values[-1] == pytest.approx(0.5)
+    assert (np.diff(values) < 0.0).all()
+
+
+def test_schedules_are_what_their_names_say() -> None:
+    """Equal ratios, equal differences, and inverse logarithms."""
+    geometric = SimulatedAnnealing(schedule="geometric")
+    linear = SimulatedAnnealing(schedule="linear")
+    logarithmic = SimulatedAnnealing(schedule="logarithmic")
+    assert geometric.temperature(8.0, 0.5, 0.5, 100) == pytest.approx(2.0)
+    assert linear.temperature(8.0, 0.5, 0.5, 100) == pytest.approx(4.25)
+    # 1 / T is linear in log(1 + sweep).
+    inverse = [1.0 / logarithmic.temperature(8.0, 0.5, t / 100, 100) for t in (0, 9, 99)]
+    slope = (inverse[1] - inverse[0]) / math.log(10.0)
+    assert (inverse[2] - inverse[1]) / math.log(10.0) == pytest.approx(slope)
+
+
+@pytest.mark.parametrize("schedule", ["geometric", "linear", "logarithmic"])
+@pytest.mark.parametrize("family", [*FINITE, *DEGENERATE])
+def test_small_graphs_are_solved(family: str, schedule: str) -> None:
+    """On graphs of a few variables the optimum is found."""
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        optimum = exhaustive(graph).optimum
+        s = il.solve(graph, f"simulated-annealing(reheats=20, schedule={schedule})", seed=seed)
+        assert s.energy == pytest.approx(optimum, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("family", HARD)
+def test_feasible_labellings_are_reached_through_others(family: str) -> None:
+    """With hard terms, which single changes cannot cross, nearly all optima are found."""
+    solved = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, "simulated-annealing(reheats=20)", seed=seed)
+        solved += s.energy <= exhaustive(graph).optimum + 1e-9
+    assert solved >= 11
+
+
+def test_the_end_is_a_local_minimum() -> None:
+    """No single change of the answer has a lower energy, even after very few sweeps."""
+    graph = as_problem("potts-grid(height=9, width=9, labels=3, frustration=0.5)").graph
+    s = il.solve(graph, "simulated-annealing(sweeps=2, reheats=1, reheat_sweeps=2)")
+    for i in range(graph.n_variables):
+        options = np.tile(s.labels, (3, 1))
+        options[:, i] = np.arange(3)
+        assert graph.energy(options).min() >= s.energy - 1e-9
+
+
+def test_reheats_never_make_it_worse_and_mostly_gain() -> None:
+    """After the first descent the offered energies fall, round by round."""
+    graph = as_problem("ising(size=14)").graph
+    rounds = 12
+    s = il.solve(graph, f"simulated-annealing(sweeps=20, reheats={rounds})", seed=1)
+    energies = [point.energy for point in s.trace][-rounds - 1 :]
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
+    assert energies[-1] < energies[0] - 1.0
+    assert s.diagnostics["reheats_that_gained"] > 5
+
+
+def test_a_warm_start_begins_at_the_reheat_temperature() -> None:
+    """From the optimum of a magnet, a mild reheat stays; the answer is never worse than that."""
+    graph = as_problem("ising(size=10, frustration=0, field=0)").graph
+    s = il.solve(
+        graph, "simulated-annealing(sweeps=30, reheats=0, reheat_ratio=0.1)",
+        initial=np.ones(100, dtype=int),
+    )  # fmt: skip
+    assert [point.energy for point in s.trace] == pytest.approx([s.energy] * len(s.trace))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 30])
+def test_regions_are_connected(size: int) -> None:
+    """A region has its centre, the size asked for or the whole component, and hangs together."""
+    graph = random_graph("higher-order", 4)
+    big = as_problem("potts-grid(height=5, width=6, labels=2)").graph
+    for g in (graph, big):
+        near = [set() for _ in range(g.n_variables)]
+        for scope, _ in g.factors():
+            for i in scope:
+                near[i] |= set(scope)
+        seen = np.zeros(g.n_variables, dtype=np.int64)
+        for centre in range(g.n_variables):
+            region = np.empty(min(size, g.n_variables), dtype=np.int64)
+            count = grow_region(g.arrays, centre, region.size, centre + 1, seen, region)
+            members = set(region[:count].tolist())
+            component = {i for i in range(g.n_variables) if g.components[i] == g.components[centre]}
+            assert count == len(members) == min(region.size, len(component))
+            assert members <= component
+            reached = {centre}
+            while True:
+                more = {j for i in reached for j in near[i] & members} | reached
+                if more == reached:
+                    break
+                reached = more
+            assert reached == members
+
+
+def test_the_time_limit_cools_faster() -> None:
+    """Within a short time the anneal is finished all the same: far below a descent alone."""
+    graph = as_problem("ising(size=60)").graph
+    il.solve(graph, "simulated-annealing", max_iterations=1)
+    s = il.solve(graph, "simulated-annealing(sweeps=1000000, reheats=2)", time_limit=0.5)
+    assert s.status == "limit"
+    assert s.seconds < 1.5
+    assert s.energy < il.solve(graph, "icm(restarts=20)").energy - 100.0
+
+
+def test_a_limit_on_iterations_cools_faster() -> None:
+    """Few sweeps in all are spread over the whole schedule, and over all restarts."""
+    graph = as_problem("ising(size=30)").graph
+    few = il.solve(graph, "simulated-annealing(reheats=0)", max_iterations=60)
+    assert few.iterations == 60
+    assert few.status == "limit"
+    # At the pace of the full schedule these sweeps would all be hot.
+    assert few.energy < il.solve(graph, "icm(restarts=20)").energy - 50.0
+    several = il.solve(graph, "simulated-annealing(restarts=2, reheats=0)", max_iterations=60)
+    assert several.iterations == 60
+
+
+@pytest.mark.parametrize("name", ["Grids_26", "Grids_29", "Grids_30"])
+def test_grids_of_the_competition(name: str, data_dir: Path) -> None:
+    """Ising grids with couplings up to 15: within 1% of the reference energies."""
+    folder = data_dir / "map" / "uai2014_map"
+    if not (folder / "reference.csv").is_file():
+        pytest.skip(f"no {folder / 'reference.csv'}")
+    with (folder / "reference.csv").open() as file:
+        rows = {row["file"]: float(row["map_energy_-lnP"]) for row in csv.DictReader(file)}
+    graph = il.read(folder / f"{name}.uai")
+    reference = rows[f"{name}.uai"]
+    energy = il.solve(graph, "simulated-annealing(reheats=40)").energy
+    assert energy <= reference + 0.01 * abs(reference)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "sweeps=0", "reheats=-1", "restarts=-1", "reheat_sweeps=0", "region=0",
+        "start_temperature=0", "end_ratio=0", "end_ratio=1.5", "reheat_ratio=2",
+    ],
+)  # fmt: skip
+def test_settings_are_checked(setting: str) -> None:
+    """A setting out of range is refused by name."""
+    with pytest.raises(ValueError, match=setting.split("=")[0]):
+        il.solve(random_graph("potts", 0), f"simulated-annealing({setting})")

@@ -1,0 +1,75 @@
+"""Every registered solver keeps its promises.
+
+Solvers are found through the registry, so a new file in ``solvers/`` is tested without a line here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from inference_lab.conformance import TOLERANCE, Check, exhaustive, solver_checks
+from inference_lab.contract import Solver, Status
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.registry.registry import solver_registry
+from inference_lab.solving import solve
+
+NAMES = solver_registry.names()
+
+CHECKS = [(name, check) for name in NAMES for check in solver_checks(name)]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        # The checks of a solver share its runs.
+        pytest.param(check, id=f"{name}-{check}", marks=pytest.mark.xdist_group(name))
+        for name, check in CHECKS
+    ],
+)
+def test_conformance(check: Check) -> None:
+    """The promise that the check's claim states."""
+    check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(suppress_health_check=list(HealthCheck))
+@given(
+    family=st.sampled_from(sorted(FAMILIES)),
+    seed=st.integers(min_value=10, max_value=2**32 - 1),
+    temperature=st.sampled_from([0.0, 0.0, 0.0, 0.1, 3.0]),
+)
+def test_bound_optimum_energy(name: str, family: str, seed: int, temperature: float) -> None:
+    """``bound <= optimum <= energy``, and what is said of either is true."""
+    graph = random_graph(family, seed)
+    solver: Solver = solver_registry.make(name)
+    if solver.supports(graph, temperature) is not None:
+        assert solve(graph, solver, temperature=temperature).status == Status.UNSUPPORTED
+        return
+    found = exhaustive(random_graph(family, seed))
+    s = solve(graph, solver, seed=seed, temperature=temperature)
+    slack = TOLERANCE * found.scale
+    if s.status == Status.INFEASIBLE:
+        assert found.optimum == math.inf
+        return
+    assert s.lower_bound <= found.optimum + slack
+    assert s.energy >= found.optimum - slack
+    if s.labels is not None:
+        exact = float(found.energies[tuple(s.labels)])
+        assert s.energy == exact or abs(s.energy - exact) <= slack
+    if s.status == Status.OPTIMAL:
+        assert s.energy <= found.optimum + 2 * slack
+    if temperature > 0 and found.optimum < math.inf:
+        log_z = found.log_partition(temperature)
+        loose = slack / min(1.0, temperature)
+        if s.log_partition_kind in ("exact", "lower"):
+            assert s.log_partition <= log_z + loose
+        if s.log_partition_kind in ("exact", "upper"):
+            assert s.log_partition >= log_z - loose
+        for i, row in enumerate(s.marginals):
+            assert np.sum(row) == pytest.approx(1.0)
+            assert (np.asarray(row)[np.isinf(graph.unary_of(i))] == 0).all()

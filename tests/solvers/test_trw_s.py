@@ -1,0 +1,534 @@
+"""TRW-S: a plain implementation as referee, the theorems, and instances with proved optima."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
+from inference_lab.conformance import exhaustive
+from inference_lab.contract import Run, Status
+from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.kernels.messages import cost_scale
+from inference_lab.problems.instances import Instances, find
+from inference_lab.solvers import trw_s
+from inference_lab.solvers.trw_s import TRWS, Passes
+
+DATA = Path(
+    os.environ.get("INFERENCE_LAB_DATA", Path(__file__).parents[1].parent / "shared" / "data")
+)
+needs_data = pytest.mark.skipif(
+    not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
+)
+
+cases = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def natural(graph: il.FactorGraph) -> IntArray:
+    return np.arange(graph.n_variables)
+
+
+def plain_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterator[float]:
+    """Yield the bound of each pass of TRW-S, from dense tables and dictionaries; pairwise only."""
+    n = graph.n_variables
+    rank = np.empty(n, dtype=int)
+    rank[order] = np.arange(n)
+    message: dict[tuple[int, int], FloatArray] = {}
+    tables: dict[tuple[int, int], FloatArray] = {}
+    neighbours: dict[int, list[int]] = {i: [] for i in range(n)}
+    for e in range(graph.n_edges):
+        i, j = (int(v) for v in graph.edges[e])
+        tables[i, j] = graph.edge_table(e)
+        tables[j, i] = tables[i, j].T
+        message[i, j] = np.zeros(graph.cardinalities[j])
+        message[j, i] = np.zeros(graph.cardinalities[i])
+        neighbours[i].append(j)
+        neighbours[j].append(i)
+    for _ in range(sweeps):
+        for sign in (1, -1):
+            bound = graph.constant
+            for i in order[::sign]:
+                costs = graph.unary_of(i) + sum(message[j, i] for j in neighbours[i])
+                on = [j for j in neighbours[i] if sign * (rank[j] - rank[i]) > 0]
+                chains = max(len(on), len(neighbours[i]) - len(on), 1)
+                bound += (1 - len(on) / chains) * costs.min() if len(on) < chains else 0.0
+                for j in on:
+                    with np.errstate(invalid="ignore"):
+                        given = np.where(np.isinf(costs), np.inf, costs / chains - message[j, i])
+                    sent = (tables[i, j] + given[:, None]).min(axis=0)
+                    bound += sent.min()
+                    if bound == math.inf:
+                        yield math.inf
+                        return
+                    message[i, j] = sent - sent.min()
+                if costs.min() == math.inf:
+                    yield math.inf
+                    return
+            yield bound
+
+
+def kernel_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterator[float]:
+    passes, run = Passes(graph, order), Run(graph)
+    for _ in range(sweeps):
+        for direction in (1, 0):
+            bound = passes.half_sweep(direction, run)
+            assert bound is not None
+            yield bound
+            if bound == math.inf:
+                return
+
+
+def tolerance(graph: il.FactorGraph) -> float:
+    return 1e-9 * exhaustive(graph).scale
+
+
+PAIRWISE = sorted(
+    set(FAMILIES) - {"higher-order", "forest", "merged", "mixed", "hard-tables", "one-label"}
+)
+
+
+@cases
+@given(family=st.sampled_from(PAIRWISE), seed=seeds, breadth_first=st.booleans())
+def test_passes_equal_the_plain_implementation(family: str, seed: int, breadth_first: bool) -> None:
+    """Every kernel and the layout of messages, pass by pass, infinite costs included."""
+    graph = random_graph(family, seed)
+    if graph.is_forest or graph.n_factors:
+        return
+    order = graph.breadth_first_order if breadth_first else natural(graph)
+    expected = list(plain_passes(graph, order, 6))
+    found = list(kernel_passes(graph, order, 6))
+    assert len(found) == len(expected)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 * cost_scale(graph))
+
+
+@pytest.mark.parametrize("k", [3, 4, 7, 16, 33])
+@pytest.mark.parametrize("family", ["potts", "linear", "quadratic", "hard"])
+def test_passes_equal_the_plain_implementation_with_more_labels(family: str, k: int) -> None:
+    """Loops over labels are cut into blocks by the compiler; all their ends are reached."""
+    rng = np.random.default_rng(k)
+    edges = grid_edges(3, 4, diagonals=True)
+    unary = rng.normal(size=(12, k))
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
+    if family == "potts":
+        graph = il.FactorGraph.potts(unary, edges, rng.normal(size=len(edges)))
+    elif family == "hard":
+        unary[rng.random(unary.shape) < 0.2] = np.inf
+        unary[:, 0] = 0.0
+        weights = rng.normal(size=len(edges))
+        weights[::5] = np.inf
+        graph = il.FactorGraph.potts(unary, edges, weights)
+    else:
+        table = np.minimum(apart if family == "linear" else apart**2, k / 3)
+        graph = il.FactorGraph.pairwise(unary, edges, table, rng.uniform(size=len(edges)))
+    expected = list(plain_passes(graph, natural(graph), 5))
+    assert list(kernel_passes(graph, natural(graph), 5)) == pytest.approx(expected, rel=1e-10)
+
+
+@cases
+@given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds, shuffled=st.booleans())
+def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffled: bool) -> None:
+    """In every half sweep, for every family and any order of the variables."""
+    graph = random_graph(family, seed)
+    order = natural(graph)
+    if shuffled:
+        order = np.random.default_rng(seed).permutation(order)
+    optimum, slack = exhaustive(graph).optimum, tolerance(graph)
+    before = -math.inf
+    for bound in kernel_passes(graph, order, 8):
+        assert bound >= before - slack
+        assert bound <= optimum + slack
+        before = bound
+
+
+def converged_bound(graph: il.FactorGraph) -> float:
+    # Without the relaxation's proof of a labelling, which would stop it early.
+    *_, last = kernel_passes(graph, natural(graph), 1500)
+    return last
+
+
+@pytest.mark.parametrize("family", ["potts", "own-tables", "ragged", "higher-order", "merged"])
+def test_bound_is_at_most_that_of_the_local_polytope_and_mostly_equal(family: str) -> None:
+    """A weak tree agreement can lie below; on most random graphs it does not."""
+    equal = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        lp = il.solve(graph, "lp-relaxation").lower_bound
+        bound = converged_bound(graph)
+        assert bound <= lp + 1e-7
+        equal += bound >= lp - 1e-4
+    assert equal >= 9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bound_equals_that_of_the_local_polytope_with_two_labels(seed: int) -> None:
+    """Kolmogorov and Wainwright 2005: true of every weak tree agreement of binary variables."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(4, 5, wrap=True)
+    graph = il.FactorGraph.pairwise(
+        rng.normal(size=(20, 2)), edges, rng.normal(size=(len(edges), 2, 2))
+    )
+    lp = il.solve(graph, "lp-relaxation").lower_bound
+    assert converged_bound(graph) == pytest.approx(lp, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_forests_are_solved_in_one_sweep(seed: int) -> None:
+    solution = il.solve(random_graph("forest", seed), "trw-s", max_iterations=1)
+    assert solution.status == Status.OPTIMAL
+    assert solution.iterations == 1
+    assert solution.energy == pytest.approx(exhaustive(random_graph("forest", seed)).optimum)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ties_on_a_tree_are_broken_consistently(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = [(int(rng.integers(0, i)), i) for i in range(1, 300)]
+    unary = rng.integers(0, 2, size=(300, 3)).astype(np.float64)
+    graph = il.FactorGraph.potts(unary, edges, rng.integers(-1, 2, size=299))
+    assert il.solve(graph, "trw-s(polish=false)", max_iterations=1).status == Status.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_submodular_graphs_of_two_labels_are_solved(seed: int) -> None:
+    """The bound reaches the energy on attractive grids; the answer is a minimum cut."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(20, 20)
+    graph = il.FactorGraph.potts(rng.normal(size=(400, 2)), edges, rng.exponential(size=760))
+    solution = il.solve(graph, "trw-s(tolerance=0, max_sweeps=5000)")
+    assert solution.gap <= 1e-5 * abs(solution.energy)
+
+
+def test_rising_chain_round_a_cycle_is_infeasible() -> None:
+    """No single term contradicts itself; only messages along the chain find it out."""
+    rising = np.where(np.subtract.outer(np.arange(3), np.arange(3)) < 0, 0.0, np.inf)
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    graph = il.FactorGraph.pairwise(np.zeros((4, 3)), edges, np.repeat(rising[None], 4, axis=0))
+    solution = il.solve(graph, "trw-s")
+    assert solution.status == Status.INFEASIBLE
+    assert exhaustive(graph).optimum == math.inf
+
+
+def test_infeasibility_that_messages_cannot_prove_is_not_claimed() -> None:
+    """Three variables, two labels, all different: locally consistent, without a solution."""
+    graph = il.FactorGraph.from_terms(
+        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
+    )
+    solution = il.solve(graph, "trw-s")
+    assert solution.status in (Status.CONVERGED, Status.LIMIT)
+    assert solution.energy == math.inf
+    assert solution.lower_bound == 0.0
+
+
+def test_infinite_costs_are_propagated_to_the_only_labelling() -> None:
+    """A planted labelling that unit propagation finds: messages carry the infinities."""
+    graph = il.FactorGraph.from_terms(
+        [[0.0, np.inf, np.inf], [0.0] * 3, [0.0] * 3, [0.0] * 3],
+        [
+            il.DiagonalTerms([(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], np.inf, 0.0),
+            il.OwnTables([(0, 3)], [[[5.0, 5.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]),
+        ],
+    )
+    solution = il.solve(graph, "trw-s")
+    assert solution.status == Status.OPTIMAL
+    assert solution.labels.tolist() in ([0, 1, 2, 0], [0, 2, 1, 0])
+
+
+@pytest.mark.parametrize("family", ["own-tables", "higher-order", "mixed", "truncated-linear"])
+def test_stretches_between_looks_at_the_clock_change_nothing(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(family, 4)
+    whole = list(kernel_passes(graph, natural(graph), 4))
+    monkeypatch.setattr(trw_s, "_STRETCH", 10)
+    passes = Passes(graph, natural(graph))
+    assert len(passes._stops) > 1
+    assert list(kernel_passes(graph, natural(graph), 4)) == pytest.approx(whole, rel=1e-12)
+
+
+def test_unit_of_the_costs_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    edges = grid_edges(6, 6)
+    unary, weights = rng.normal(size=(36, 3)), rng.normal(size=len(edges))
+    runs = [
+        il.solve(il.FactorGraph.potts(unit * unary, edges, unit * weights), "trw-s")
+        for unit in (2.0**-20, 1.0, 2.0**20)
+    ]
+    assert len({s.iterations for s in runs}) == 1
+    assert len({tuple(s.labels) for s in runs}) == 1
+
+
+def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() -> None:
+    """On a tree that labelling is optimal, which the one before the first sweep is not."""
+    rng = np.random.default_rng(0)
+    edges = [(int(rng.integers(0, i)), i) for i in range(1, 100)]
+    graph = il.FactorGraph.potts(rng.normal(size=(100, 3)), edges, rng.normal(size=99))
+    assert Run(graph).offer(Passes(graph, graph.breadth_first_order).decode()) > (
+        il.solve(graph, "trw-s").energy + 1.0
+    )
+    seldom = il.solve(graph, "trw-s(polish=false, decode_every=1000)")
+    assert seldom.status == Status.OPTIMAL
+
+
+def test_patience_counts_sweeps_in_succession() -> None:
+    rng = np.random.default_rng(1)
+    edges = grid_edges(5, 5)
+    graph = il.FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
+    one, many = (il.solve(graph, f"trw-s(patience={p})") for p in (1, 40))
+    assert one.status == many.status == Status.CONVERGED
+    assert one.iterations + 39 <= many.iterations
+
+
+def test_an_impossible_term_is_infeasible() -> None:
+    """Potts with both costs infinite: there is no difference of the two to work with."""
+    terms = [
+        il.DiagonalTerms([(0, 1), (1, 2)], 0.0, 1.0),
+        il.DiagonalTerms([(0, 2)], np.inf, np.inf),
+    ]
+    graph = il.FactorGraph.from_terms(np.zeros((3, 2)), terms)
+    assert list(kernel_passes(graph, natural(graph), 3)) == [math.inf]
+    assert il.solve(graph, "trw-s").status == Status.INFEASIBLE
+
+
+def test_polish_only_improves() -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        edges = grid_edges(8, 8)
+        graph = il.FactorGraph.potts(rng.normal(size=(64, 3)), edges, 3 * rng.normal(size=112))
+        rough = il.solve(graph, "trw-s(polish=false)")
+        fine = il.solve(graph, "trw-s")
+        assert fine.energy <= rough.energy
+        assert fine.lower_bound == rough.lower_bound
+        for i in range(64):
+            for label in range(3):
+                moved = fine.labels.copy()
+                moved[i] = label
+                assert graph.energy(moved) >= fine.energy - 1e-9
+
+
+def test_no_time_still_gives_a_labelling() -> None:
+    graph = random_graph("grid", 0)
+    solution = il.solve(graph, "trw-s", time_limit=1e-9)
+    assert solution.labels is not None
+    assert solution.iterations == 0
+    assert solution.status == Status.LIMIT
+
+
+def test_memory_is_one_message_an_edge() -> None:
+    edges = grid_edges(30, 30)
+    graph = il.FactorGraph.potts(np.zeros((900, 5)), edges, np.ones(len(edges)))
+    passes = Passes(graph, natural(graph))
+    assert passes.state.rows.size == 5 * len(edges)
+    assert passes.state.slots.size == 0
+
+
+def test_bound_of_many_terms_is_summed_without_loss() -> None:
+    """The plain sum of as many terms is off in the eleventh digit; this one in the last."""
+    unary = np.random.default_rng(0).uniform(0.0, 1e6, size=(200_000, 1))
+    graph = il.FactorGraph.potts(unary, np.empty((0, 2), dtype=np.int64), 0.0)
+    exact = math.fsum(unary.ravel())
+    assert abs(next(kernel_passes(graph, natural(graph), 1)) - exact) <= 4 * math.ulp(exact)
+
+
+def test_marginals_are_refused() -> None:
+    solution = il.solve(random_graph("potts", 0), "trw-s", temperature=1.0)
+    assert solution.status == Status.UNSUPPORTED
+    assert "marginals" in solution.message
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        ("tolerance", -1e-3, "tolerance must not be negative, got -0.001"),
+        ("tolerance", math.nan, "tolerance must not be negative, got nan"),
+        ("patience", 0, "patience must be at least 1, got 0"),
+        ("decode_every", 0, "decode_every must be at least 1, got 0"),
+        ("max_sweeps", -1, "max_sweeps must be at least 1, got -1"),
+        ("tighten", "cycle", "tighten must be cycles, triplets or None, got 'cycle'"),
+    ],
+)
+def test_bad_settings_are_refused(setting: str, value: float, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        TRWS(**{setting: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", sorted(FINITE))
+def test_both_orders_give_true_answers(family: str) -> None:
+    for seed in range(5):
+        graph = random_graph(family, seed)
+        optimum, slack = exhaustive(graph).optimum, tolerance(graph)
+        for order in ("given", "breadth-first"):
+            solution = il.solve(graph, f"trw-s(order={order})")
+            assert solution.lower_bound <= optimum + slack
+            assert solution.energy >= optimum - slack
+
+
+# ------------------------------------------------------------------ tightening
+
+
+@cases
+@given(
+    family=st.sampled_from(sorted(FAMILIES)),
+    seed=seeds,
+    sweeps=st.integers(0, 5),
+    shuffled=st.booleans(),
+)
+def test_reparametrisation_has_the_bound_of_the_next_pass(
+    family: str, seed: int, sweeps: int, shuffled: bool
+) -> None:
+    """What is handed over to tightening: not below the last pass, and equal to one more."""
+    graph = random_graph(family, seed)
+    order = natural(graph)
+    if shuffled:
+        order = np.random.default_rng(seed).permutation(order)
+    passes, run = Passes(graph, order), Run(graph)
+    for _ in range(sweeps):
+        for direction in (1, 0):
+            if passes.half_sweep(direction, run) == math.inf:
+                return
+    bound = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
+    again = Passes(graph, order)
+    for direction in (*(1, 0) * sweeps, 1):
+        expected = again.half_sweep(direction, run)
+    assert expected is not None
+    slack, optimum = tolerance(graph), exhaustive(graph).optimum
+    if expected == math.inf:
+        # The pass went on after the first label was lost, so it may have found out less.
+        assert optimum == math.inf
+    else:
+        assert bound == pytest.approx(expected, abs=slack)
+
+
+@pytest.mark.parametrize("how", ["cycles", "triplets"])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_tightening_never_loosens(family: str, how: str) -> None:
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        found, slack = exhaustive(graph), tolerance(graph)
+        plain = il.solve(graph, "trw-s", seed=0)
+        solution = il.solve(graph, f"trw-s(tighten={how})", seed=0)
+        if solution.status == Status.INFEASIBLE:
+            assert found.optimum == math.inf
+            continue
+        assert plain.lower_bound - slack <= solution.lower_bound <= found.optimum + slack
+        assert found.optimum - slack <= solution.energy <= plain.energy
+        if "start_bound" in solution.diagnostics:
+            assert solution.diagnostics["start_bound"] >= plain.lower_bound - slack
+
+
+def test_tightening_proves_what_messages_cannot() -> None:
+    """Three variables, two labels, all different: hard, and at a price."""
+    edges = [(0, 1), (1, 2), (2, 0)]
+    soft = il.FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)
+    assert il.solve(soft, "trw-s").lower_bound == pytest.approx(0.0, abs=1e-9)
+    solution = il.solve(soft, "trw-s(tighten=cycles)")
+    assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)
+    hard = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, np.inf, 0.0)])
+    assert il.solve(hard, "trw-s(tighten=cycles)").status == Status.INFEASIBLE
+
+
+def test_no_tightening_by_default_nor_without_a_gap() -> None:
+    rng = np.random.default_rng(0)
+    edges = grid_edges(6, 6)
+    graph = il.FactorGraph.potts(rng.normal(size=(36, 2)), edges, 3 * rng.normal(size=60))
+    assert "clusters" not in il.solve(graph, "trw-s").diagnostics
+    assert il.solve(graph, "trw-s(tighten=cycles)").diagnostics["clusters"] > 0
+    tree = random_graph("forest", 0)
+    assert "clusters" not in il.solve(tree, "trw-s(tighten=cycles)").diagnostics
+
+
+#: Instances that are frustrated, all proved within a second or two with tightening.
+PROVED_BY_CLUSTERS = [
+    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "Promedas_65")),
+    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "uai2012_protein/pdb1i24"),
+]
+
+
+@needs_data
+@pytest.mark.parametrize("name", PROVED_BY_CLUSTERS)
+def test_known_optima_are_proved_with_clusters(name: str) -> None:
+    """The values are those of exact elimination or of toulbar2, as the registry says."""
+    graph = Instances(name).build(DATA).graph
+    solution = il.solve(graph, "trw-s(tighten=cycles)", seed=0)
+    assert solution.status == Status.OPTIMAL
+    assert solution.energy == pytest.approx(find(name).energy, abs=2e-6)
+
+
+#: Instances whose plain relaxation is tight, so that TRW-S proves their optimum.
+PROVED = [
+    *(f"uai2014_map/Segmentation_{number}.uai" for number in (12, 14, 19)),
+    "uai2014_map/ImageAlignment_12.uai.gz",
+    "uai2008_protein/pdb1ajj.uai.gz",
+    "uai2008_protein/pdb1mjc.uai.gz",
+    "uai2008_protein/pdb2mcm.uai.gz",
+    "small_ad3/10_14_s.binary.uai",
+    "small_ad3/Family2Dominant.1.5loci.uai",
+    "small_ad3/deer_rescaled_0034.K10.F1.25.model.uai.gz",
+    "toulbar2/GeomSurf-7-gm256.uai.gz",
+    "toulbar2/network.uai",
+]
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 5, 16, 21])
+@pytest.mark.parametrize("terms", ["attractive", "either sign", "linear"])
+def test_the_kernel_for_plain_graphs_gives_what_the_general_one_gives(
+    labels: int, terms: str
+) -> None:
+    """Bounds and messages agree to the last bit, at the border and inside of a grid."""
+    rng = np.random.default_rng(labels)
+    edges = grid_edges(6, 7)
+    unary = rng.random((42, labels))
+    weights = rng.uniform(-0.3 if terms == "either sign" else 0.0, 0.3, size=len(edges))
+    if terms == "linear":
+        apart = np.abs(np.subtract.outer(np.arange(labels), np.arange(labels)))
+        graph = il.FactorGraph.pairwise(unary, edges, np.minimum(apart, 3.0), weights)
+    else:
+        graph = il.FactorGraph.potts(unary, edges, weights)
+    passes, run = Passes(graph, natural(graph)), Run(graph)
+    general = Passes(graph, natural(graph))
+    for direction in (1, 0) * 3:
+        bound = trw_s.half_sweep(
+            graph.arrays, general.plan, general.terms, direction, 0, 42, general.state, False,
+            trw_s.workspace(graph),
+        )  # fmt: skip
+        assert passes.half_sweep(direction, run) == bound + graph.constant
+        np.testing.assert_array_equal(passes.state.rows, general.state.rows)
+    assert labels == 1 or np.any(general.state.rows > 0.0)
+
+
+def reference(instance: str) -> float:
+    path = DATA / "map" / instance
+    with (path.parent / "reference.csv").open(newline="") as file:
+        row = next(row for row in csv.DictReader(file) if row["file"] == path.name)
+    return float(row["map_energy_-lnP"])
+
+
+@needs_data
+@pytest.mark.parametrize("instance", PROVED)
+def test_known_optima_are_proved(instance: str) -> None:
+    """The values are those of exact elimination or of toulbar2, as reference.csv says."""
+    solution = il.solve(il.read(DATA / "map" / instance), "trw-s")
+    assert solution.status == Status.OPTIMAL
+    assert solution.energy == pytest.approx(reference(instance), abs=2e-6)
+
+
+@needs_data
+@pytest.mark.parametrize("instance", ["uai2014_map/Grids_30.uai", "small_ad3/grid3x3.uai"])
+def test_bounds_of_frustrated_instances_are_those_of_the_relaxation(instance: str) -> None:
+    """Two labels: the bound is the local polytope's, below the known value."""
+    graph = il.read(DATA / "map" / instance)
+    solution = il.solve(graph, "trw-s")
+    lp = il.solve(graph, "lp-relaxation").lower_bound
+    assert solution.lower_bound == pytest.approx(lp, rel=1e-6)
+    assert solution.lower_bound < reference(instance) <= solution.energy + 1e-6

@@ -1,0 +1,524 @@
+"""Specs and records from untrusted hands run no code and read no files of one's own.
+
+An audit hook of Python itself tells what is imported, opened, listed or run while they are looked
+at; canaries outside of the data folder would leave a mark.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_lab.data.datasets import DATA_VARIABLE, load
+from inference_lab.data.images import write_image
+from inference_lab.problem import as_problem, as_problems
+from inference_lab.problems.file import File
+from inference_lab.registry.registry import as_solver, problem_registry, solver_registry
+from inference_lab.results.records import Record, RecordError, RecordStore
+from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
+from inference_lab.specs.trust import is_trusted, places, untrusted
+
+ROOT = Path(__file__).resolve().parents[1]
+MODEL = "MARKOV 1 2 1 1 0 2 0.25 0.75\n"
+CANARY = """
+import os, pathlib
+pathlib.Path(os.environ["CANARY_MARK"]).write_text("run")
+from dataclasses import dataclass
+from inference_lab.contract import Outcome, Solver
+
+@dataclass(frozen=True)
+class Mine(Solver):
+    def run(self, graph, run):
+        return Outcome()
+
+def make(x=0):
+    return Mine()
+"""
+
+# ---------------------------------------------------------------------- what is watched
+
+_seen: list[tuple[str, str]] | None = None
+_WATCHED = ("open", "import", "exec", "compile", "os.listdir", "os.scandir", "os.system")
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if _seen is not None and (event in _WATCHED or event.startswith(("subprocess", "socket"))):
+        _seen.append((event, str(arguments[0])))
+
+
+sys.addaudithook(_hook)  # there is no way to take one out again; it is idle outside of `watched`
+
+
+@contextmanager
+def watched() -> Iterator[list[tuple[str, str]]]:
+    """Note what happens inside."""
+    global _seen
+    events: list[tuple[str, str]] = []
+    _seen = events
+    try:
+        yield events
+    finally:
+        _seen = None
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Make a working directory and, beside the data folder, secrets and canaries."""
+    outside, data = tmp_path / "outside", tmp_path / "data"
+    for folder in (outside, data / "map", data / "uci", data / "image"):
+        folder.mkdir(parents=True)
+    (outside / "secret.uai").write_text(MODEL)
+    write_image(outside / "secret.png", np.zeros((4, 4), dtype=np.uint8))
+    (outside / "secret.col").write_text("p edge 2 1\ne 1 2\n")
+    (outside / "canary_of_tests.py").write_text(CANARY)
+    (data / "map" / "good.uai").write_text(MODEL)
+    (data / "inner.uai").symlink_to(data / "map" / "good.uai")
+    for name in ("secret.uai", "secret.png", "secret.col"):
+        (data / f"link_{name}").symlink_to(outside / name)
+    (data / "linked").symlink_to(outside)
+    (data / "loop.uai").symlink_to(data / "loop.uai")
+    monkeypatch.chdir(outside)
+    monkeypatch.setenv("CANARY_MARK", str(tmp_path / "mark"))
+    monkeypatch.setenv("HOME", str(outside))
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield outside, data
+    sys.modules.pop("canary_of_tests", None)
+
+
+def refuse(make, said: str, outside: Path) -> None:
+    """Expect a `SpecError`, with nothing run, nothing read, and nothing listed outside."""
+    with watched() as events, pytest.raises(SpecError, match=said) as caught:
+        make()
+    assert len(str(caught.value)) < 4000
+    assert "canary_of_tests" not in sys.modules
+    assert not (outside.parent / "mark").exists()
+    touched = [
+        (event, what)
+        for event, what in events
+        if "canary" in what
+        or str(outside) in what
+        or event.startswith(("os.system", "subp", "sock"))
+        if event != "import" or "canary" in what
+    ]
+    assert touched == []
+
+
+# ---------------------------------------------------------------------- code
+
+CODE = [
+    "canary_of_tests.py",
+    "./canary_of_tests.py:Mine",
+    "canary_of_tests.py:make(x=1)",
+    "OUTSIDE/canary_of_tests.py",
+    "../outside/canary_of_tests.py:Mine",
+    "canary_of_tests:Mine",
+    "canary_of_tests:make(x=1)",
+    "canary_of_tests:Mine[0]",
+    "os:system(command=id)",
+    "not_there.py",
+    "not.there:at_all",
+]
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_from_outside_is_refused(text, folders):
+    outside, data = folders
+    text = text.replace("OUTSIDE", str(outside))
+    said = "is code from outside the package, and this spec is not trusted; only with trusted=True"
+    for make in (
+        lambda: as_solver(text, trusted=False),
+        lambda: solver_registry.make(text, trusted=False),
+        lambda: problem_registry.make(text, trusted=False),
+        lambda: as_problem(text, data, trusted=False),
+        lambda: as_problems(["ising(size=2)", text], data, trusted=False),
+        lambda: as_solver(f"persistency(then={format_value(text)})", trusted=False),
+    ):
+        refuse(make, said, outside)
+
+
+def test_the_canary_would_leave_its_mark(folders):
+    """And a refusal is not remembered: what is trusted works afterwards."""
+    outside, _ = folders
+    for text in ("canary_of_tests.py", "canary_of_tests:make(x=1)"):
+        with pytest.raises(SpecError, match="not trusted"):
+            as_solver(text, trusted=False)
+        assert not (outside.parent / "mark").exists()
+        assert type(as_solver(text)).__name__ == "Mine"
+        assert (outside.parent / "mark").read_text() == "run"
+        (outside.parent / "mark").unlink()
+
+
+def test_code_is_refused_however_deep_it_is_nested(folders):
+    outside, _ = folders
+    text = "canary_of_tests:Mine"
+    depth = 0
+    while len(longer := f"persistency(then={format_value(text)})") <= MAX_LENGTH:
+        text, depth = longer, depth + 1
+        refuse(functools.partial(as_solver, text, trusted=False), "not trusted", outside)
+    assert depth > 5
+    refuse(lambda: as_solver(longer, trusted=False), f"at most {MAX_LENGTH} are read", outside)
+
+
+def test_what_the_package_has_is_trusted():
+    for name in solver_registry.names():
+        if solver_registry.missing(name) is None:
+            assert as_solver(name, trusted=False) == as_solver(name)
+    assert as_problem("ising(size=2)", trusted=False).graph.n_variables == 4
+    assert as_solver("persistency(then=icm)", trusted=False).spec == "persistency(then=icm)"
+
+
+def test_there_is_no_way_back_to_trust(folders):
+    outside, data = folders
+    assert is_trusted()
+    with untrusted():
+        with untrusted(trusted=True):
+            assert not is_trusted()
+            refuse(lambda: as_solver("canary_of_tests:Mine", trusted=True), "not trusted", outside)
+            path = "../outside/secret.uai"
+            refuse(lambda: as_problem(path, data, trusted=True), "not inside", outside)
+    assert is_trusted()
+
+
+# ---------------------------------------------------------------------- files
+
+PATHS = [
+    ("../outside/secret.EXT", "is not inside the data folder"),
+    ("map/../../outside/secret.EXT", "is not inside the data folder"),
+    ("OUTSIDE/secret.EXT", "is not inside the data folder"),
+    ("DATA/../outside/secret.EXT", "is not inside the data folder"),
+    ("//OUTSIDE/secret.EXT", "is not inside the data folder"),
+    ("link_secret.EXT", "is not inside the data folder"),
+    ("DATA/link_secret.EXT", "is not inside the data folder"),
+    ("linked/secret.EXT", "is not inside the data folder"),
+    ("/dev/zero", "is not inside the data folder"),
+    ("/proc/self/environ", "is not inside the data folder"),
+    ("~/secret.EXT", "has a home directory"),
+    ("~nobody_at_all/secret.EXT", "has a home directory"),
+    ("..\\outside\\secret.EXT", "has a backslash"),
+    ("C:/outside/secret.EXT", "has a drive letter"),
+    ("map/\0../secret.EXT", "has a NUL character"),
+    ("a" * 300 + ".EXT", "is too long: 304 characters"),
+    ("a/" * 2100 + "b.EXT", "is too long: 4205 characters"),
+]
+
+FAMILIES = {
+    "file(path=PATH)": "uai",
+    "file(path=map/good.uai, evidence=PATH)": "uai",
+    "image-denoising(image=PATH)": "png",
+    "segmentation(image=PATH)": "png",
+    "segmentation(image=china, truth=PATH)": "png",
+    "stereo(pair=files, left=PATH, right=PATH, labels=4)": "png",
+    "graph-colouring(graph=file, path=PATH)": "col",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("path", "said"), PATHS, ids=[path[:24] for path, _ in PATHS])
+def test_files_outside_the_data_folder_are_refused(path, said, family, folders):
+    outside, data = folders
+    for name, value in (("EXT", FAMILIES[family]), ("OUTSIDE", outside), ("DATA", data)):
+        path = path.replace(name, str(value))
+    text = family.replace("PATH", format_value(path))
+    refuse(lambda: as_problem(text, data, trusted=False), said, outside)
+
+
+@pytest.mark.parametrize(("path", "said"), PATHS, ids=[path[:24] for path, _ in PATHS])
+def test_bare_paths_are_no_way_round(path, said, folders):
+    outside, data = folders
+    for name, value in (("EXT", "uai"), ("OUTSIDE", outside), ("DATA", data)):
+        path = path.replace(name, str(value))
+    refuse(lambda: as_problem(path, data, trusted=False), said, outside)
+    refuse(lambda: as_problem(File(path), data, trusted=False), said, outside)
+    refuse(lambda: as_problem(Path(path), data, trusted=False), said, outside)
+
+
+def test_a_file_of_the_working_directory_is_outside_too(folders):
+    outside, data = folders
+    # It is looked for in the data folder, where it is not; the one here is not looked at.
+    with watched() as events, pytest.raises(FileNotFoundError, match="does not exist"):
+        as_problem("secret.uai", data, trusted=False)
+    assert not [what for _, what in events if str(outside) in what]
+    assert as_problem("secret.uai", data).graph.n_variables == 1
+    refuse(
+        lambda: as_problem("secret.uai", trusted=False), r"the data folder \(none is give", outside
+    )
+
+
+def test_files_in_the_data_folder_are_read(folders, monkeypatch):
+    outside, data = folders
+    for path in ("map/good.uai", "map/../map/good.uai", str(data / "inner.uai"), "inner.uai"):
+        assert as_problem(f"file(path={path})", data, trusted=False).graph.n_variables == 1
+    monkeypatch.setenv(DATA_VARIABLE, str(data))
+    assert as_problem("map/good.uai", trusted=False).graph.n_variables == 1
+    # The data folder itself may be a link.
+    (outside.parent / "other").symlink_to(data)
+    assert as_problem("map/good.uai", outside.parent / "other", trusted=False).name == (
+        "file(path=map/good.uai)"
+    )
+
+
+def test_a_base_folder_is_allowed_besides(folders):
+    outside, data = folders
+    (outside / "deeper").mkdir()
+    (outside / "deeper" / "mine.uai").write_text(MODEL)
+    base = outside / "deeper"
+    assert as_problem("mine.uai", data, trusted=False, base=base).graph.n_variables == 1
+    assert as_problem("map/good.uai", data, trusted=False, base=base).graph.n_variables == 1
+    assert as_problem("mine.uai", trusted=False, base=base).graph.n_variables == 1
+    with pytest.raises(SpecError, match="is not inside the data folder"):
+        as_problem("../secret.uai", data, trusted=False, base=base)
+
+
+def test_links_of_data_sets_and_instances_are_followed(folders):
+    outside, data = folders
+    (outside / "ecoli.data").write_text("")
+    (data / "uci" / "ecoli.data").symlink_to(outside / "ecoli.data")
+    refuse(lambda: as_problem("estep(data=ecoli)", data, trusted=False), "ecoli.data", outside)
+    with pytest.raises(Exception, match="336"):  # the same, trusted, is read
+        load("ecoli", data)
+    (data / "map" / "libdai").mkdir()
+    (data / "map" / "libdai" / "alarm.fg").symlink_to(outside / "secret.uai")
+    refuse(
+        lambda: as_problem("instances(instance=libdai/alarm)", data, trusted=False),
+        "alarm.fg",
+        outside,
+    )
+
+
+@given(st.text(alphabet="./\\~ab\0:é", max_size=12))
+def test_no_path_leads_outside(name):
+    """Whatever is allowed lies inside, with all links followed."""
+    with untrusted():
+        try:
+            found = places(name, ROOT / "tests", "benchmarks")
+        except SpecError:
+            return
+    for place in found:
+        assert place == place.resolve() and place.is_relative_to(ROOT / "tests")
+
+
+# ---------------------------------------------------------------------- size
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * MEGABYTE,
+        "(" * MEGABYTE,
+        '"' * MEGABYTE,
+        "file(path=" + "a" * MEGABYTE + ")",
+        "icm(" + "x=1," * (MEGABYTE // 4) + ")",
+        "persistency(then=" * (MEGABYTE // 17),
+        "a/" * (MEGABYTE // 2),
+        "\0" * MEGABYTE,
+        "mine.py:" + "a." * (MEGABYTE // 2),
+    ],
+    ids=lambda text: text[:10],
+)
+def test_long_specs_are_refused_briefly(text, folders):
+    outside, data = folders
+    said = f"has {len(text)} characters; at most {MAX_LENGTH} are read"
+    for trusted in (True, False):
+        refuse(lambda trusted=trusted: as_solver(text, trusted=trusted), said, outside)
+        refuse(lambda trusted=trusted: as_problem(text, data, trusted=trusted), said, outside)
+
+
+def test_a_spec_longer_than_names_of_files_is_a_spec():
+    """It is no path, which the system would refuse to look at."""
+    text = "ising(size=2" + " " * 5000 + ")"
+    assert as_problem(text).graph.n_variables == 4
+
+
+# ---------------------------------------------------------------------- records
+
+HOSTILE = [
+    "canary_of_tests:Mine",
+    "canary_of_tests.py",
+    "__import__('canary_of_tests')",
+    "../outside/secret.uai",
+    "!!python/object/apply:os.system [id]",
+    {"py/object": "canary_of_tests.Mine", "py/reduce": [{"py/function": "os.system"}, ["id"]]},
+    {"__class__": "canary_of_tests.Mine", "$ref": "file:///etc/passwd"},
+    "cposix\nsystem\n(S'id'\ntR.",
+    "<script>alert(1)</script>",
+    "{0.__class__}",
+    "\ud800",
+]
+
+
+BENIGN = Record(
+    problem="p",
+    problem_hash="",
+    n_variables=1,
+    n_edges=0,
+    n_factors=0,
+    n_labels=2,
+    solver="icm",
+    solver_name="icm",
+    status="converged",
+).to_json()
+
+
+@pytest.mark.parametrize(
+    "hostile", HOSTILE, ids=lambda value: str(value)[:20].encode("ascii", "replace").decode()
+)
+def test_records_are_data(hostile, folders):
+    """Reading them opens the file they are in, and no more; they come back as they are."""
+    outside, data = folders
+    text = hostile if isinstance(hostile, str) else json.dumps(hostile)
+    fields = {
+        "problem": text,
+        "problem_hash": text,
+        "n_variables": 1,
+        "n_edges": 0,
+        "n_factors": 0,
+        "n_labels": 2,
+        "solver": text,
+        "solver_name": text,
+        "status": text,
+        "message": text,
+        "traceback": text,
+        "settings": {text: hostile},
+        "problem_info": {"x": [hostile]},
+        "environment": {"id": text},
+    }
+    line = json.dumps({"schema": 3, **fields})
+    path = data / "runs.jsonl"
+    path.write_text(line + "\n", encoding="utf-8")
+    Record.from_json(BENIGN)  # annotations are looked at once
+    with watched() as events:
+        try:
+            record = Record.from_json(line)
+            (kept,) = RecordStore(path)
+        except RecordError:
+            record = kept = None
+    opened = {what for event, what in events if event == "open"}
+    assert opened <= {str(path)}
+    assert not [e for e in events if e[0] not in ("open",) and "canary" in e[1]]
+    assert not [e for e in events if e[0].startswith(("os.system", "subp", "sock", "exec", "comp"))]
+    assert not (outside.parent / "mark").exists() and "canary_of_tests" not in sys.modules
+    if record is not None:
+        assert (record.problem, record.solver) == (text, text)
+        assert kept.settings == record.settings == {text: hostile}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"schema": 3, "n_variables": ' + "9" * 10_000 + "}",
+        '{"schema": "__import__(\'os\')"}',
+        '{"schema": 3, "trace": {"__reduce__": []}}',
+        "\x80\x04cposix\nsystem\n.",
+        "null",
+    ],
+    ids=lambda line: line[:12].encode("ascii", "replace").decode(),
+)
+def test_lines_that_are_no_records_are_errors(line):
+    with pytest.raises(RecordError):
+        Record.from_json(line)
+
+
+# ---------------------------------------------------------------------- the source
+
+#: Calls that run what they read.
+FORBIDDEN = {
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "runpy.run_path"),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"),
+    *("shelve.open", "dill.loads", "joblib.load", "cloudpickle.loads", "yaml.load"),
+    *("yaml.unsafe_load", "numpy.load", "pandas.read_pickle", "pandas.eval"),
+}
+
+#: Where pickles are read all the same, and why they cannot be anybody else's.
+ALLOWED = {
+    "inference_lab/harness/isolation.py": "the answer of a child that this process forked",
+    "inference_lab/harness/workers.py": "calls and answers between a process and its own worker",
+    "inference_lab/harness/executors.py": "problems that this process sends to its own workers",
+    "inference_lab/harness/comparing.py": "a copy of an object of this process, to see that it can",
+    "inference_lab/conformance/separate.py": "runs made by a child that this process forked",
+    "inference_lab/conformance/checks.py": "copies of objects of this process",
+}
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def calls_that_run(source: str) -> list[tuple[int, str]]:
+    """Return the lines and names of calls in FORBIDDEN, under whatever name they were imported."""
+    tree = ast.parse(source)
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, dot, rest = _dotted(node).partition(".")
+            dotted = names.get(first, first) + dot + rest
+            if dotted in FORBIDDEN and isinstance(getattr(node, "ctx", None), ast.Load):
+                found.append((node.lineno, dotted))
+        if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                found.append((node.value.lineno, str(node.arg)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import pickle\npickle.loads(b'')", "pickle.loads"),
+        ("from pickle import load as read\nread(f)", "pickle.load"),
+        ("import pickle as p\nread = p.loads", "pickle.loads"),
+        ("eval('1')", "eval"),
+        ("import numpy as np\nnp.load('a.npy')", "numpy.load"),
+        ("import numpy as np\nnp.lib.format.read_array(f, allow_pickle=True)", "allow_pickle"),
+        ("import os\nos.system('id')", "os.system"),
+        ("import subprocess\nsubprocess.run('id', shell=True)", "shell"),
+    ],
+)
+def test_the_scan_finds_what_it_is_for(source, expected):
+    assert [name for _, name in calls_that_run(source)] == [expected]
+
+
+def test_nothing_in_the_package_runs_what_it_reads():
+    files = [
+        path
+        for folder in ("inference_lab", "solvers", "problems")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    assert len(files) > 80
+    found = {}
+    for path in files:
+        calls = calls_that_run(path.read_text(encoding="utf-8"))
+        if calls:
+            found[path.relative_to(ROOT).as_posix()] = calls
+    unexpected = {
+        name: [
+            call for call in calls if name not in ALLOWED or not call[1].startswith("pickle.load")
+        ]
+        for name, calls in found.items()
+    }
+    assert {name: calls for name, calls in unexpected.items() if calls} == {}

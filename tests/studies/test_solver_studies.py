@@ -1,0 +1,243 @@
+"""Studies of solvers: definitions are read strictly, runs resumed, reports made of the records."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from inference_lab.cli import main
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.records import RecordStore
+from inference_lab.studies import (
+    SolverStudy,
+    StudyError,
+    find_study,
+    load_study,
+    render_comparison,
+    run_comparison,
+)
+from inference_lab.studies.finding import available_studies
+
+REPOSITORY = Path(__file__).parents[1]
+REPORTS = REPOSITORY / "reports"
+DATA = Path(os.environ.get("INFERENCE_LAB_DATA", REPOSITORY.parent / "shared" / "data"))
+
+SMALL = """
+title = "A small study"
+question = "Which one?"
+answer = "This one."
+notes = ["It is small."]
+solvers = ["icm", "trw-s", "brute-force"]
+problems = ["potts-grid(height=2, width=2)"]
+seeds = 2
+time_limit = 5.0
+maps = [["noise", "constraints"]]
+classes = "data"
+
+[[grids]]
+problem = "estep(data={data}, constraints={constraints}, noise={noise})"
+values = { data = ["iris"], constraints = [5, 20], noise = [0.0, 0.2] }
+
+[quick]
+solvers = ["icm"]
+seeds = 1
+values = { noise = [0.2] }
+"""
+
+
+def write(folder, text):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.toml").write_text(text)
+    return folder
+
+
+def test_grids_are_all_combinations(tmp_path):
+    study = load_study(write(tmp_path / "small", SMALL))
+    assert isinstance(study, SolverStudy) and study.name == "small"
+    assert study.all_problems() == [
+        "potts-grid(height=2, width=2)",
+        "estep(data=iris, constraints=5, noise=0.0)",
+        "estep(data=iris, constraints=5, noise=0.2)",
+        "estep(data=iris, constraints=20, noise=0.0)",
+        "estep(data=iris, constraints=20, noise=0.2)",
+    ]
+    quick = study.quickly()
+    assert quick.solvers == ["icm"] and quick.seeds == 1 and len(quick.all_problems()) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seeds = 2", "seeds = 0", "seeds must be"),
+        ("seeds = 2", 'seeds = "two"', "seeds"),
+        ("seeds = 2", "seeds = [1, -1]", "seeds must be"),
+        ("seeds = 2", "sedes = 2", "sedes is unknown; allowed: title"),
+        ("time_limit = 5.0", "time_limit = 0", "time_limit must be positive"),
+        ("time_limit = 5.0", "", "time_limit is missing"),
+        ('"trw-s"', '"icm"', "'icm' more than once"),
+        ('solvers = ["icm", "trw-s", "brute-force"]', "solvers = []", "solvers must not be empty"),
+        ("{noise}", "{nose}", "'noise' is not in the problem"),
+        ("{noise}", "{noise.real}", "is not a name in braces"),
+        ("{noise}", "{noise!r}", "is not a name in braces"),
+        ("{noise}", "{noise:5}", "is not a name in braces"),
+        ("{noise}", "{noise", "grids"),
+        ("noise = [0.0, 0.2] }", "noise = 0.2 }", "values.noise must be a list"),
+        ("noise = [0.0, 0.2] }", "noise = [[1]] }", "which is no value"),
+        ('maps = [["noise", "constraints"]]', 'maps = [["noise"]]', "maps must be pairs"),
+        ("values = { noise = [0.2] }", "values = { size = [2] }", "quick.values.size is in no"),
+        ('solvers = ["icm"]\n', 'solvers = ["ilp"]\n', "quick.solvers names 'ilp'"),
+        ("[quick]", "[quick]\njobs = 2", "quick.jobs is unknown"),
+    ],
+)
+def test_what_is_wrong_in_a_definition_is_named(tmp_path, old, new, said):
+    assert SMALL.count(old) == 1
+    folder = write(tmp_path / "bad", SMALL.replace(old, new))
+    with pytest.raises(StudyError) as caught:
+        load_study(folder)
+    assert said in str(caught.value) and "study.toml" in str(caught.value)
+
+
+def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path):
+    folder = write(tmp_path / "small", SMALL)
+    study = load_study(folder)
+    comparison = run_comparison(study, folder)
+    assert len(comparison) == 5 * 3 * 2
+    document = render_comparison(study, comparison, folder)
+    page = (folder / "README.md").read_text()
+    assert page.startswith("# A small study") and "This one." in page and "It is small." in page
+    assert (folder / "index.html").is_file() and document.alarms == ()
+    again = run_comparison(study, folder, jobs=0)
+    assert sorted(r.id for r in again.records) == sorted(r.id for r in comparison.records)
+    other = tmp_path / "other"
+    render_comparison(study, again, other)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in ("study.toml", "runs.jsonl", "runs.plan.jsonl"):
+            assert (other / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
+    quick = run_comparison(study.quickly(), folder)
+    assert len(quick) == 3 and len(RecordStore(folder / "runs.jsonl").read()) == 30
+
+
+def test_tables_and_figures_are_those_that_are_named(tmp_path):
+    folder = write(tmp_path / "small", SMALL)
+    study = load_study(folder)
+    comparison = run_comparison(study.quickly(), folder)
+    everything = render_comparison(study, comparison, tmp_path / "all")
+    names = [b.name for b in everything.blocks() if type(b).__name__ in ("Table", "Picture")]
+    tables = [b.name for b in everything.blocks() if type(b).__name__ == "Table"]
+    assert len(names) > len(tables) > 1
+    text = f"tables = {json.dumps(tables[:1])}\nfigures = []\n" + SMALL.lstrip()
+    less = load_study(write(tmp_path / "less", text))
+    document = render_comparison(less, comparison, tmp_path / "less")
+    assert [b.name for b in document.blocks() if hasattr(b, "name")] == tables[:1]
+    # Which there are depends on the records; what no report has is refused at once.
+    for key in ("tables", "figures"):
+        with pytest.raises(StudyError, match=f"{key} names 'none'; reports have"):
+            load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
+
+
+def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path):
+    """Every block of a real report can be asked for, and is then there."""
+    study = load_study(REPORTS / "estep-grid")
+    comparison = run_comparison(study, REPORTS / "estep-grid", jobs=0)
+    everything = render_comparison(
+        replace(study, tables=None, figures=None), comparison, tmp_path / "all"
+    )
+    tables = [table.name for table in everything.tables()]
+    figures = [picture.name for picture in everything.pictures()]
+    asked = replace(study, tables=tables, figures=figures)
+    asked.check()
+    assert {"summary", "wins", "ranks", "problems", "failures"} <= set(tables)
+
+
+def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mark = tmp_path / "mark"
+    code = f"open({str(mark)!r}, 'w').close()\n"
+    for name in ("evil.py", "study/evil.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    (tmp_path / "secret.uai").write_text("MARKOV\n1\n2\n1\n1 0\n\n2\n 1.0 2.0\n")
+    for old, new in (
+        ('"trw-s"', '"evil.py:X"'),
+        ('"trw-s"', '"evil:X"'),
+        ('"trw-s"', '"persistency(then=evil.py)"'),
+        ("potts-grid(height=2, width=2)", "evil:problems"),
+        ("potts-grid(height=2, width=2)", f"file(path={tmp_path / 'secret.uai'})"),
+        ("potts-grid(height=2, width=2)", "file(path=../secret.uai)"),
+    ):
+        write(tmp_path / "study", SMALL.replace(old, new))
+        for arguments in ([], ["--render"]):
+            done = CliRunner().invoke(main, ["reproduce", "study", *arguments])
+            assert done.exit_code == 2, (new, done.output)
+        assert not mark.exists()
+    write(tmp_path / "study", SMALL.replace('"trw-s"', '"evil.py:X"'))
+    done = CliRunner().invoke(main, ["reproduce", "study", "--trust"])
+    assert done.exit_code == 2 and mark.exists()
+
+
+def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "reports" / "small", SMALL)
+    done = CliRunner().invoke(main, ["reproduce", "small", "--quick"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip() == "runs/small/index.html" and "[3/3]" in done.stderr
+    done = CliRunner().invoke(main, ["reproduce", "small", "--quick", "--quiet"])
+    assert done.exit_code == 0 and done.stderr == ""
+    done = CliRunner().invoke(main, ["reproduce", "small", "--shard", "1/2", "--quiet"])
+    assert done.exit_code == 0
+    assert len(RecordStore("reports/small/runs.jsonl").read()) == 15
+    done = CliRunner().invoke(main, ["status", "reports/small"])
+    assert "15 missing" in done.stdout and "30: " in done.stdout
+    done = CliRunner().invoke(main, ["reproduce", "nothing"])
+    assert done.exit_code == 2 and "estep-grid" in done.output
+    done = CliRunner().invoke(main, ["reproduce", "small", "--render", "--out", "empty"])
+    assert done.exit_code == 2 and "nothing to render" in done.output
+
+
+# ---------------------------------------------------------------------- what comes with the library
+
+
+def ours():
+    return [
+        n for n in available_studies() if isinstance(load_study(find_study(n).folder), SolverStudy)
+    ]
+
+
+def test_the_flagship_comes_with_the_library():
+    assert "estep-grid" in ours() and "bilenko2004" in available_studies()
+
+
+@pytest.mark.parametrize("name", ours())
+def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name):
+    folder = REPOSITORY / "reports" / name
+    study = load_study(folder)
+    comparison = run_comparison(study, folder, jobs=0)
+    missing = len(study.all_problems()) * len(study.solvers) * study.repeats
+    missing *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
+    assert len(comparison) == missing
+    render_comparison(study, comparison, tmp_path)
+    assert (tmp_path / "README.md").read_text() == (folder / "README.md").read_text()
+    for table in sorted((folder / "tables").iterdir()):
+        assert (tmp_path / "tables" / table.name).read_bytes() == table.read_bytes(), table
+    assert {p.name for p in (tmp_path / "figures").iterdir()} == {
+        p.name for p in (folder / "figures").iterdir()
+    }
+
+
+@pytest.mark.parametrize("name", ours())
+def test_studies_run_in_small(tmp_path, name):
+    if not DATA.is_dir():
+        pytest.skip(f"needs the data folder, {DATA} is none")
+    study = load_study(REPOSITORY / "reports" / name).quickly()
+    problems = study.all_problems()[:2]
+    small = replace(study, problems=problems, grids=[], time_limit=0.5, maps=[])
+    comparison = run_comparison(small, tmp_path, data_dir=str(DATA))
+    assert isinstance(comparison, Comparison) and comparison.alarms == []
+    assert not any(record.failed for record in comparison.records)
+    shutil.rmtree(tmp_path)

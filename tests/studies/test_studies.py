@@ -1,0 +1,644 @@
+"""Studies: definitions, draws, records that resume, and reports made from records alone."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
+from inference_lab.studies import running as running_module
+from inference_lab.studies.curves import mean_of, paired
+from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.methods import (
+    draw_constraints,
+    draw_run,
+    fit_method,
+    nested_pairs,
+)
+from inference_lab.studies.points import StudyPoints, four_clouds, known_points, load_points
+from inference_lab.studies.running import cells, environments
+from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
+
+REPORTS = Path(__file__).parent.parent / "reports"
+STUDIES = sorted(
+    path.parent.name for path in REPORTS.glob("*/study.toml") if isinstance(load_study(path), Study)
+)
+
+SMALL = """
+title = "A small study"
+question = "Does it run?"
+data = ["iris"]
+constraints = [5, 20]
+runs = 2
+scores = ["pairwise_f", "nmi"]
+baseline = "PCKMeans"
+answer = "It does."
+notes = ["Iris only."]
+
+[protocol]
+train = 0.5
+scored = "held-out"
+
+[[methods]]
+label = "PCKMeans"
+estimator = "pckmeans"
+
+[[methods]]
+label = "without"
+estimator = "pckmeans"
+settings = { init = "perturbed" }
+weight = 0
+
+[[published]]
+data = "iris"
+method = "PCKMeans"
+constraints = 20
+score = "nmi"
+value = 0.875
+source = "nowhere"
+
+[quick]
+constraints = [5]
+runs = 1
+methods = ["without"]
+"""
+
+PARTED = """
+title = "Two parts"
+question = "Do they stay apart?"
+runs = 2
+constraints = [5, 10]
+scores = ["accuracy"]
+
+[[methods]]
+label = "PCKMeans"
+estimator = "pckmeans"
+
+[quick]
+runs = 1
+
+[[parts]]
+title = "As it is"
+data = ["iris"]
+
+[[parts]]
+title = "Half of it wrong"
+data = ["iris"]
+constraints = [10]
+protocol = { noise = 0.5 }
+quick = { constraints = [10] }
+
+[[parts.published]]
+data = "iris"
+method = "PCKMeans"
+constraints = 10
+score = "accuracy"
+value = 0.25
+source = "nowhere"
+"""
+
+
+def write(folder, text=SMALL):
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(text)
+    return folder
+
+
+def table(path):
+    """Return the rows of a CSV file as mappings."""
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def essence(records):
+    """Return what must not depend on when and where a study is run."""
+    return {r.key: (r.status, r.scores, r.objective, r.violated, r.iterations) for r in records}
+
+
+# ---------------------------------------------------------------------- definitions
+
+
+def test_a_definition_is_read(tmp_path):
+    study = load_study(write(tmp_path / "small"))
+    assert (study.name, study.runs, study.constraints) == ("small", 2, [5.0, 20.0])
+    assert study.protocol == Protocol(train=0.5, scored="held-out")
+    assert study.methods[1] == Method("without", "pckmeans", {"init": "perturbed"}, weight=0.0)
+    quick = study.quickly()
+    assert (quick.runs, [m.label for m in quick.methods], quick.baseline) == (1, ["without"], None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("runs = 2", "runs = 0", "runs must be at least 1, got 0"),
+        ("runs = 2", 'runs = "2"', "runs must be of type int, got '2'"),
+        ("runs = 2", "runs = true", "runs must be of type int, got True"),
+        ("runs = 2", "", "runs is missing"),
+        ("runs = 2", "run = 2", "run is unknown; allowed: title"),
+        ("runs = 2", 'runs = 2\nname = "x"', "name is unknown"),
+        ("[5, 20]", "[5, -20]", "constraints must not be negative"),
+        ("[5, 20]", '[5, "x"]', r"constraints\[1\] must be a number, got 'x'"),
+        ("[5, 20]", "[]", "constraints must not be empty"),
+        ('["iris"]', '"iris"', "data must be a list, got 'iris'"),
+        ('"nmi"]', '"purity"]', "score 'purity' is unknown; allowed: pairwise_f"),
+        ('baseline = "PCKMeans"', 'baseline = "x"', "baseline 'x' is no method's label"),
+        ("train = 0.5", "train = 1.5", "protocol.train must be above 0 and at most 1, got 1.5"),
+        ("train = 0.5", "train = 1.0", "'held-out' needs protocol.train below 1"),
+        ("train = 0.5", "noise = -1", "protocol.noise must be between 0 and 1"),
+        ('"held-out"', '"some"', "protocol.scored = 'some'; allowed: 'held-out', 'all'"),
+        ('label = "without"', 'label = "PCKMeans"', "two methods are labelled 'PCKMeans'"),
+        ('"pckmeans"', '"kmeans"', r"method 'PCKMeans': estimator 'kmeans' is unknown; allowed: "),
+        ("weight = 0", 'closure = "some"', r"methods\[1\]\.closure = 'some'; allowed: 'none'"),
+        ("weight = 0", "weight = [1, false]", r"methods\[1\]\.weight"),
+        ("weight = 0", "weigth = 0", r"methods\[1\]\.weigth is unknown"),
+        ('source = "nowhere"', "", r"published\[0\]\.source is missing"),
+        ('methods = ["without"]', 'methods = ["x"]', "quick.methods names 'x'"),
+        ('methods = ["without"]', "seeds = 3", "quick.seeds is unknown; allowed: data, methods"),
+        ("constraints = [5]", "constraints = 5", "quick.constraints must be a list"),
+        ("title =", "title", "study.toml: Expected '='"),
+    ],
+)
+def test_errors_in_definitions_are_named(tmp_path, old, new, message):
+    assert old in SMALL
+    folder = write(tmp_path / "small", SMALL.replace(old, new, 1))
+    with pytest.raises(StudyError, match=message) as caught:
+        load_study(folder)
+    assert "study.toml" in str(caught.value)
+
+
+def test_a_missing_definition_is_an_error(tmp_path):
+    with pytest.raises(StudyError, match=r"study\.toml"):
+        load_study(tmp_path)
+
+
+def test_parts_inherit_and_change_what_they_name(tmp_path):
+    study = load_study(write(tmp_path / "parted", PARTED))
+    first, second = study.stages()
+    assert (first.constraints, second.constraints) == ([5.0, 10.0], [10.0])
+    assert (first.protocol.noise, second.protocol.noise) == (0.0, 0.5)
+    assert [len(stage.methods) for stage in (first, second)] == [1, 1]
+    assert ([p.value for p in first.published], [p.value for p in second.published]) == ([], [0.25])
+    assert len(cells(study)) == 2 * 2 + 2
+    quick = study.quickly()
+    assert [stage.runs for stage in quick.stages()] == [1, 1]
+    assert len(cells(quick)) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('data = ["iris"]', "data = []", "part 'As it is': data must not be empty"),
+        ("Half of it wrong", "As it is", "two parts are called 'As it is'"),
+        ("noise = 0.5", "noise = 5", "part 'Half of it wrong': protocol.noise must be"),
+        ("constraints = [10]", "levels = [10]", r"parts\[1\]\.levels is unknown"),
+        ("quick = { constraints = [10] }", "quick = { x = 1 }", "quick.x is unknown"),
+    ],
+)
+def test_errors_in_parts_are_named(tmp_path, old, new, message):
+    assert old in PARTED
+    with pytest.raises(StudyError, match=message):
+        load_study(write(tmp_path / "parted", PARTED.replace(old, new, 1)))
+
+
+def test_the_key_of_a_method_is_its_settings_and_not_its_label():
+    method = Method("a", "pckmeans", {"n_init": 2}, weight=[1.0, math.inf])
+    assert method.key == replace(method, label="b").key
+    others = [
+        replace(method, settings={"n_init": 3}),
+        replace(method, weight=1.0),
+        replace(method, selection="active"),
+        replace(method, closure="vote"),
+        replace(method, estimator="hmrf-kmeans"),
+    ]
+    assert len({m.key for m in (method, *others)}) == 6
+
+
+# ---------------------------------------------------------------------- draws
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 4000])
+def test_pairs_are_distinct_and_nested(n):
+    total = n * (n - 1) // 2
+    counts = sorted({min(c, total) for c in (1, 2, 50, 3000)})
+    drawn = [nested_pairs(n, c, np.random.default_rng(3)) for c in counts]
+    for shorter, longer in itertools.pairwise(drawn):
+        assert (longer[: len(shorter)] == shorter).all()
+    last = drawn[-1]
+    assert last.shape == (counts[-1], 2)
+    assert (0 <= last[:, 0]).all() and (last[:, 0] < last[:, 1]).all() and (last[:, 1] < n).all()
+    assert len(np.unique(last, axis=0)) == len(last)
+
+
+def test_all_pairs_are_equally_likely():
+    """A chi-squared test over the 45 pairs of 10 points, at a level of one in a million."""
+    from scipy.stats import chi2
+
+    counts = np.zeros((10, 10))
+    for seed in range(600):
+        pairs = nested_pairs(10, 15, np.random.default_rng(seed))
+        counts[pairs[:, 0], pairs[:, 1]] += 1
+    seen = counts[np.triu_indices(10, 1)]
+    assert seen.sum() == 600 * 15
+    assert ((seen - 200) ** 2 / 200).sum() < chi2.ppf(1 - 1e-6, 44)
+
+
+def test_the_number_of_pairs_is_exact_also_for_many_points():
+    pairs = nested_pairs(5000, 10_000, np.random.default_rng(0))
+    assert len(np.unique(pairs, axis=0)) == 10_000
+    assert (nested_pairs(5000, 10, np.random.default_rng(0)) == pairs[:10]).all()
+
+
+@pytest.mark.parametrize("selection", ["random", "active"])
+@pytest.mark.parametrize("data", ["iris", "lange-toy"])
+def test_no_held_out_point_is_in_any_constraint(data, selection):
+    """Neither are constraints wrong, and closing them touches no other points."""
+    points = load_points(data)
+    protocol = Protocol(train=0.5, scored="held-out")
+    for run in range(5):
+        draw = draw_run(points, protocol, run)
+        assert np.intersect1d(draw.training, draw.scored).size == 0
+        assert draw.training.size + draw.scored.size == len(points.labels)
+        drawn = draw_constraints(points, protocol, draw, 150.0, selection)
+        for constraints in (drawn, drawn.close("raise")):
+            touched = np.concatenate(
+                [constraints.must_link.ravel(), constraints.cannot_link.ravel()]
+            )
+            assert touched.size > 100
+            assert np.isin(touched, draw.training).all()
+            ml, cl = constraints.must_link, constraints.cannot_link
+            assert (points.labels[ml[:, 0]] == points.labels[ml[:, 1]]).all()
+            assert (points.labels[cl[:, 0]] != points.labels[cl[:, 1]]).all()
+
+
+def test_more_constraints_contain_the_fewer_and_runs_differ():
+    points, protocol = load_points("iris"), Protocol(train=0.5)
+
+    def pairs(run, count, selection="random"):
+        drawn = draw_constraints(
+            points, protocol, draw_run(points, protocol, run), count, selection
+        )
+        kinds = (("ml", drawn.must_link), ("cl", drawn.cannot_link))
+        return {(kind, *map(int, pair)) for kind, some in kinds for pair in some}
+
+    assert pairs(0, 10.0) < pairs(0, 40.0) < pairs(0, 200.0)
+    assert len(pairs(0, 200.0)) == 200
+    assert pairs(0, 40.0, "active") <= pairs(0, 80.0, "active")
+    assert pairs(0, 40.0) != pairs(1, 40.0)
+
+
+def test_units_of_the_number_of_constraints():
+    assert Protocol().count(40.4, 100, 100) == 40
+    assert Protocol(unit="share-of-points").count(0.3, 200, 100) == 60
+    assert Protocol(unit="share-of-pairs").count(0.5, 200, 10) == round(22.5)
+    assert Protocol().count(1e9, 200, 10) == 45
+
+
+def test_noise_turns_just_that_share():
+    points = load_points("iris")
+    clean, noisy = Protocol(), Protocol(noise=0.2)
+    draw = draw_run(points, clean, 0)
+    first = draw_constraints(points, clean, draw, 100.0, "random")
+    second = draw_constraints(points, noisy, draw, 100.0, "random")
+
+    def of(c):
+        return {tuple(p) for p in c.must_link.tolist()}, {tuple(p) for p in c.cannot_link.tolist()}
+
+    (ml, cl), (noisy_ml, noisy_cl) = of(first), of(second)
+    assert ml | cl == noisy_ml | noisy_cl
+    assert len(ml & noisy_cl) + len(cl & noisy_ml) == 20
+
+
+def test_of_several_weights_the_best_is_taken():
+    points = load_points("lange-toy")
+    protocol = Protocol(unit="share-of-points")
+    weights = [1.0, 30.0, 4000.0]
+    alone = [
+        fit_method(Method("x", "pckmeans", weight=w), points, protocol, 0.3, 1) for w in weights
+    ]
+    best = fit_method(Method("x", "pckmeans", weight=weights), points, protocol, 0.3, 1)
+    assert best.scores["pairwise_f"] == max(fit.scores["pairwise_f"] for fit in alone)
+    assert best.weight in weights
+
+
+def test_scores_are_of_the_held_out_points_only():
+    """Points of class 1 are told apart by their place; the scored ones are all of class 0 or 1."""
+    points = load_points("iris")
+    protocol = Protocol(train=0.5, scored="held-out")
+    from inference_lab.clustering import PCKMeans
+    from inference_lab.results.scoring import nmi
+
+    fit = fit_method(Method("x", "pckmeans"), points, protocol, 20.0, 0)
+    draw = draw_run(points, protocol, 0)
+    constraints = draw_constraints(points, protocol, draw, 20.0, "random")
+    seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
+    model = PCKMeans(3, random_state=seed).fit(
+        points.values, must_link=constraints.must_link, cannot_link=constraints.cannot_link
+    )
+    scored = draw.scored
+    assert fit.scores["nmi"] == nmi(points.labels[scored], model.labels_[scored])
+    assert fit.objective == model.objective_
+
+
+def test_a_table_for_the_metric_is_a_gradient_step():
+    points = load_points("iris")
+    protocol = Protocol()
+
+    def objective(**step):
+        method = Method("x", "hmrf-kmeans", {"metric": step, "max_iter": 5} if step else {})
+        return fit_method(method, points, protocol, 20.0, 0).objective
+
+    assert objective(rate=1e-3) < objective(rate=1e-12)
+    with pytest.raises(ValueError, match="rate must be positive"):
+        objective(rate=-1.0)
+
+
+# ---------------------------------------------------------------------- points
+
+
+def test_the_toy_data_are_as_described():
+    """Upper and lower explain the data better than left and right, which are all but separable."""
+    points, labels = four_clouds()
+    assert np.bincount(labels).tolist() == [100, 100]
+    upper = (points[:, 1] > 0).astype(np.int64)
+    assert sorted(np.bincount(2 * labels + upper).tolist()) == [50] * 4
+
+    def spread(groups):
+        return sum(
+            ((points[groups == g] - points[groups == g].mean(axis=0)) ** 2).sum() for g in (0, 1)
+        )
+
+    assert spread(upper) < 0.5 * spread(labels)
+    assert 0.985 <= ((points[:, 0] > 0) == labels).mean() <= 1.0
+
+
+def test_points_have_names_and_unknown_ones_are_refused():
+    with pytest.raises(StudyError, match="data 'irises' are unknown; allowed: iris"):
+        load_points("irises")
+    assert {"iris", "news-similar-3", "classic3-subset-counts", "k1b-lsi20"} <= set(known_points())
+    keys = {StudyPoints(name, None, np.zeros(1, dtype=np.int64)).key for name in known_points()}
+    assert len(keys) == len(known_points())
+
+
+def test_forms_of_texts(data_dir):
+    weights = load_points("news-similar-3", data_dir)
+    counts = load_points("news-similar-3-counts", data_dir)
+    lsi = load_points("news-similar-3-lsi20", data_dir)
+    assert (weights.distortion, counts.distortion, lsi.distortion) == ("cosine", "kl", "euclidean")
+    assert weights.values.shape == counts.values.shape == (300, 1095)
+    assert lsi.values.shape == (300, 20)
+    assert (counts.values.data == np.round(counts.values.data)).all()
+    assert (weights.labels == lsi.labels).all() and weights.n_classes == 3
+    tenth = load_points("letters-ijl-tenth", data_dir)
+    assert tenth.values.shape == (226, 16)
+    assert (tenth.values == load_points("letters-ijl-tenth", data_dir).values).all()
+
+
+def test_textures_of_a_mosaic(data_dir):
+    """Features tell the regions apart where a classifier may look at the truth."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    points = load_points("outex-000", data_dir)
+    assert points.values.shape == (101 * 101, 24)
+    assert np.bincount(points.labels).min() > 1900
+    np.testing.assert_allclose(points.values.mean(axis=0), 0.0, atol=1e-9)
+    spread = points.values.std(axis=0)
+    np.testing.assert_allclose(spread[3:], 1.0, atol=1e-9)
+    assert (spread[:3] == 0).all()  # no pixel is as dark as that
+    found = LinearDiscriminantAnalysis().fit(points.values, points.labels)
+    assert found.score(points.values, points.labels) > 0.95
+
+
+def test_gabor_filters_answer_to_their_wave_alone():
+    """Each filter answers most to a wave of its own length and direction, none to constants."""
+    y, x = np.mgrid[:96, :96]
+    at = 0
+    for wavelength in (4.0, 8.0, 16.0):
+        for turn in range(4):
+            angle = np.pi * turn / 4
+            wave = np.cos(2 * np.pi / wavelength * (x * np.cos(angle) + y * np.sin(angle)))
+            strength = gabor_magnitudes(100.0 + wave)[:, 48, 48]
+            assert strength.argmax() == at
+            # Half of the amplitude: the other half is in the wave that runs the other way.
+            assert strength[at] == pytest.approx(0.5, abs=0.01)
+            at += 1
+    np.testing.assert_allclose(gabor_magnitudes(np.full((40, 40), 77.0)), 0.0, atol=1e-9)
+
+
+def test_histograms_of_sites():
+    image = np.zeros((60, 60), dtype=np.uint8)
+    image[:, 30:] = 255
+    features = site_features(image, sites=6, window=3)
+    assert features.shape == (36, 24)
+    left = np.tile(np.arange(6) < 3, 6)
+    for column, sign in ((0, 1.0), (11, -1.0)):
+        np.testing.assert_allclose(features[left, column], sign)
+        np.testing.assert_allclose(features[~left, column], -sign)
+    assert (features[:, 1:11] == 0).all()
+    assert site_centres(512, 101)[[0, -1]].tolist() == [2, 509]
+    with pytest.raises(ValueError, match="window must be odd, got 4"):
+        site_features(image, sites=6, window=4)
+    with pytest.raises(ValueError, match="at least 101 x 101"):
+        site_features(image)
+
+
+# ---------------------------------------------------------------------- running
+
+
+def test_records_resume_and_are_the_same_each_time(tmp_path, monkeypatch):
+    study = load_study(write(tmp_path / "small"))
+    whole = run_study(study, tmp_path / "one")
+    assert len(whole) == 1 * 2 * 2 * 2 == len(cells(study))
+    assert all(r.status == "ok" for r in whole)
+    assert {r.environment for r in whole} == set(environments(tmp_path / "one"))
+
+    steps = []
+
+    class Enough(Exception):
+        pass
+
+    def stop_after_three(step):
+        steps.append(step)
+        if len(steps) == 3:
+            raise Enough
+
+    with pytest.raises(Enough):
+        run_study(study, tmp_path / "two", on_step=stop_after_three)
+    store = tmp_path / "two" / "records.jsonl"
+    with store.open("ab") as file:
+        file.write(b'{"schema": 1, "study": "sm')  # killed while writing
+    fitted = []
+    original = running_module.run_cell
+
+    def counted(study, cell, data_dir):
+        fitted.append(cell.key)
+        return original(study, cell, data_dir)
+
+    monkeypatch.setattr(running_module, "run_cell", counted)
+    with pytest.warns(UserWarning, match="cut off"):
+        again = run_study(study, tmp_path / "two")
+    assert len(fitted) == 5
+    assert not {s.record.key for s in steps} & set(fitted)
+    assert essence(again) == essence(whole)
+    assert [r.key for r in again] == [r.key for r in whole]
+    fitted.clear()
+    # Another label is no reason to run again, another weight is.
+    relabelled = replace(study, methods=[replace(study.methods[0], label="x"), study.methods[1]])
+    run_study(relabelled, tmp_path / "two")
+    assert fitted == []
+    heavier = replace(study, methods=[replace(study.methods[0], weight=2.0), study.methods[1]])
+    run_study(heavier, tmp_path / "two")
+    assert len(fitted) == 4
+
+
+def test_workers_give_the_same_records(tmp_path):
+    study = load_study(write(tmp_path / "small")).quickly()
+    alone = run_study(study, tmp_path / "one")
+    assert essence(run_study(study, tmp_path / "two", jobs=2)) == essence(alone)
+
+
+def test_failures_are_recorded_shown_and_run_again(tmp_path):
+    text = SMALL.replace("settings = {", "settings = { n_init = 0,")
+    study = load_study(write(tmp_path / "small", text))
+    records = run_study(study, tmp_path)
+    failed = [r for r in records if r.status == "error"]
+    assert len(failed) == 4 and {r.method for r in failed} == {"without"}
+    assert "n_init" in failed[0].message and "ValueError" in failed[0].message
+    page = render_study(study, records, tmp_path).read_text()
+    assert "4 of 8 fits failed: without on iris: ValueError" in page
+    steps = []
+    run_study(study, tmp_path, on_step=steps.append)
+    assert len(steps) == 0
+    run_study(study, tmp_path, rerun="failed", on_step=steps.append)
+    assert len(steps) == 4
+
+
+# ---------------------------------------------------------------------- reports
+
+
+def test_statistics_of_runs_by_hand():
+    mean = mean_of([1.0, 2.0, 3.0, 4.0])
+    assert mean.value == 2.5
+    assert mean.half == pytest.approx(3.182446 * np.std([1, 2, 3, 4], ddof=1) / 2, rel=1e-6)
+    assert math.isnan(mean_of([]).value) and math.isnan(mean_of([1.0]).half)
+    same = paired([0.5, 0.25], [0.5, 0.25])
+    assert (same.value, same.p_value) == (0.0, 1.0)
+    # All of six differences above zero: one sign pattern of 64 on either side.
+    better = paired([2.0, 3.0, 4.0, 5.0, 6.0, 7.5], [1.0, 1.5, 1.75, 2.0, 2.25, 2.5])
+    assert better.p_value == pytest.approx(2 / 64)
+
+
+def test_a_report_comes_from_the_records_alone(tmp_path):
+    """Nothing is fitted, nothing is loaded, and twice gives the same bytes."""
+    study = load_study(write(tmp_path / "small"))
+    records = run_study(study, tmp_path / "small")
+    page = render_study(study, records, tmp_path / "small")
+    files = ["README.md", "results.csv", "figures/nmi.svg", "figures/pairwise-f.svg"]
+    first = {name: (tmp_path / "small" / name).read_bytes() for name in files}
+    blind = run_study(study, tmp_path / "small", jobs=0, data_dir=str(tmp_path / "none"))
+    render_study(study, blind, tmp_path / "small")
+    assert {name: (tmp_path / "small" / name).read_bytes() for name in files} == first
+
+    text = page.read_text()
+    assert text.startswith("# A small study\n\n**Question.** Does it run?\n\n**Answer.** It does.")
+    chosen = [r.scores["nmi"] for r in records if r.method == "PCKMeans" and r.constraints == 20]
+    cell = f"{np.mean(chosen):.3f}"
+    row = next(
+        line for line in text.splitlines() if line.startswith("| PCKMeans |") and "(0" in line
+    )
+    assert row.rstrip(" |").endswith("(0.875)") and f" {cell} ± " in row
+    assert "Published figures: nowhere." in text and "\n- Iris only.\n" in text
+    rows = table(tmp_path / "small" / "results.csv")
+    assert len(rows) == 2 * 2 * 2
+    found = next(
+        r for r in rows if (r["method"], r["constraints"], r["score"]) == ("PCKMeans", "20", "nmi")
+    )
+    assert float(found["mean"]) == np.mean(chosen) and found["runs"] == "2"
+
+
+def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path):
+    study = load_study(write(tmp_path / "parted", PARTED))
+    records = run_study(study, tmp_path / "parted")
+    assert len(records) == 6
+    text = render_study(study, records, tmp_path / "parted").read_text()
+    first, second = text.split("## As it is")[1].split("## Half of it wrong")
+    assert "(0.250)" not in first and "(0.250)" in second
+    assert "50 % of the constraints are turned" in second and "turned" not in first
+    assert "not been run" not in text
+    figures = sorted(p.name for p in (tmp_path / "parted" / "figures").iterdir())
+    # The other has one number of constraints.
+    assert figures == ["as-it-is-accuracy.pdf", "as-it-is-accuracy.svg"]
+    rows = table(tmp_path / "parted" / "results.csv")
+    assert [r["part"] for r in rows] == ["As it is"] * 2 + ["Half of it wrong"]
+    wrong = [r.scores["accuracy"] for r in records if r.noise == 0.5]
+    assert float(rows[-1]["mean"]) == np.mean(wrong)
+
+
+def test_a_report_says_what_is_missing(tmp_path):
+    study = load_study(write(tmp_path / "small"))
+    records = run_study(study, tmp_path / "small")[:5]
+    text = render_study(study, records, tmp_path / "small").read_text()
+    assert "3 of 8 fits have not been run yet." in text
+
+
+# ---------------------------------------------------------------------- the studies themselves
+
+
+def shrunk(study):
+    """Return the quick form, with one run, the fewest constraints and small data where it can."""
+    small = []
+    for stage, part in zip(study.quickly().stages(), study.quickly().parts, strict=True):
+        constraints = stage.constraints[:1]
+        data = ["lange-toy"] if part.title.startswith("Texture") else stage.data[:1]
+        small.append(replace(part, data=data, constraints=constraints, runs=1))
+    return replace(study.quickly(), parts=small)
+
+
+@pytest.mark.parametrize("name", [s for s in STUDIES if load_study(REPORTS / s).parts])
+def test_studies_run_in_small(name, tmp_path, data_dir):
+    study = shrunk(load_study(REPORTS / name))
+    since = time.perf_counter()
+    records = run_study(study, tmp_path, data_dir=str(data_dir))
+    assert [r.message for r in records if r.status != "ok"] == []
+    text = render_study(study, records, tmp_path).read_text()
+    for part in study.parts:
+        assert f"## {part.title}\n" in text
+    assert time.perf_counter() - since < 60
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_definitions_name_data_that_exist(name):
+    study = load_study(REPORTS / name)
+    for stage in study.stages():
+        assert set(stage.data) <= set(known_points())
+        for shown in stage.published:
+            assert shown.data in stage.data
+            assert shown.method in {m.label for m in stage.methods}
+            assert shown.constraints in stage.constraints
+            assert shown.score in stage.scores
+
+
+@pytest.mark.parametrize("name", [s for s in STUDIES if (REPORTS / s / "README.md").exists()])
+def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path):
+    """The page in the repository is what the records give, and no fit is missing."""
+    study = load_study(REPORTS / name)
+    (tmp_path / "records.jsonl").write_bytes((REPORTS / name / "records.jsonl").read_bytes())
+    (tmp_path / "environments.json").write_bytes(
+        (REPORTS / name / "environments.json").read_bytes()
+    )
+    records = run_study(study, tmp_path, jobs=0)
+    page = render_study(study, records, tmp_path)
+    assert page.read_text() == (REPORTS / name / "README.md").read_text()
+    assert (tmp_path / "results.csv").read_text() == (REPORTS / name / "results.csv").read_text()
+    shown = set(re.findall(r"\(figures/(\S+?)\)", page.read_text()))
+    assert {p.name for p in (REPORTS / name / "figures").glob("*.svg")} == shown
+    for path in sorted((REPORTS / name / "tables").iterdir()):
+        assert (tmp_path / "tables" / path.name).read_bytes() == path.read_bytes(), path
+    assert study.answer
+    assert "have not been run" not in page.read_text()
