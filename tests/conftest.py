@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from places import DATA
 
 # The same examples on every run and every machine, and no failures for a slow machine. Few of them
 # by default; ``make test-thorough`` draws many.
@@ -25,11 +25,9 @@ settings.load_profile("quick")
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Return the folder of real data that does not travel with the package."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("INFERENCE_LAB_DATA") or default)
-    if not folder.is_dir():
-        pytest.skip(f"no data folder at {folder}; set INFERENCE_LAB_DATA")
-    return folder
+    if not DATA.is_dir():
+        pytest.skip(f"no data folder at {DATA}; set INFERENCE_LAB_DATA")
+    return DATA
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from places import ROOT
 
 from inference_lab.cli import main
 
-ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["CONTRIBUTING.md", "README.md"]
 
 #: Seconds a run may take here; the documents show commands with the limits that users want.

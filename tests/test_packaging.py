@@ -15,10 +15,9 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 import inference_lab
-
-ROOT = Path(__file__).parent.parent
 
 #: Where the folders of the repository are installed.
 INSTALLED = {

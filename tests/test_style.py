@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from places import ROOT
 
 #: Patterns that no text file of the repository holds, with what they stand for.
 UNWANTED = {

@@ -82,8 +82,7 @@ class _Head(NamedTuple):
 
 @cache
 def _head(path: Path) -> _Head:
-    """Read a file without importing it; `inference_lab.specs.extras` has the names of the
-    constants."""
+    """Read a file without importing it; `specs.extras` has the names of the constants."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstring = ast.get_docstring(tree)
     constants = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from places import DATA
 from workloads import EStep, FloatArray, estep
 
 import inference_lab as il
@@ -23,8 +22,7 @@ _TRUNCATION = 20.0
 def _views() -> tuple[FloatArray, FloatArray]:
     """Return the left and the right view as (height, width, 3) arrays."""
     image = pytest.importorskip("PIL.Image", reason="reading the images takes Pillow")
-    default = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("INFERENCE_LAB_DATA") or default) / "image" / "stereo"
+    folder = DATA / "image" / "stereo"
     if not folder.is_dir():
         pytest.skip(f"no stereo pairs at {folder}; set INFERENCE_LAB_DATA")
     left, right = (

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from places import DATA
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -391,11 +392,9 @@ def test_the_default_comparison_uses_the_data_folder_where_there_is_one(work, mo
     from inference_lab.cli import comparing as cli
 
     assert cli._default_problems(None) == list(DEFAULT_PROBLEMS)
-    repository = Path(__file__).parents[1]
-    data = Path(os.environ.get("INFERENCE_LAB_DATA", repository.parent / "shared" / "data"))
-    if not data.is_dir():
-        pytest.skip(f"needs the data folder, {data} is none")
-    assert cli._default_problems(data) == [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]
+    if not DATA.is_dir():
+        pytest.skip(f"needs the data folder, {DATA} is none")
+    assert cli._default_problems(DATA) == [*DEFAULT_PROBLEMS, DEFAULT_FROM_FOLDER[1]]
 
 
 # ---------------------------------------------------------------------- solve

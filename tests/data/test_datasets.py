@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from places import DATA
 
 from inference_lab.data.datasets import (
     DATA_VARIABLE,
@@ -19,10 +19,6 @@ from inference_lab.data.datasets import (
     load,
 )
 
-DATA = Path(
-    os.environ.get(DATA_VARIABLE)
-    or Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-)
 needs_data = pytest.mark.skipif(
     not (DATA / "uci").is_dir(),
     reason=f"no UCI files under {DATA}; set ${DATA_VARIABLE} to the folder that holds uci/",

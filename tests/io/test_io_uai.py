@@ -7,7 +7,6 @@ import gzip
 import itertools
 import lzma
 import math
-import os
 import re
 import tracemalloc
 from collections.abc import Callable
@@ -19,21 +18,15 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import assume, given
+from places import DATA
 
 import inference_lab as il
 from inference_lab.graph.feasibility import contradiction
 from inference_lab.io import FormatError, _limits, supported_suffixes, uai
 from inference_lab.io._evidence import parse_evidence
 
-DATA = (
-    Path(
-        os.environ.get("INFERENCE_LAB_DATA")
-        or Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-    )
-    / "map"
-)
 INSTANCES = sorted(
-    path for suffix in ("uai", "uai.gz", "uai.xz") for path in DATA.glob(f"*/*.{suffix}")
+    path for suffix in ("uai", "uai.gz", "uai.xz") for path in DATA.glob(f"map/*/*.{suffix}")
 )
 needs_data = pytest.mark.skipif(
     not INSTANCES,
@@ -231,7 +224,7 @@ def test_published_map_assignment_has_its_published_energy(path: Path) -> None:
 @needs_data
 @pytest.mark.parametrize("name", ["ChestClinic", "bn", "cancer", "uai-test-model2"])
 def test_optimum_of_a_bayesian_network_with_evidence(name: str) -> None:
-    path = DATA / "small_merlin" / f"{name}.uai"
+    path = DATA / "map" / "small_merlin" / f"{name}.uai"
     evidence = path.with_suffix(".evid")
     graph = il.read(path, evidence=evidence if evidence.exists() else None)
     expected = float(reference(path)["map_energy_-lnP"])
@@ -240,7 +233,7 @@ def test_optimum_of_a_bayesian_network_with_evidence(name: str) -> None:
 
 @needs_data
 def test_evidence_of_probability_zero_is_infeasible() -> None:
-    path = DATA / "small_merlin" / "uai-test-model.uai"
+    path = DATA / "map" / "small_merlin" / "uai-test-model.uai"
     assert np.isfinite(il.read(path).energy(labellings(il.read(path)))).any()
     graph = il.read(path, evidence=path.with_suffix(".evid"))
     assert np.isposinf(graph.energy(labellings(graph))).all()
@@ -251,7 +244,7 @@ def test_evidence_of_probability_zero_is_infeasible() -> None:
 @needs_data
 def test_a_file_of_costs_is_refused_because_zero_costs_would_forbid() -> None:
     with pytest.raises(FormatError, match=r"factor 4 over \(4,\).*costs"):
-        il.read(DATA / "stereo_qap" / "gm_000.uai.xz")
+        il.read(DATA / "map" / "stereo_qap" / "gm_000.uai.xz")
 
 
 # ------------------------------------------------------------------ the format
@@ -733,7 +726,7 @@ def test_files_are_the_same_every_time(tmp_path: Path, suffix: str) -> None:
 
 @needs_data
 def test_an_instance_is_written_and_read_back(tmp_path: Path) -> None:
-    graph = il.read(DATA / "toulbar2" / "pedigree9.uai.gz")
+    graph = il.read(DATA / "map" / "toulbar2" / "pedigree9.uai.gz")
     il.write(graph, tmp_path / "again.uai.xz")
     again = il.read(tmp_path / "again.uai.xz")
     assert repr(again) == repr(graph)

@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 import inference_lab as il
 from inference_lab.contract import Solver
@@ -17,8 +18,6 @@ from inference_lab.problem import ProblemFamily, as_problem, as_problems
 from inference_lab.registry import registry
 from inference_lab.registry.registry import Registry, as_solver, problem_registry, solver_registry
 from inference_lab.specs.grammar import SpecError, call, parse_spec
-
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 SOLVER = '''
 """A solver for tests."""
@@ -61,7 +60,7 @@ def write(tmp_path):
 def test_a_file_is_a_name(found, folder):
     files = {
         path.stem.replace("_", "-")
-        for path in (REPOSITORY / folder).glob("*.py")
+        for path in (ROOT / folder).glob("*.py")
         if not path.stem.startswith("_")
     }
     assert set(found.names()) >= files and files

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
+from places import DATA
 from strategies import Recipe, recipes
 
 import inference_lab as il
@@ -19,8 +19,6 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers.semidefinite import Semidefinite
-
-DATA = Path(os.environ.get("INFERENCE_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 #: Nothing but the relaxation itself.
 PLAIN = "semidefinite(heuristic='', persistency=false)"

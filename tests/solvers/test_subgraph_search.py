@@ -3,14 +3,13 @@
 import csv
 import itertools
 import math
-import os
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import DATA
 
 import inference_lab as il
 from inference_lab.algorithms.elimination.order import allowed_labels
@@ -19,9 +18,6 @@ from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.problem import as_problem
 from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search, arrange, open_two
 
-DATA = Path(
-    os.environ.get("INFERENCE_LAB_DATA", Path(__file__).parent.parent.parent / "shared/data")
-)
 GRIDS = DATA / "map" / "uai2014_map"
 
 

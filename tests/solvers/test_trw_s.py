@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import DATA
 
 import inference_lab as il
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
@@ -25,9 +24,6 @@ from inference_lab.problems.instances import Instances, find
 from inference_lab.solvers import trw_s
 from inference_lab.solvers.trw_s import TRWS, Passes
 
-DATA = Path(
-    os.environ.get("INFERENCE_LAB_DATA", Path(__file__).parents[1].parent / "shared" / "data")
-)
 needs_data = pytest.mark.skipif(
     not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
 )

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ROOT
 
 from inference_lab.data.datasets import DATA_VARIABLE, load
 from inference_lab.data.images import write_image
@@ -28,7 +29,6 @@ from inference_lab.results.records import Record, RecordError, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
 from inference_lab.specs.trust import is_trusted, places, untrusted
 
-ROOT = Path(__file__).resolve().parents[1]
 MODEL = "MARKOV 1 2 1 1 0 2 0.25 0.75\n"
 CANARY = """
 import os, pathlib

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from places import DATA, ROOT
 
 from inference_lab.cli import main
 from inference_lab.reporting.comparison import Comparison
@@ -24,9 +23,7 @@ from inference_lab.studies import (
 )
 from inference_lab.studies.finding import available_studies
 
-REPOSITORY = Path(__file__).parents[1]
-REPORTS = REPOSITORY / "reports"
-DATA = Path(os.environ.get("INFERENCE_LAB_DATA", REPOSITORY.parent / "shared" / "data"))
+REPORTS = ROOT / "reports"
 
 SMALL = """
 title = "A small study"
@@ -215,7 +212,7 @@ def test_the_flagship_comes_with_the_library():
 
 @pytest.mark.parametrize("name", ours())
 def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name):
-    folder = REPOSITORY / "reports" / name
+    folder = REPORTS / name
     study = load_study(folder)
     comparison = run_comparison(study, folder, jobs=0)
     missing = len(study.all_problems()) * len(study.solvers) * study.repeats
@@ -234,7 +231,7 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name):
 def test_studies_run_in_small(tmp_path, name):
     if not DATA.is_dir():
         pytest.skip(f"needs the data folder, {DATA} is none")
-    study = load_study(REPOSITORY / "reports" / name).quickly()
+    study = load_study(REPORTS / name).quickly()
     problems = study.all_problems()[:2]
     small = replace(study, problems=problems, grids=[], time_limit=0.5, maps=[])
     comparison = run_comparison(small, tmp_path, data_dir=str(DATA))

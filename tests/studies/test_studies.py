@@ -8,10 +8,10 @@ import math
 import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies import running as running_module
@@ -27,7 +27,7 @@ from inference_lab.studies.points import StudyPoints, four_clouds, known_points,
 from inference_lab.studies.running import cells, environments
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
-REPORTS = Path(__file__).parent.parent / "reports"
+REPORTS = ROOT / "reports"
 STUDIES = sorted(
     path.parent.name for path in REPORTS.glob("*/study.toml") if isinstance(load_study(path), Study)
 )

@@ -60,8 +60,7 @@ class Dual(NamedTuple):
 
 
 class ClusterArrays(NamedTuple):
-    """Clusters of variables above the pairs, in flat arrays, see
-    `inference_lab.algorithms.dual.clusters`.
+    """Clusters of variables above the pairs, in flat arrays; `clusters` in this folder makes them.
 
     * ``ptr`` (C + 1,) into ``variables`` int32: those of each cluster, rising;
     * ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1),
