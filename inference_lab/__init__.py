@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from inference_lab.contract import Solution as Solution
     from inference_lab.contract import Solver as Solver
     from inference_lab.contract import Status as Status
-    from inference_lab.graph.factor_graph import DiagonalTerms as DiagonalTerms
     from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
-    from inference_lab.graph.factor_graph import OwnTables as OwnTables
-    from inference_lab.graph.factor_graph import SharedTable as SharedTable
+    from inference_lab.graph.terms import DiagonalTerms as DiagonalTerms
+    from inference_lab.graph.terms import OwnTables as OwnTables
+    from inference_lab.graph.terms import SharedTable as SharedTable
     from inference_lab.harness.comparing import compare as compare
     from inference_lab.io import read as read
     from inference_lab.io import write as write
@@ -48,10 +48,10 @@ _HOME = {
     "Solution": "contract",
     "Solver": "contract",
     "Status": "contract",
-    "DiagonalTerms": "graph.factor_graph",
+    "DiagonalTerms": "graph.terms",
     "FactorGraph": "graph.factor_graph",
-    "OwnTables": "graph.factor_graph",
-    "SharedTable": "graph.factor_graph",
+    "OwnTables": "graph.terms",
+    "SharedTable": "graph.terms",
     "read": "io",
     "write": "io",
     "Problem": "problem",

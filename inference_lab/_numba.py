@@ -4,9 +4,9 @@ Importing this module imports numba; only modules that hold kernels do so, and t
 imported when a method is used, so that ``import inference_lab`` stays light.
 
 Machine code is kept on disk. Numba notices a change of the file a kernel stands in, but not of
-the kernels it calls; those live in ``kernels.py``, so the folder of the cache is named after the
-content of the shared files, and an edit there recompiles everything that may contain it. A kernel
-may therefore call kernels of its own file and of ``kernels.py``, no others.
+the kernels it calls; those live in the folder ``kernels``, so the folder of the cache is named
+after its content, and an edit there recompiles everything that may contain it. A kernel may
+therefore call kernels of its own file and of ``kernels``, no others.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from inference_lab.loading import meter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Files whose kernels are compiled into the kernels of other files.
-_SHARED = ("_numba.py", "graph/factor_graph.py", "graph/terms.py", "kernels/messages.py")
+#: Files whose kernels are compiled into the kernels of other files: all of ``kernels``, and those
+#: that say how they are compiled and what they are given.
+_SHARED = ("_numba.py", "graph/arrays.py", "kernels/*.py")
 
 
 def _cache_folder() -> str:
     """Return where machine code goes, or nothing to leave the choice to numba."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for name in _SHARED:
-        digest.update((here / name).read_bytes())
+    for pattern in _SHARED:
+        for path in sorted(here.glob(pattern)):
+            digest.update(path.read_bytes())
     parent = here / "__pycache__"
     if not os.access(parent if parent.is_dir() else here, os.W_OK):
         parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "inference-lab"

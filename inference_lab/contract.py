@@ -20,7 +20,8 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.grammar import format_spec
 
 #: A bound that is within this relative distance of an energy proves it optimal.

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import (
-    DIAGONAL,
-    TABLE,
-    DiagonalTerms,
-    FactorGraph,
-    FloatArray,
-    OwnTables,
-    PairwiseTerms,
-)
+from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -21,7 +21,8 @@ from inference_lab.contract import (
     proves,
     small_energy,
 )
-from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import contradiction, n_entries, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.loading import imports_timed, meter

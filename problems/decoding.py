@@ -10,7 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import OwnTables
 from inference_lab.problem import Problem, ProblemFamily
 
 #: Parity checks of the Hamming code of length 7: column ``j`` is ``j + 1`` in binary.

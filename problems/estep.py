@@ -17,7 +17,9 @@ from inference_lab.constraints.centroids import (
     squared_distances,
 )
 from inference_lab.data.datasets import load
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.problem import Problem, ProblemFamily
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.specs.grammar import nearest
 from inference_lab.specs.trust import places
+from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from inference_lab.constraints import sample_pairs
 from inference_lab.data.images import find_file
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, IntArray
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily

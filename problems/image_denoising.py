@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.data.images import Image, ImageProblem, draw_shapes, load_image, shrink, to_grey
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
 
 #: Strength of the noise where none is given: grey values of 255, or share of the pixels.

@@ -22,8 +22,9 @@ from typing import Any
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.specs.grammar import SpecError, nearest
+from inference_lab.specs.grammar import SpecError
 from inference_lab.specs.trust import check_inside, data_folder, is_inside
+from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import sample_pairs
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import lattice_edges
 from inference_lab.problem import Problem, ProblemFamily
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, OwnTables
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import OwnTables
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.instances import Instances, available_instances
 

@@ -9,13 +9,8 @@ from typing import Literal
 import numpy as np
 
 from inference_lab.constraints import sample_pairs
-from inference_lab.graph.factor_graph import (
-    DiagonalTerms,
-    FactorGraph,
-    OwnTables,
-    PairwiseTerms,
-    SharedTable,
-)
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 from inference_lab.problem import Problem, ProblemFamily
 
 

@@ -26,8 +26,10 @@ from inference_lab.data.images import (
     shrink,
     to_grey,
 )
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.problem import ProblemFamily
 from inference_lab.specs.trust import check_inside
 

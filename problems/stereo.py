@@ -20,8 +20,10 @@ from inference_lab.data.images import (
     sample,
     shrink,
 )
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray, SharedTable
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
 
 

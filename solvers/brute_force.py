@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: Steps of the enumeration between two looks at the clock: some 10 ms.
 _CHUNK = 1 << 20

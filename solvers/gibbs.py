@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import local_costs, unflatten
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.

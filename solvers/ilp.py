@@ -27,9 +27,10 @@ from inference_lab.algorithms.linear.model import (
     sum_of_minima,
 )
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, IntArray
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import unary_minimum
-from inference_lab.solvers.icm import descend
+from inference_lab.kernels.descent import descend
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,

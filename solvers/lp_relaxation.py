@@ -24,10 +24,11 @@ from inference_lab.algorithms.linear.model import (
     sum_of_minima,
 )
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import n_entries, unary_minimum
+from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.solvers.icm import descend
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
 _MAX_PHASES = 5000

@@ -10,7 +10,8 @@ import numpy as np
 
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, unflatten
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).

@@ -22,9 +22,10 @@ from inference_lab.algorithms.dual.reparametrisation import (
 )
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, IntArray
+from inference_lab.graph.arrays import TABLE, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
-from inference_lab.solvers.icm import descend
 
 #: With tightening to come, sweeps over the terms end when one gains less than this share of all
 #: that was gained, since the sweeps over clusters go on with them.

@@ -18,7 +18,8 @@ from inference_lab.algorithms.pgmpy_models import (
     range_of,
 )
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import unary_minimum
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.descent import sweep as icm_sweep
 from inference_lab.kernels.messages import local_costs
-from inference_lab.solvers.icm import sweep as icm_sweep
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
 _STEPS = 1_000_000

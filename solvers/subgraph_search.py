@@ -12,7 +12,8 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.elimination.order import Domains, allowed_labels
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, edge_cost, local_costs
 from inference_lab.solvers.block_icm import soften
 from inference_lab.solvers.simulated_annealing import grow_region

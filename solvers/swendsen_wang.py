@@ -9,7 +9,8 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import DIAGONAL, TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import unflatten
 from inference_lab.solvers.gibbs import (
     ChainAverages,

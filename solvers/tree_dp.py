@@ -9,7 +9,8 @@ import numpy as np
 
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import (
     edge_cost,
     factor_message,

@@ -14,15 +14,9 @@ from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.algorithms.dual.reparametrisation import Dual, half_ptr, start_dual
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import (
-    NO_FORM,
-    TABLE,
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    Int32Array,
-    IntArray,
-)
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -39,7 +33,6 @@ from inference_lab.kernels.messages import (
     repulsive_message,
     slot_ptr,
 )
-from inference_lab.solvers.icm import descend
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2

@@ -14,13 +14,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from inference_lab.graph.factor_graph import (
-    DiagonalTerms,
-    FactorGraph,
-    OwnTables,
-    PairwiseTerms,
-    SharedTable,
-)
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 
 #: Families of pairwise terms.
 PAIRWISE = ("potts", "diagonal", "shared-diagonal", "shared", "truncated", "own")

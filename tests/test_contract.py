@@ -29,9 +29,10 @@ from inference_lab.contract import (
     proves,
 )
 from inference_lab.graph import feasibility
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, OwnTables
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import contradiction
 from inference_lab.graph.random_graphs import random_graph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables
 
 INF = math.inf
 

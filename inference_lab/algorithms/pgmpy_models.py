@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: A scope, and the costs of its labels.
 Term = tuple[tuple[int, ...], FloatArray]

@@ -29,7 +29,7 @@ from inference_lab.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from inference_lab.harness.comparing import Progress
+    from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
 
 

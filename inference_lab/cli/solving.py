@@ -183,7 +183,7 @@ def _solution_document(
 def _solution_lines(
     problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
 ) -> list[str]:
-    from inference_lab.reporting.comparison import gap_percent
+    from inference_lab.results.findings import gap_percent
 
     def line(name: str, text: str) -> None:
         lines.append(f"{name:<10} {text}")

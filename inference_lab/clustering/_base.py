@@ -22,7 +22,7 @@ from inference_lab.clustering.distortions import Distortion, Points, as_distorti
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import Violations, violations
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["ConstrainedClusterer"]
 

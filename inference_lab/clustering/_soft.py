@@ -12,7 +12,7 @@ import numpy.typing as npt
 from inference_lab.clustering.em import Result
 from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["AlphaMode", "SoftFit", "best_alpha", "point_weights"]
 

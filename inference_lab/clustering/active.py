@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
 from inference_lab.clustering.seeding import alone
 from inference_lab.constraints import Constraints, check_generator, point_indices
-from inference_lab.graph.factor_graph import IntArray
+from inference_lab.graph.arrays import IntArray
 
 __all__ = ["Answers", "ExploreConsolidate", "StopAskingError", "ask_at_terminal"]
 

@@ -14,7 +14,7 @@ from inference_lab.clustering.em import EStep, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import FloatArray
+from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["BregmanKMeans", "Fit", "KMeansFamily", "SphericalKMeans"]
 

@@ -24,7 +24,7 @@ from inference_lab.clustering.em import (
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, violations
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["COPKMeans", "ConstraintsNotMetWarning"]
 

@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]

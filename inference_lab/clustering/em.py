@@ -18,7 +18,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from inference_lab.contract import Solution, Solver, Status
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
 
 __all__ = [

@@ -31,7 +31,8 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import Assignment, Coupling, Model, as_labels
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import DiagonalTerms, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
 
 __all__ = ["HMRF", "EmptyClusterError", "Violations", "violations"]
 

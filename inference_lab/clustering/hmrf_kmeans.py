@@ -15,7 +15,7 @@ from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, M
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
-from inference_lab.graph.factor_graph import FloatArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 
 __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]

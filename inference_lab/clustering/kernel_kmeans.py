@@ -39,7 +39,7 @@ from inference_lab.clustering.distortions import Points, cluster_sums, dense, is
 from inference_lab.clustering.em import HalfStep
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["KernelHMRFKMeans"]
 

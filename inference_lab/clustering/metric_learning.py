@@ -31,7 +31,7 @@ from inference_lab.clustering.distortions import (
     is_sparse,
     row_products,
 )
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["ClosedForm", "GradientStep", "MetricLearner", "Penalised"]
 

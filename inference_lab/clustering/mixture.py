@@ -16,7 +16,8 @@ from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maxi
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
-from inference_lab.graph.factor_graph import DiagonalTerms, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 
 __all__ = ["ConstrainedGaussianMixture"]

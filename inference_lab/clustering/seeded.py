@@ -13,7 +13,7 @@ from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.seeding import _spread, initial_centroids
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["ConstrainedKMeans", "SeededKMeans", "read_partial_labels"]
 

@@ -15,7 +15,7 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["Init", "initial_centroids"]
 

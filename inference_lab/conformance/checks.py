@@ -27,7 +27,8 @@ from inference_lab.conformance.graphs import (
 from inference_lab.conformance.runs import Case, Runs, call_of
 from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Status
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, HARD, SCALES, random_graph
 from inference_lab.registry.registry import solver_registry
 from inference_lab.results.judging import marginals_fault, partition_fault, shape_fault

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import random_graph
+from inference_lab.graph.terms import DiagonalTerms
 
 __all__ = [
     "LARGE",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from inference_lab.conformance import runs
+import inference_lab.conformance.runs as runs
 from inference_lab.conformance.checks import Examination
 from inference_lab.conformance.runs import GROUPS, Case, Planned
 from inference_lab.conformance.verdicts import Check, Verdict, judge, with_graph

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints.pairs import codes_of
 
-__all__ = ["FloatArray", "IntArray", "Weight", "canonical", "read_classes"]
+__all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes"]
 
 IntArray: TypeAlias = "npt.NDArray[np.int64]"
 FloatArray: TypeAlias = "npt.NDArray[np.float64]"
 Weight: TypeAlias = "float | FloatArray"
+
+
+class Parts(NamedTuple):
+    """What a `Constraints` is made of, as its constructor takes it."""
+
+    must_link: npt.NDArray[Any]
+    cannot_link: npt.NDArray[Any]
+    ml_weight: Weight
+    cl_weight: Weight
+    n_points: int
+
+    @property
+    def ml_weights(self) -> FloatArray:
+        """Weight of each must-link pair, shape (p,), float64, read-only."""
+        return np.broadcast_to(np.asarray(self.ml_weight, dtype=np.float64), len(self.must_link))
+
+    @property
+    def cl_weights(self) -> FloatArray:
+        """Weight of each cannot-link pair, shape (q,), float64, read-only."""
+        return np.broadcast_to(np.asarray(self.cl_weight, dtype=np.float64), len(self.cannot_link))
 
 
 def canonical(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import FloatArray, IntArray, Weight
+from inference_lab.constraints.arrays import FloatArray, IntArray, Parts, Weight
 from inference_lab.constraints.pairs import codes_of, pairs_across, pairs_inside, sorted_distinct
-
-if TYPE_CHECKING:
-    from inference_lab.constraints.constraints import Constraints
 
 __all__ = ["ContradictionError", "closed", "contradicting", "surviving"]
 
@@ -34,7 +31,7 @@ class ContradictionError(ValueError):
         return type(self), (self.args[0], self.pairs)
 
 
-def contradicting(given: Constraints, component: IntArray) -> npt.NDArray[np.bool_]:
+def contradicting(given: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
     """Mask over the rows of `cannot_link` whose ends lie in one component."""
     same: npt.NDArray[np.bool_] = (
         component[given.cannot_link[:, 0]] == component[given.cannot_link[:, 1]]
@@ -43,13 +40,13 @@ def contradicting(given: Constraints, component: IntArray) -> npt.NDArray[np.boo
 
 
 def closed(
-    given: Constraints, component: IntArray, limit: int
+    given: Parts, component: IntArray, limit: int
 ) -> tuple[IntArray, IntArray, Weight, Weight]:
     """Return all pairs that constraints without contradictions imply, and their weights.
 
     Parameters
     ----------
-    given : Constraints
+    given : Parts
     component : (n_points,) int64 array
         The must-link component of each point.
     limit : int
@@ -88,13 +85,13 @@ def closed(
 
 
 def surviving(
-    given: Constraints, component: IntArray, disputed: npt.NDArray[np.bool_]
+    given: Parts, component: IntArray, disputed: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return which must-links and cannot-links are left when contradictory ones vote.
 
     Parameters
     ----------
-    given : Constraints
+    given : Parts
     component : (n_points,) int64 array
         The must-link component of each point.
     disputed : (q,) bool array

@@ -17,14 +17,16 @@ import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+import inference_lab.constraints.files as files
 from inference_lab.constraints.arrays import (
     FloatArray,
     IntArray,
+    Parts,
     Weight,
     canonical,
     read_classes,
@@ -45,9 +47,7 @@ from inference_lab.constraints.pairs import (
     sample_pairs,
 )
 from inference_lab.constraints.sampling import drawn, drawn_in_order, known, split_points
-
-if TYPE_CHECKING:
-    from inference_lab.constraints.files import Parts
+from inference_lab.io._files import FormatError
 
 __all__ = [
     "ClosurePolicy",
@@ -363,9 +363,7 @@ class Constraints:
         >>> c.must_link.tolist(), c.cannot_link.tolist()
         ([[0, 1]], [[0, 2]])
         """
-        from inference_lab.constraints import files as constraint_io
-
-        return cls._from_parts(constraint_io.from_sparse(matrix))
+        return cls._from_parts(files.from_sparse(matrix))
 
     def to_sparse(self, *, symmetric: bool = True) -> Any:
         """Return a CSR array of the weights, those of cannot-links negative.
@@ -385,9 +383,7 @@ class Constraints:
         >>> Constraints([[0, 1]], [[0, 2]], n_points=3).to_sparse().toarray().tolist()
         [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
         """
-        from inference_lab.constraints import files as constraint_io
-
-        return constraint_io.to_sparse(self, symmetric)
+        return files.to_sparse(self._parts, symmetric)
 
     @classmethod
     def from_networkx(
@@ -420,9 +416,7 @@ class Constraints:
         >>> Constraints.from_networkx(graph, ["a", "x", "b"]).must_link.tolist()
         [[0, 2]]
         """
-        from inference_lab.constraints import files as constraint_io
-
-        return cls._from_parts(constraint_io.from_networkx(graph, ids, kind, weight))
+        return cls._from_parts(files.from_networkx(graph, ids, kind, weight))
 
     def to_networkx(self, ids: Ids | None = None) -> Any:
         """Return a graph of all points, its edges with attributes "kind" and "weight".
@@ -443,9 +437,7 @@ class Constraints:
         >>> graph.edges["a", "b"]["kind"], graph.number_of_nodes()
         ('must-link', 3)
         """
-        from inference_lab.constraints import files as constraint_io
-
-        return constraint_io.to_networkx(self, ids)
+        return files.to_networkx(self._parts, ids)
 
     @classmethod
     def read_csv(
@@ -490,11 +482,9 @@ class Constraints:
         >>> Constraints.read_csv("pairs.csv", ids=["ant", "bee", "cat"]) == c
         True
         """
-        from inference_lab.constraints import files as constraint_io
-
         if n_points is not None:
             check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
-        return cls._from_parts(constraint_io.read_csv(Path(path), n_points, ids), path)
+        return cls._from_parts(files.read_csv(Path(path), n_points, ids), path)
 
     def write_csv(self, path: str | os.PathLike[str], *, ids: Ids | None = None) -> None:
         """Write the pairs to a CSV file, which `read_csv` reads back exactly.
@@ -510,9 +500,7 @@ class Constraints:
         ValueError
             If two names read alike.
         """
-        from inference_lab.constraints import files as constraint_io
-
-        constraint_io.write_csv(self, Path(path), ids)
+        files.write_csv(self._parts, Path(path), ids)
 
     @classmethod
     def read_npz(cls, path: str | os.PathLike[str]) -> Constraints:
@@ -525,9 +513,7 @@ class Constraints:
         OSError
             If the file cannot be opened.
         """
-        from inference_lab.constraints import files as constraint_io
-
-        return cls._from_parts(constraint_io.read_npz(Path(path)), path)
+        return cls._from_parts(files.read_npz(Path(path)), path)
 
     def write_npz(self, path: str | os.PathLike[str]) -> None:
         """Write the arrays to an archive of numpy's, at exactly this path.
@@ -539,9 +525,7 @@ class Constraints:
         >>> Constraints.read_npz("pairs.npz")
         Constraints(1 must-link, 0 cannot-link, ml_weight=2.5, n_points=3)
         """
-        from inference_lab.constraints import files as constraint_io
-
-        constraint_io.write_npz(self, Path(path))
+        files.write_npz(self._parts, Path(path))
 
     @classmethod
     def _from_parts(cls, parts: Parts, path: str | os.PathLike[str] | None = None) -> Constraints:
@@ -551,19 +535,23 @@ class Constraints:
         except (ValueError, TypeError) as error:
             if path is None:
                 raise
-            from inference_lab.io import FormatError
-
             raise FormatError(f"{Path(path)}: {error}") from None
+
+    @property
+    def _parts(self) -> Parts:
+        return Parts(
+            self.must_link, self.cannot_link, self.ml_weight, self.cl_weight, self.n_points
+        )
 
     @property
     def ml_weights(self) -> FloatArray:
         """Weight of each must-link pair, shape (p,), float64, read-only."""
-        return np.broadcast_to(np.asarray(self.ml_weight, dtype=np.float64), len(self.must_link))
+        return self._parts.ml_weights
 
     @property
     def cl_weights(self) -> FloatArray:
         """Weight of each cannot-link pair, shape (q,), float64, read-only."""
-        return np.broadcast_to(np.asarray(self.cl_weight, dtype=np.float64), len(self.cannot_link))
+        return self._parts.cl_weights
 
     def __len__(self) -> int:
         """Total number of pairs of both kinds."""
@@ -813,7 +801,7 @@ class Constraints:
         >>> c.contradictions().tolist()
         [[0, 2]]
         """
-        return self.cannot_link[contradicting(self, self.components())]
+        return self.cannot_link[contradicting(self._parts, self.components())]
 
     def close(self, policy: ClosurePolicy = "raise", *, max_pairs: int = 5_000_000) -> Constraints:
         r"""Return the transitive closure: all pairs that the given ones imply.
@@ -868,7 +856,7 @@ class Constraints:
             raise ValueError(f"policy = {policy!r} is unknown; allowed: {allowed}")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
         component = self.components()
-        at_odds = contradicting(self, component)
+        at_odds = contradicting(self._parts, component)
         if at_odds.any():
             pairs = self.cannot_link[at_odds]
             if policy == "raise":
@@ -887,7 +875,7 @@ class Constraints:
         kept = self
         if at_odds.any():
             kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
-        return Constraints(*closed(kept, component, limit), n_points=self.n_points)
+        return Constraints(*closed(kept._parts, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:
         r"""Return the pairs that are left when contradictory ones vote: noise taken out.
@@ -951,10 +939,10 @@ class Constraints:
         Constraints(6 must-link, 9 cannot-link, n_points=6)
         """
         component = self.components()
-        disputed = contradicting(self, component)
+        disputed = contradicting(self._parts, component)
         if not disputed.any():
             return self
-        return self._only(*surviving(self, component, disputed))
+        return self._only(*surviving(self._parts, component, disputed))
 
     def flip(self, share: float, rng: np.random.Generator) -> Constraints:
         """Turn a random share of the pairs into the other kind (noisy answers).

@@ -13,19 +13,16 @@ import zipfile
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraints.arrays import Parts
 from inference_lab.constraints.pairs import codes_of
-from inference_lab.io import FormatError
-
-if TYPE_CHECKING:
-    from inference_lab.constraints.constraints import Constraints
+from inference_lab.io._files import FormatError
 
 __all__ = [
-    "Parts",
     "from_networkx",
     "from_sparse",
     "read_csv",
@@ -47,16 +44,6 @@ _INDEX = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+]?[iI]nf")
 
 
-class Parts(NamedTuple):
-    """The arguments of `Constraints`."""
-
-    must_link: npt.NDArray[Any]
-    cannot_link: npt.NDArray[Any]
-    ml_weight: float | npt.NDArray[Any]
-    cl_weight: float | npt.NDArray[Any]
-    n_points: int
-
-
 def names_of(ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None) -> list[Any]:
     """Check the names of points: one each, no two alike."""
     names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
@@ -73,7 +60,7 @@ def names_of(ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None) -
 
 
 def write_csv(
-    constraints: Constraints, path: Path, ids: Sequence[Hashable] | npt.NDArray[Any] | None
+    constraints: Parts, path: Path, ids: Sequence[Hashable] | npt.NDArray[Any] | None
 ) -> None:
     """Write one line a pair."""
     names: Sequence[Any] = range(constraints.n_points)
@@ -208,7 +195,7 @@ def _agree(path: Path, pairs: IntArray, weights: FloatArray, lines: IntArray, n:
 # --------------------------------------------------------------------------------------- npz
 
 
-def write_npz(constraints: Constraints, path: Path) -> None:
+def write_npz(constraints: Parts, path: Path) -> None:
     """Write the arrays as they are, at exactly this path."""
     with path.open("wb") as stream:
         np.savez(
@@ -284,7 +271,7 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]
 # --------------------------------------------------------------------------- matrices, graphs
 
 
-def _refuse_both(constraints: Constraints, where: str) -> None:
+def _refuse_both(constraints: Parts, where: str) -> None:
     """Refuse pairs that are in both lists, which one number cannot say."""
     n = constraints.n_points
     both = np.intersect1d(
@@ -298,7 +285,7 @@ def _refuse_both(constraints: Constraints, where: str) -> None:
         )
 
 
-def to_sparse(constraints: Constraints, symmetric: bool) -> Any:
+def to_sparse(constraints: Parts, symmetric: bool) -> Any:
     """Return a CSR array of weights, those of cannot-links negative."""
     from scipy.sparse import coo_array
 
@@ -363,7 +350,7 @@ def from_sparse(matrix: Any) -> Parts:
     return Parts(pairs[ml], pairs[~ml], values[ml], -values[~ml], n)
 
 
-def to_networkx(constraints: Constraints, ids: Sequence[Hashable] | npt.NDArray[Any] | None) -> Any:
+def to_networkx(constraints: Parts, ids: Sequence[Hashable] | npt.NDArray[Any] | None) -> Any:
     """Return a graph of all points with attributes ``kind`` and ``weight`` on its edges."""
     import networkx as nx
 

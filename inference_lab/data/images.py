@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.data.datasets import DataFormatError, DataNotFoundError
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
-from inference_lab.specs.grammar import nearest
 from inference_lab.specs.trust import DATA_VARIABLE, data_folder, places
+from inference_lab.words import nearest
 
 __all__ = [
     "EMBEDDED",

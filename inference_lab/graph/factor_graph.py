@@ -19,23 +19,25 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.terms import (
+from inference_lab.graph.arrays import (
     DIAGONAL,
-    NO_FORM,
     POTTS,
     TABLE,
     TRUNCATED_LINEAR,
     TRUNCATED_QUADRATIC,
-    DiagonalTerms,
-    EdgeBlock,
     FloatArray,
+    GraphArrays,
     Int32Array,
     IntArray,
+)
+from inference_lab.graph.terms import (
+    DiagonalTerms,
+    EdgeBlock,
     OwnTables,
     PairwiseTerms,
     SharedTable,
@@ -53,72 +55,13 @@ from inference_lab.graph.terms import (
     unwrap,
 )
 
-__all__ = [
-    "DIAGONAL",
-    "NO_FORM",
-    "POTTS",
-    "TABLE",
-    "TRUNCATED_LINEAR",
-    "TRUNCATED_QUADRATIC",
-    "DiagonalTerms",
-    "FactorGraph",
-    "FloatArray",
-    "GraphArrays",
-    "Int32Array",
-    "IntArray",
-    "OwnTables",
-    "PairwiseTerms",
-    "SharedTable",
-]
+__all__ = ["FactorGraph"]
 
 #: Differences of energies below this are lost: products and squares of them underflow.
 _FINEST = 1e-200
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
-
-
-class GraphArrays(NamedTuple):
-    """The arrays of a graph in the form that numba kernels take (all C-contiguous, read-only).
-
-    With ``n`` variables, ``m`` edges and ``f`` higher-order factors:
-
-    * ``cardinalities`` (n,) int64; ``unary_ptr`` (n+1,) int64; ``unary`` flat float64;
-    * ``edges`` (m, 2) int32; ``kinds`` (m,) uint8 (`POTTS`, `DIAGONAL`, `TABLE`); ``weights`` (m,)
-      float64 is ``differ`` for the diagonal kinds and the factor of the table otherwise;
-      ``offsets`` (m,) int64 points into ``pairwise``: a diagonal entry ``a`` is
-      ``pairwise[offset + a * kind]``, a table entry ``pairwise[offset + a * k_j + b]``;
-      ``forms`` (m,) uint8: `TRUNCATED_LINEAR` or `TRUNCATED_QUADRATIC` where a table has a form
-      whose messages cost O(k);
-    * ``adj_ptr`` (n+1,) int64, ``adj_half`` (2m,) int32: the half-edges ``h = 2 e + s`` at each
-      variable, ``edges[e, s]`` being that variable; ``adj_var`` (2m,) int32: its neighbour there;
-      ``adj_reverse`` (2m,) int32: the position of the other half of the same edge;
-    * ``factor_ptr`` (f+1,) int64 into ``scopes`` int32; ``table_ptr`` (f+1,) int64 into ``tables``
-      (row-major: the last variable of a scope varies fastest);
-    * ``inc_ptr`` (n+1,) int64, ``inc_slot`` int64: the positions in ``scopes`` at which each
-      variable stands; ``slot_factor`` int32: the factor of each position.
-    """
-
-    cardinalities: IntArray
-    unary_ptr: IntArray
-    unary: FloatArray
-    edges: Int32Array
-    kinds: npt.NDArray[np.uint8]
-    weights: FloatArray
-    offsets: IntArray
-    pairwise: FloatArray
-    forms: npt.NDArray[np.uint8]
-    adj_ptr: IntArray
-    adj_half: Int32Array
-    adj_var: Int32Array
-    adj_reverse: Int32Array
-    factor_ptr: IntArray
-    scopes: Int32Array
-    table_ptr: IntArray
-    tables: FloatArray
-    inc_ptr: IntArray
-    inc_slot: IntArray
-    slot_factor: Int32Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)

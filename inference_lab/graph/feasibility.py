@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import DIAGONAL, POTTS, TABLE, FactorGraph, IntArray
+from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: Tables are looked at in blocks of about this many entries.
 _BLOCK = 4_000_000

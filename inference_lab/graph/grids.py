@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import IntArray
+from inference_lab.graph.arrays import IntArray
 
 
 def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool = False) -> IntArray:

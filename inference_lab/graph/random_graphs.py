@@ -16,15 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import (
-    DiagonalTerms,
-    FactorGraph,
-    FloatArray,
-    IntArray,
-    OwnTables,
-    SharedTable,
-)
-from inference_lab.graph.terms import COST_LIMIT
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import COST_LIMIT, DiagonalTerms, OwnTables, SharedTable
 from inference_lab.specs.grammar import unknown
 
 #: No random graph has more labellings than this.

@@ -15,24 +15,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
-IntArray: TypeAlias = npt.NDArray[np.int64]
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-
-#: ``edge_kinds`` value of a diagonal term whose diagonal is one number (Potts).
-POTTS = 0
-#: ``edge_kinds`` value of a diagonal term with one diagonal value a label.
-DIAGONAL = 1
-#: ``edge_kinds`` value of a term given by a dense (possibly shared) table.
-TABLE = 2
-
-#: ``forms`` value of a term without a known closed form.
-NO_FORM = 0
-#: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, cap)`` with slope and weight >= 0.
-TRUNCATED_LINEAR = 1
-#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
-TRUNCATED_QUADRATIC = 2
-
+from inference_lab.graph.arrays import (
+    DIAGONAL,
+    POTTS,
+    TABLE,
+    FloatArray,
+    Int32Array,
+    IntArray,
+)
 
 #: No finite cost is larger, by absolute value. Sums over all terms of a graph that fits into memory
 #: stay below 1e115 then, and their squares below 1e230: nothing that is computed overflows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.graph.factor_graph import GraphArrays, IntArray
+from inference_lab.graph.arrays import GraphArrays, IntArray
 
 
 @kernel

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
@@ -31,34 +31,22 @@ from inference_lab.harness.planning import (
     refuse_repeats,
     seed_list,
 )
+from inference_lab.harness.progress import Progress
 from inference_lab.harness.running import blank, crashed, run
 from inference_lab.harness.workers import Crash
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
-from inference_lab.reporting.comparison import Comparison, gap_percent
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import Record, RecordError, RecordStore, RunKey, physical_memory
 
-__all__ = ["RERUN", "Progress", "compare"]
+__all__ = ["RERUN", "compare"]
 
 #: Longest time limit: three years.
 _LONGEST = 1e8
 
 #: Which of the runs that have records may be run again.
 RERUN = ("failed", "timeout", "all")
-
-
-class Progress(NamedTuple):
-    """What a progress callable is told when a run starts (`record` is None) and when it ends."""
-
-    done: int
-    total: int
-    failed: int
-    problem: str
-    solver: str
-    seed: int
-    record: Record | None
-    #: Gap in percent of the best energy to the best bound on this problem so far, if known.
-    gap_percent: float | None
 
 
 def compare(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from inference_lab.harness.planning import InputError, Plan, solver_source
-from inference_lab.reporting.document import printable
 from inference_lab.results.json_lines import JsonLine, LineStore
 from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
+from inference_lab.words import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

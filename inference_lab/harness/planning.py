@@ -17,7 +17,8 @@ import numpy as np
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.problem import Problem, ProblemSource, as_problems
+from inference_lab.problem import Problem
+from inference_lab.registry.sources import ProblemSource, as_problems
 from inference_lab.results.records import Record, RunKey
 from inference_lab.specs.grammar import SpecError
 

@@ -7,14 +7,29 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from inference_lab.harness.comparing import Progress
-from inference_lab.reporting.document import printable
+from inference_lab.results.records import Record
+from inference_lab.words import printable
 
-__all__ = ["bar", "display", "log_line"]
+__all__ = ["Progress", "bar", "display", "log_line"]
 
 #: Seconds between two lines of a log.
 _LOG_EVERY = 10.0
+
+
+class Progress(NamedTuple):
+    """What a progress callable is told when a run starts (`record` is None) and when it ends."""
+
+    done: int
+    total: int
+    failed: int
+    problem: str
+    solver: str
+    seed: int
+    record: Record | None
+    #: Gap in percent of the best energy to the best bound on this problem so far, if known.
+    gap_percent: float | None
 
 
 def log_line(event: Progress) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint
-from inference_lab.graph.factor_graph import FactorGraph, IntArray, OwnTables
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import OwnTables
 from inference_lab.harness.isolation import (
     Board,
     End,

@@ -31,7 +31,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
-from inference_lab.specs.grammar import nearest
+from inference_lab.words import nearest
 
 __all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FloatArray
+from inference_lab.graph.arrays import FloatArray
 
 #: Number of parameters of each function.
 PARAMETERS = {">=": 2, ">": 2, "<=": 2, "<": 2, "=": 2, "disj": 3, "sdisj": 6}

@@ -7,15 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import (
-    FactorGraph,
-    FloatArray,
-    IntArray,
-    OwnTables,
-    PairwiseTerms,
-    SharedTable,
-)
-from inference_lab.graph.terms import Unaries
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io import _limits
 from inference_lab.io._files import FormatError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._tokens import Tokens
 
 

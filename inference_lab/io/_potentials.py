@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._tokens import NUMERAL, Tokens
 
 #: Doubles below this have lost digits (subnormal), or all of them.

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError
 
 _SPACE = np.zeros(256, dtype=bool)

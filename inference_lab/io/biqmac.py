@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.io import _limits
 from inference_lab.io._assembly import graph_of
 from inference_lab.io._tokens import Tokens

@@ -43,7 +43,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import _limits
 from inference_lab.io._assembly import (
     assemble,

@@ -32,7 +32,8 @@ import re
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import _limits
 from inference_lab.io._assembly import (
     assemble,

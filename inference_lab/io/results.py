@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError, read_bytes, write_text
 from inference_lab.io._tokens import WORD, Tokens, whole
 

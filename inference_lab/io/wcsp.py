@@ -48,8 +48,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
-from inference_lab.io import _arithmetic
+import inference_lab.io._arithmetic as _arithmetic
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
     check_entries,

@@ -20,17 +20,17 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.contract import Marginals
-from inference_lab.graph.factor_graph import (
+from inference_lab.graph.arrays import (
     NO_FORM,
     POTTS,
     TABLE,
     TRUNCATED_LINEAR,
     TRUNCATED_QUADRATIC,
-    FactorGraph,
     FloatArray,
     GraphArrays,
     IntArray,
 )
+from inference_lab.graph.factor_graph import FactorGraph
 
 
 def message_ptr(graph: FactorGraph) -> IntArray:

@@ -31,16 +31,9 @@ from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.extras import how_to_install
-from inference_lab.specs.grammar import (
-    SpecError,
-    build,
-    call,
-    format_value,
-    parse_spec,
-    shortened,
-    unknown,
-)
+from inference_lab.specs.grammar import SpecError, build, call, format_value, parse_spec, unknown
 from inference_lab.specs.trust import refuse_code, untrusted
+from inference_lab.words import shortened
 
 _T = TypeVar("_T")
 

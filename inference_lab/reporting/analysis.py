@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import proves
-from inference_lab.reporting.numbers import counted, listed
 from inference_lab.reporting.results import Results, natural
 from inference_lab.reporting.statistics import median, shifted_geometric_mean
 from inference_lab.results.summaries import Row
+from inference_lab.words import counted, listed
 
 __all__ = ["BAND", "Analysis", "Summary"]
 

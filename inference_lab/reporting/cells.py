@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from inference_lab.reporting.document import Cell, Column, Table
-from inference_lab.reporting.numbers import (
+from inference_lab.words import (
     NONE,
     energy_text,
     percent_text,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from inference_lab.reporting.numbers import NONE, counted, decimals_for, energy_text
 from inference_lab.results.summaries import ProblemSummary, Row
+from inference_lab.words import NONE, counted, decimals_for, energy_text
 
 __all__ = ["known_facts", "row_decimals", "sizes"]
 

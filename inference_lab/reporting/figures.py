@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting.document import printable
-from inference_lab.reporting.numbers import counted, short_labels
 from inference_lab.reporting.statistics import Profile, RankTest
 from inference_lab.reporting.style import dress, line_style
 from inference_lab.reporting.traces import Steps
+from inference_lab.words import counted, printable, short_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

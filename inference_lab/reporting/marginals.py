@@ -13,9 +13,9 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Cell, Column, Section, Table, Text
-from inference_lab.reporting.numbers import NONE, decimals_for
 from inference_lab.reporting.statistics import median
 from inference_lab.results.records import Record
+from inference_lab.words import NONE, decimals_for
 
 __all__ = ["marginals_section"]
 

@@ -17,10 +17,8 @@ from inference_lab.reporting.document import (
     Picture,
     Section,
     Table,
-    paragraphs,
-    printable,
-    printable_lines,
 )
+from inference_lab.words import paragraphs, printable, printable_lines
 
 __all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
 

@@ -23,10 +23,10 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
-from inference_lab.reporting.numbers import NONE, counted
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.short import NEAR
 from inference_lab.reporting.statistics import shifted_geometric_mean
+from inference_lab.words import NONE, counted
 
 __all__ = ["classes_section", "map_section", "results_section"]
 

@@ -24,10 +24,8 @@ from inference_lab.reporting.document import (
     Section,
     Table,
     file_stems,
-    paragraphs,
-    printable,
-    printable_lines,
 )
+from inference_lab.words import paragraphs, printable, printable_lines
 
 if TYPE_CHECKING:
     from jinja2 import Template

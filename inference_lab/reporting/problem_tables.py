@@ -23,9 +23,9 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.document import Cell, Column, Section, Table, Text
 from inference_lab.reporting.facts import known_facts, row_decimals, sizes
-from inference_lab.reporting.numbers import NONE, decimals_for, seconds_text, shortened
 from inference_lab.reporting.statistics import quantile
 from inference_lab.results.summaries import ProblemSummary, Row
+from inference_lab.words import NONE, decimals_for, seconds_text, shortened
 
 __all__ = ["problem_by_problem_section", "problems_section"]
 

@@ -10,7 +10,6 @@ from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import best_marked, count_cell, number_cell, table_of, text_cell
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
-from inference_lab.reporting.numbers import NONE
 from inference_lab.reporting.statistics import (
     TIME_RATIO,
     RankTest,
@@ -19,6 +18,7 @@ from inference_lab.reporting.statistics import (
     snapped,
     wilcoxon_against,
 )
+from inference_lab.words import NONE
 
 __all__ = ["ALPHA", "solvers_section"]
 

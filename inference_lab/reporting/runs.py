@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from inference_lab.contract import proves
 from inference_lab.reporting.cells import count_cell, text_cell
-from inference_lab.reporting.comparison import Comparison, environment_id
+from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
-from inference_lab.reporting.numbers import NONE, bytes_text, bytes_texts, counted
 from inference_lab.reporting.statistics import median
+from inference_lab.results.findings import environment_id
 from inference_lab.results.records import TRACE_LIMIT, Record
 from inference_lab.specs.trust import DATA_VARIABLE
+from inference_lab.words import NONE, bytes_text, bytes_texts, counted
 
 __all__ = [
     "again_section",

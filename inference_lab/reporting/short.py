@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from inference_lab.reporting.analysis import Analysis, Summary
-from inference_lab.reporting.numbers import counted, listed, percent_text, rate_text, seconds_text
 from inference_lab.reporting.statistics import TIME_RATIO
+from inference_lab.words import counted, listed, percent_text, rate_text, seconds_text
 
 __all__ = ["NEAR", "in_short"]
 

@@ -9,12 +9,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inference_lab.contract import proves
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.facts import known_facts, row_decimals, sizes
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
-from inference_lab.reporting.numbers import (
+from inference_lab.results.findings import Findings
+from inference_lab.results.records import jsonable
+from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
+from inference_lab.words import (
     NONE,
     counted,
     energy_text,
@@ -24,8 +26,6 @@ from inference_lab.reporting.numbers import (
     share_text,
     shortened,
 )
-from inference_lab.results.records import jsonable
-from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,13 +63,13 @@ class _Block(NamedTuple):
 # ---------------------------------------------------------------------- blocks
 
 
-def _footnotes(comparison: Comparison) -> dict[str, int]:
+def _footnotes(comparison: Findings) -> dict[str, int]:
     """Give a number to each reason for failures and refusals."""
     reasons = dict.fromkeys(message for row in comparison.rows for message in row.messages)
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
-def _warnings(comparison: Comparison) -> list[str]:
+def _warnings(comparison: Findings) -> list[str]:
     """Return the first warnings, each short, and how many more there are."""
     warnings = [shortened(w, _WARNING_WIDTH) for w in comparison.warnings]
     rest = len(warnings) - _WARNINGS
@@ -145,7 +145,7 @@ class _Shown(NamedTuple):
     pairwise: bool
 
 
-def _shown(comparison: Comparison) -> _Shown:
+def _shown(comparison: Findings) -> _Shown:
     rows = comparison.rows
     scored = any(row.accuracy is not None for row in rows)
     return _Shown(
@@ -157,7 +157,7 @@ def _shown(comparison: Comparison) -> _Shown:
     )
 
 
-def _problem_blocks(comparison: Comparison, notes: dict[str, int], shown: _Shown) -> list[_Block]:
+def _problem_blocks(comparison: Findings, notes: dict[str, int], shown: _Shown) -> list[_Block]:
     rows: dict[str, list[Row]] = {}
     for row in comparison.rows:
         rows.setdefault(row.problem, []).append(row)
@@ -194,7 +194,7 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
     return _Block(f"All {counted(n, 'problem')}", "", line, columns, [False] * len(solvers))
 
 
-def _legend(comparison: Comparison) -> str:
+def _legend(comparison: Findings) -> str:
     several = any(row.runs > 1 for row in comparison.rows)
     return (
         "* best energy; gap: to the best bound known, whoever gave it; proved: by the solver's "
@@ -235,7 +235,7 @@ def _line_width(blocks: list[_Block], padding: int) -> int:
 
 
 def _fit(
-    comparison: Comparison, notes: dict[str, int], width: int | None
+    comparison: Findings, notes: dict[str, int], width: int | None
 ) -> tuple[list[_Block], int]:
     """Return the blocks of the problems with the columns there is room for, and the padding."""
     everything = _shown(comparison)
@@ -252,7 +252,7 @@ def _fit(
     return blocks, padding
 
 
-def rich_table(comparison: Comparison, width: int | None = None) -> Table:
+def rich_table(comparison: Findings, width: int | None = None) -> Table:
     """Lay out a comparison as one rich table; see `Comparison.table`."""
     from rich.table import Table
     from rich.text import Text
@@ -315,7 +315,7 @@ def _rich_block(block: _Block, widths: dict[str, int] | None, padding: int) -> T
     return table
 
 
-def plain_text(comparison: Comparison, width: int | None = None) -> str:
+def plain_text(comparison: Findings, width: int | None = None) -> str:
     """Render `rich_table` without colours."""
     from rich.console import Console
 
@@ -348,7 +348,7 @@ def _markdown_block(block: _Block) -> list[str]:
     ]
 
 
-def markdown(comparison: Comparison) -> str:
+def markdown(comparison: Findings) -> str:
     """Render a comparison as Markdown; names and reasons are escaped."""
     notes = _footnotes(comparison)
     parts = [f"> **Contradiction:** {escape_markdown(alarm)}" for alarm in comparison.alarms]
@@ -365,7 +365,7 @@ def markdown(comparison: Comparison) -> str:
     return "".join(f"{part}\n\n" for part in parts)
 
 
-def csv_text(comparison: Comparison) -> str:
+def csv_text(comparison: Findings) -> str:
     """Render the rows of a comparison as CSV."""
     names = [f.name for f in fields(Row)]
     lines: list[list[Any]] = [names]

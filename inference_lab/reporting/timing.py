@@ -20,7 +20,6 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.document import Block, Column, Picture, Section, Table, Text
-from inference_lab.reporting.numbers import counted
 from inference_lab.reporting.statistics import (
     median,
     performance_profile,
@@ -29,6 +28,7 @@ from inference_lab.reporting.statistics import (
     shifted_geometric_mean,
     solved_within,
 )
+from inference_lab.words import counted
 
 __all__ = ["history_section", "targets_section"]
 

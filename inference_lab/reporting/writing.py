@@ -12,20 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inference_lab.reporting.csv_text import csv_text
-from inference_lab.reporting.document import (
-    Cell,
-    Column,
-    Document,
-    Picture,
-    Table,
-    file_stems,
-    printable,
-)
+from inference_lab.reporting.document import Cell, Column, Document, Picture, Table, file_stems
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.page import render_page
 from inference_lab.reporting.style import RC
 from inference_lab.results.files import write_whole
+from inference_lab.words import printable
 
 __all__ = ["check_folder", "csv_table", "write_document"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from inference_lab.contract import proves
-from inference_lab.reporting.numbers import bytes_texts, listed
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
+from inference_lab.words import bytes_texts, listed
 
 __all__ = ["contradictions", "environment_id", "repetitions", "unfairness"]
 

@@ -6,7 +6,6 @@ words, or quoted strings with backslash escapes. Strings are parsed, never evalu
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import types
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from inference_lab.words import nearest, shortened
 
 _T = TypeVar("_T")
 
@@ -32,11 +33,6 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 class SpecError(ValueError):
     """A spec string, name or setting that cannot be used; the message says what would be."""
-
-
-def shortened(text: str, limit: int = 80) -> str:
-    """Return a text for a message, cut where it is longer than `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class Spec(NamedTuple):
@@ -129,20 +125,6 @@ def _quoted(text: str, at: int, fail: typing.Callable[[int, str], SpecError]) ->
     if at >= len(text):
         raise fail(start, "a closing quote")
     return "".join(out), at + 1
-
-
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` for the closest valid word, or nothing.
-
-    Case, hyphens and underscores do not count as differences.
-    """
-
-    def fold(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
-
-    folded = {fold(v): v for v in valid}
-    matches = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
 
 
 def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:

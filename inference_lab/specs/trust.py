@@ -16,7 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeAlias
 
-from inference_lab.specs.grammar import SpecError, shortened
+from inference_lab.specs.grammar import SpecError
+from inference_lab.words import shortened
 
 __all__ = [
     "DATA_VARIABLE",

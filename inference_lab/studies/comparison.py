@@ -17,7 +17,7 @@ from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.reading import StudyError, read_field
 
 if TYPE_CHECKING:
-    from inference_lab.harness.comparing import Progress
+    from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document, Section
 

@@ -30,7 +30,7 @@ class Method:
     label : str
         Its name in tables.
     estimator : str
-        See `inference_lab.studies.methods.ESTIMATORS`.
+        See `inference_lab.studies.estimators.ESTIMATORS`.
     settings : mapping
         Arguments of the estimator; not the number of clusters, nor the seed.
     selection : {"random", "active"}
@@ -243,7 +243,7 @@ class Study:
         ------
         StudyError
         """
-        from inference_lab.studies.methods import ESTIMATORS, SCORES
+        from inference_lab.studies.estimators import ESTIMATORS, SCORES
 
         if self.parts:
             titles = [part.title for part in self.parts]

@@ -1,14 +1,18 @@
-"""Where definitions of studies are found."""
+"""Where definitions of studies are found, and how they are read."""
 
 from __future__ import annotations
 
 import importlib.resources
+import tomllib
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from inference_lab.studies.reading import StudyError
+from inference_lab.studies.comparison import SolverStudy
+from inference_lab.studies.definition import Study
+from inference_lab.studies.reading import StudyError, read_table
 
-__all__ = ["Found", "available_studies", "find_study"]
+__all__ = ["Found", "available_studies", "find_study", "load_study"]
 
 #: The package that holds the definitions which come with the library.
 _PACKAGE = "inference_lab.reports"
@@ -57,3 +61,43 @@ def find_study(name: str) -> Found:
         f"{name} is no study: neither a folder with a study.toml, nor one under reports/, nor one "
         f"of {', '.join(available_studies())}"
     )
+
+
+def load_study(folder: Path | str) -> Study | SolverStudy:
+    """Read the definition of a study: of solvers if it names ``solvers``, else of clustering.
+
+    Parameters
+    ----------
+    folder : path
+        Folder with a ``study.toml``, or that file.
+
+    Raises
+    ------
+    StudyError
+        If it cannot be read; the message names the place.
+    """
+    path = Path(folder)
+    if path.is_dir():
+        path = path / "study.toml"
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise StudyError(f"{path}: {problem}") from None
+    name = path.resolve().parent.name
+    try:
+        if "name" in table:
+            raise StudyError("name is unknown: a study is named after its folder")
+        if "solvers" in table:
+            return _checked(replace(read_table(SolverStudy, table, ""), name=name))
+        return _checked(replace(read_table(Study, table, ""), name=name))
+    except StudyError as problem:
+        raise StudyError(f"{path}: {problem}") from None
+
+
+_S = TypeVar("_S", Study, SolverStudy)
+
+
+def _checked(study: _S) -> _S:
+    study.check()
+    study.quickly()
+    return study

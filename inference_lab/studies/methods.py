@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,32 +13,12 @@ import numpy as np
 from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.constraints import Constraints
-from inference_lab.graph.factor_graph import IntArray
-from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
+from inference_lab.graph.arrays import IntArray
 from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.estimators import ESTIMATORS, SCORES
 from inference_lab.studies.points import StudyPoints
-from inference_lab.studies.wekaut import WekaUTKMeans
 
-__all__ = ["ESTIMATORS", "SCORES", "Draw", "Fit", "draw_constraints", "fit_method"]
-
-#: Estimators that definitions can name.
-ESTIMATORS: Mapping[str, Callable[..., Any]] = {
-    "hmrf-kmeans": clustering.HMRFKMeans,
-    "pckmeans": clustering.PCKMeans,
-    "mpckmeans": clustering.MPCKMeans,
-    "gaussian-mixture": clustering.ConstrainedGaussianMixture,
-    "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
-    "wekaut": WekaUTKMeans,
-}
-
-#: Scores of labels against the truth, all between 0 and 1 (the adjusted Rand index may be less).
-SCORES: Mapping[str, Callable[[Any, Any], float]] = {
-    "pairwise_f": pairwise_f,
-    "nmi": nmi,
-    "ari": adjusted_rand,
-    "accuracy": matched_accuracy,
-}
-
+__all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
 
 #: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
 _SHUFFLED = 5_000_000

@@ -1,68 +1,19 @@
-"""Reading definitions of studies: TOML files, checked against the dataclasses they become."""
+"""Tables of TOML files, checked against the dataclasses they become."""
 
 from __future__ import annotations
 
-import tomllib
 import types
 import typing
-from dataclasses import MISSING, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import MISSING, fields
+from typing import Any, Literal, TypeVar
 
-if TYPE_CHECKING:
-    from inference_lab.studies.comparison import SolverStudy
-    from inference_lab.studies.definition import Study
-
-__all__ = ["StudyError", "load_study", "read_field", "read_value"]
+__all__ = ["StudyError", "read_field", "read_table", "read_value"]
 
 _T = TypeVar("_T")
 
 
 class StudyError(ValueError):
     """A definition that cannot be used; the message says where and what is allowed."""
-
-
-def load_study(folder: Path | str) -> Study | SolverStudy:
-    """Read the definition of a study: of solvers if it names ``solvers``, else of clustering.
-
-    Parameters
-    ----------
-    folder : path
-        Folder with a ``study.toml``, or that file.
-
-    Raises
-    ------
-    StudyError
-        If it cannot be read; the message names the place.
-    """
-    from inference_lab.studies.comparison import SolverStudy
-    from inference_lab.studies.definition import Study
-
-    path = Path(folder)
-    if path.is_dir():
-        path = path / "study.toml"
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise StudyError(f"{path}: {problem}") from None
-    name = path.resolve().parent.name
-    try:
-        if "name" in table:
-            raise StudyError("name is unknown: a study is named after its folder")
-        if "solvers" in table:
-            return _checked(replace(_read(SolverStudy, table, ""), name=name))
-        return _checked(replace(_read(Study, table, ""), name=name))
-    except StudyError as problem:
-        raise StudyError(f"{path}: {problem}") from None
-
-
-_S = TypeVar("_S", "Study", "SolverStudy")
-
-
-def _checked(study: _S) -> _S:
-    study.check()
-    study.quickly()
-    return study
 
 
 def read_field(cls: type, name: str, value: Any, where: str) -> Any:
@@ -75,7 +26,7 @@ def read_field(cls: type, name: str, value: Any, where: str) -> Any:
     return read_value(value, typing.get_type_hints(cls)[name], where)
 
 
-def _read(cls: type[_T], table: Any, where: str) -> _T:
+def read_table(cls: type[_T], table: Any, where: str) -> _T:
     """Build a dataclass from a table, checking names and types."""
     if not isinstance(table, dict):
         raise StudyError(f"{where or 'the file'} must be a table")
@@ -132,4 +83,4 @@ def read_value(value: Any, hint: Any, where: str) -> Any:
         return value
     if hint is type(None):
         raise StudyError(f"{where} must not be {value!r}")
-    return _read(hint, value, where)
+    return read_table(hint, value, where)

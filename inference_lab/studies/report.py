@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import FloatArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,

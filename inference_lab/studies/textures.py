@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FloatArray
+from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["gabor_magnitudes", "site_centres", "site_features"]
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from inference_lab.clustering import MPCKMeans
 from inference_lab.clustering.em import Assignment, EStep, Model
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
 
 __all__ = ["ReleasedEStep", "WekaUTKMeans"]

@@ -25,7 +25,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_stars,
 )
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 cases = settings(max_examples=120, derandomize=True, deadline=None, database=None)

@@ -23,7 +23,7 @@ from inference_lab.algorithms.dual.reparametrisation import LARGEST_CLUSTER, sta
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
-from inference_lab.graph.factor_graph import TABLE, FloatArray, Int32Array
+from inference_lab.graph.arrays import TABLE, FloatArray, Int32Array
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 

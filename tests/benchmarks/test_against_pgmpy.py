@@ -10,7 +10,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.convert import to_pgmpy
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 
 SPEC = "estep(data=iris, constraints=100, noise=0.1)"
 

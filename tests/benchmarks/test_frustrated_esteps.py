@@ -11,7 +11,7 @@ from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 
 
 def rounds(graph: FactorGraph) -> list[Relaxed]:

@@ -89,7 +89,7 @@ def soft_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     """Every pixel in turn looks at its neighbours' labels and takes its best; from the unaries."""
-    from inference_lab.solvers.icm import sweep as icm_sweep
+    from inference_lab.kernels.descent import sweep as icm_sweep
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
     cost, infinite = np.empty(LABELS), np.empty(LABELS, dtype=np.int64)

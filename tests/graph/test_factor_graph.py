@@ -21,19 +21,17 @@ from strategies import Recipe, random_pairs, recipes, truncated_linear
 import inference_lab as il
 from inference_lab.graph import factor_graph
 from inference_lab.graph import terms as terms_module
-from inference_lab.graph.factor_graph import (
+from inference_lab.graph.arrays import (
     DIAGONAL,
     NO_FORM,
     POTTS,
     TABLE,
     TRUNCATED_LINEAR,
     TRUNCATED_QUADRATIC,
-    DiagonalTerms,
-    FactorGraph,
-    OwnTables,
-    SharedTable,
 )
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, SCALES, random_graph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
 
 NAN, INF = math.nan, math.inf
 

@@ -9,7 +9,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import DIAGONAL, POTTS, TABLE
+from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE
 from inference_lab.graph.random_graphs import (
     DEGENERATE,
     FAMILIES,

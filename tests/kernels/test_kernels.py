@@ -11,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Recipe, recipes, truncated_linear
 
-from inference_lab.graph.factor_graph import (
-    TRUNCATED_LINEAR,
-    TRUNCATED_QUADRATIC,
-    DiagonalTerms,
-    FactorGraph,
-    OwnTables,
-    SharedTable,
-)
+from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab._numba import lean_kernel
-from inference_lab.graph.factor_graph import (
+from inference_lab.graph.arrays import (
     NO_FORM,
     TRUNCATED_LINEAR,
     TRUNCATED_QUADRATIC,

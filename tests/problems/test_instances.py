@@ -14,7 +14,7 @@ import pytest
 import inference_lab as il
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.io.results import read_labels
-from inference_lab.problem import Problem, as_problem
+from inference_lab.problem import Problem
 from inference_lab.problems.instances import (
     Instance,
     Instances,
@@ -22,6 +22,7 @@ from inference_lab.problems.instances import (
     find,
     identify,
 )
+from inference_lab.registry.sources import as_problem
 
 NAMES = list(available_instances())
 

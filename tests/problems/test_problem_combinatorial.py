@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import inference_lab as il
 from inference_lab.data.datasets import DataNotFoundError
 from inference_lab.io import FormatError
-from inference_lab.problem import as_problem
 from inference_lab.problems.graph_colouring import GraphColouring, parse_dimacs
 from inference_lab.problems.instances import Instances
 from inference_lab.problems.max_cut import MaxCut
 from inference_lab.problems.protein_side_chains import RESIDUES, ProteinSideChains
+from inference_lab.registry.sources import as_problem
 
 # ---------------------------------------------------------------------- graph colouring
 

@@ -14,9 +14,10 @@ from places import ROOT
 
 import inference_lab as il
 from inference_lab.contract import Solver
-from inference_lab.problem import ProblemFamily, as_problem, as_problems
+from inference_lab.problem import ProblemFamily
 from inference_lab.registry import registry
 from inference_lab.registry.registry import Registry, as_solver, problem_registry, solver_registry
+from inference_lab.registry.sources import as_problem, as_problems
 from inference_lab.specs.grammar import SpecError, call, parse_spec
 
 SOLVER = '''

@@ -24,7 +24,8 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.planning import InputError
 from inference_lab.harness.progress import log_line
 from inference_lab.harness.running import warm_up_graph
-from inference_lab.reporting.comparison import Comparison, gap_percent
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import RecordStore
 
 

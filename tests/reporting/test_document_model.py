@@ -19,8 +19,8 @@ from inference_lab.reporting.document import (
     Table,
     Text,
     file_stems,
-    printable,
 )
+from inference_lab.words import printable
 
 ANY_TEXT = st.text(st.characters(), max_size=40)
 

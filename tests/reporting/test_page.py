@@ -33,11 +33,10 @@ from inference_lab.reporting.document import (
     Section,
     Table,
     Text,
-    printable,
-    printable_lines,
 )
 from inference_lab.reporting.page import inline_svg, render_page
 from inference_lab.reporting.writing import write_document
+from inference_lab.words import printable, printable_lines
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><g id="a"/></svg>'
 

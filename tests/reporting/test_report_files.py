@@ -32,11 +32,10 @@ from inference_lab.reporting.document import (
     Section,
     Table,
     Text,
-    printable,
-    printable_lines,
 )
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.writing import csv_table, write_document
+from inference_lab.words import printable, printable_lines
 
 ANY_TEXT = st.text(st.characters(), max_size=30)
 SPECIAL = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|&~$:\"'=1 \naé"), max_size=12)

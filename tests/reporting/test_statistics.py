@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from inference_lab.reporting.numbers import short_labels
 from inference_lab.reporting.statistics import (
     holm,
     median,
@@ -27,6 +26,7 @@ from inference_lab.reporting.statistics import (
     solved_within,
     wilcoxon_against,
 )
+from inference_lab.words import short_labels
 
 INF = math.inf
 NAN = math.nan

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.auto import plan, structure
 from inference_lab.solvers.brute_force import BruteForce
 

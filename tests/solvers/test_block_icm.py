@@ -11,9 +11,10 @@ import pytest
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.problem import as_problem
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import block_icm
 from inference_lab.solvers.block_icm import BlockICM, grow, relabel, soften, start_block
 

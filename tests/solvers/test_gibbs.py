@@ -10,8 +10,9 @@ import pytest
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Gibbs,

@@ -15,7 +15,7 @@ import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_integer
 from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import ilp
 from inference_lab.solvers.ilp import ILP
 

@@ -13,16 +13,12 @@ from strategies import Recipe, random_pairs, recipes, truncated_linear
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import (
-    TRUNCATED_LINEAR,
-    DiagonalTerms,
-    FactorGraph,
-    FloatArray,
-    SharedTable,
-)
+from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
-from inference_lab.problem import as_problem
+from inference_lab.graph.terms import DiagonalTerms, SharedTable
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import loopy_bp
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, plain_sweep, renumber
 

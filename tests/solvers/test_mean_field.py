@@ -13,8 +13,10 @@ from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.solvers.mean_field import (
     MeanField,

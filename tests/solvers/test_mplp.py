@@ -15,8 +15,8 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.problem import as_problem
 from inference_lab.problems.instances import Instances, find
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.mplp import MPLP
 
 cases = settings(max_examples=100, derandomize=True, deadline=None, database=None)

@@ -15,7 +15,7 @@ from inference_lab.algorithms.cuts import persistency
 from inference_lab.algorithms.cuts.maxflow import minimum_cut
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import POTTS
+from inference_lab.graph.arrays import POTTS
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.specs.grammar import SpecError

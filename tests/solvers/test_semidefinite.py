@@ -403,7 +403,7 @@ def data(*path: str) -> Path:
 def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one() -> None:
     """150 points of iris, 5 constraints a point, 20 % of them wrong."""
     data("uci")
-    from inference_lab.problem import as_problem
+    from inference_lab.registry.sources import as_problem
 
     graph = as_problem("estep(data=iris, constraints=750, noise=0.2, weight=30)").graph
     linear = il.solve(graph, "lp-relaxation", time_limit=60).lower_bound

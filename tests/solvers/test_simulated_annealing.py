@@ -14,7 +14,7 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
     SimulatedAnnealing,
     grow_region,

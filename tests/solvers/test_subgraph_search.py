@@ -15,7 +15,7 @@ import inference_lab as il
 from inference_lab.algorithms.elimination.order import allowed_labels
 from inference_lab.contract import Run
 from inference_lab.graph.random_graphs import FINITE, random_graph
-from inference_lab.problem import as_problem
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search, arrange, open_two
 
 GRIDS = DATA / "map" / "uai2014_map"

@@ -13,8 +13,10 @@ from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import DiagonalTerms, FactorGraph, FloatArray, OwnTables
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables
 from inference_lab.solvers.swendsen_wang import (
     Model,
     Scratch,

@@ -16,7 +16,7 @@ import inference_lab as il
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.kernels.messages import cost_scale

@@ -19,9 +19,9 @@ from inference_lab.specs.grammar import (
     build,
     format_spec,
     format_value,
-    nearest,
     parse_spec,
 )
+from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from places import ROOT
 
 from inference_lab.data.datasets import DATA_VARIABLE, load
 from inference_lab.data.images import write_image
-from inference_lab.problem import as_problem, as_problems
 from inference_lab.problems.file import File
 from inference_lab.registry.registry import as_solver, problem_registry, solver_registry
+from inference_lab.registry.sources import as_problem, as_problems
 from inference_lab.results.records import Record, RecordError, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
 from inference_lab.specs.trust import is_trusted, places, untrusted

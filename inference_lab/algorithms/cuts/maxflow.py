@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.factor_graph import FloatArray, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 

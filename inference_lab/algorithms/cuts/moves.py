@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, energy_change
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.factor_graph import FactorGraph, GraphArrays, IntArray
+from inference_lab.graph.arrays import GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13

@@ -33,19 +33,9 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.cuts.maxflow import CutArrays, CutGraph, larger_power_of_two
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, magnitude, unsupported_arity
-from inference_lab.graph.factor_graph import (
-    DIAGONAL,
-    POTTS,
-    TABLE,
-    DiagonalTerms,
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    IntArray,
-    OwnTables,
-    PairwiseTerms,
-    SharedTable,
-)
+from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 from inference_lab.kernels.messages import edge_cost
 
 __all__ = ["Reduction", "reduce"]

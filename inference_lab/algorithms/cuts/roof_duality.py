@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.cuts.maxflow import CutArrays, CutGraph, larger_power_of_two
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
 __all__ = [

@@ -40,15 +40,8 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_stars,
 )
 from inference_lab.contract import Run
-from inference_lab.graph.factor_graph import (
-    NO_FORM,
-    TABLE,
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    Int32Array,
-    IntArray,
-)
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
 

@@ -20,7 +20,7 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.dual.clusters import Clusters, gain_of_cliques, pair_keys
 from inference_lab.algorithms.dual.reparametrisation import Dual, offsets, stretches
 from inference_lab.contract import Run
-from inference_lab.graph.factor_graph import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.kernels.messages import edge_cost
 
 #: Edges of the projection graph that are kept, the strongest ones.

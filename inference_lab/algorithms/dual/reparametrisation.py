@@ -22,14 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.factor_graph import (
-    TABLE,
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    Int32Array,
-    IntArray,
-)
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost, factor_message, min_sum_message, slot_ptr
 
 #: Rounding of a sum is charged to the bound at this many units in the last place of its terms.

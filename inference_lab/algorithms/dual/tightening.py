@@ -121,7 +121,7 @@ def tighten(
     four. Memory: ``24 k^2`` bytes a triplet, ``48 k^2`` a cluster of four, and ``16 k^2`` a pair
     inside one.
     """
-    from inference_lab.solvers.icm import descend
+    from inference_lab.kernels.descent import descend
 
     state = Clusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)

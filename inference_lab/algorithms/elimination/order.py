@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel, lean_kernel
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
 BoolArray = npt.NDArray[np.bool_]

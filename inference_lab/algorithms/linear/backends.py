@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from inference_lab.algorithms.linear.model import MAX_NONZEROS, CsrArray, LinearModel, model_size
-from inference_lab.graph.factor_graph import FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: Entries of a matrix from which on a solver that has a time limit runs in a process of its own.
 _LARGE = 300_000

@@ -28,13 +28,8 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
 from inference_lab.algorithms.linear.model import ALWAYS, CsrArray, LinearModel, Rows, links
-from inference_lab.graph.factor_graph import (
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    Int32Array,
-    IntArray,
-)
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["tighten"]
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.graph.factor_graph import TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Entries of the dense tables that are made at a time.

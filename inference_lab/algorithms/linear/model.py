@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import DIAGONAL, TABLE, FactorGraph, FloatArray, IntArray
+from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 
 #: A sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Rows of the histogram by which the most violated triangles are kept.
 _BINS = 256

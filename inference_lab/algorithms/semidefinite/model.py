@@ -26,14 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel, lean_kernel
-from inference_lab.graph.factor_graph import (
-    POTTS,
-    TABLE,
-    FactorGraph,
-    FloatArray,
-    GraphArrays,
-    IntArray,
-)
+from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
 Flags = npt.NDArray[np.uint8]

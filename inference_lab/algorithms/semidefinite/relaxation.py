@@ -37,7 +37,7 @@ from inference_lab.algorithms.semidefinite.cuts import (
     add_triangles,
 )
 from inference_lab.algorithms.semidefinite.model import Part
-from inference_lab.graph.factor_graph import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
 #: Passes over the inequalities in each iteration.

@@ -1,8 +1,11 @@
-"""Numbers as text, the same in every table."""
+"""Numbers, names and texts as they are shown, the same in every table and message."""
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = [
@@ -13,7 +16,11 @@ __all__ = [
     "decimals_for",
     "energy_text",
     "listed",
+    "nearest",
+    "paragraphs",
     "percent_text",
+    "printable",
+    "printable_lines",
     "rate_text",
     "seconds_text",
     "share_text",
@@ -158,7 +165,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def shortened(text: str, width: int) -> str:
+def shortened(text: str, width: int = 80) -> str:
     """Return a text of at most `width` characters, cut off with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -209,3 +216,83 @@ def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
             unique = label[: width - len(mark)] + mark
         labels.append(unique)
     return labels
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` for the closest valid word, or nothing.
+
+    Case, hyphens and underscores do not count as differences.
+    """
+
+    def fold(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    folded = {fold(v): v for v in valid}
+    matches = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
+
+
+#: Format characters that scripts and emoji need, and that reorder nothing.
+_JOINERS = "\u200c\u200d"
+
+
+def _shown(character: str) -> str:
+    if character.isspace():
+        return " "
+    code = ord(character)
+    nothing = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF  # is no character at all
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in _JOINERS
+    return repr(character)[1:-1] if nothing or hidden else character
+
+
+def paragraphs(text: str) -> list[str]:
+    r"""Return the paragraphs of a text, which empty lines part.
+
+    Examples
+    --------
+    >>> paragraphs("One\nline.\n\nAnother.\n")
+    ['One\nline.', 'Another.']
+    """
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line in which every character shows.
+
+    Control characters, unpaired surrogates, noncharacters and those that change the direction of
+    writing become escapes, since they break files or make a page show what the text does not
+    say; runs of white space become one space.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    str
+        Without white space at its ends.
+
+    Examples
+    --------
+    >>> printable("two\nlines")
+    'two lines'
+    >>> print(printable("abc\u202egnp.exe\x00"))
+    abc\u202egnp.exe\x00
+    """
+    if not text.isprintable():
+        text = "".join(map(_shown, text))
+    return " ".join(text.split())
+
+
+def printable_lines(text: str) -> str:
+    r"""Return a text in which every character but line breaks and tabs shows.
+
+    As `printable`, for text in which white space counts; empty lines at its ends are left out.
+
+    Examples
+    --------
+    >>> printable_lines("\n  two\r\n\tlines\x00\n")
+    '  two\n\tlines\\x00'
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
+    return "\n".join("".join(c if c == "\t" else _shown(c) for c in line) for line in lines)

@@ -1,0 +1,75 @@
+"""The flat arrays that kernels take, and what the numbers in them mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+
+#: ``edge_kinds`` value of a diagonal term whose diagonal is one number (Potts).
+POTTS = 0
+
+#: ``edge_kinds`` value of a diagonal term with one diagonal value a label.
+DIAGONAL = 1
+
+#: ``edge_kinds`` value of a term given by a dense (possibly shared) table.
+TABLE = 2
+
+#: ``forms`` value of a term without a known closed form.
+NO_FORM = 0
+
+#: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, cap)`` with slope and weight >= 0.
+TRUNCATED_LINEAR = 1
+
+#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
+TRUNCATED_QUADRATIC = 2
+
+
+class GraphArrays(NamedTuple):
+    """The arrays of a graph in the form that numba kernels take (all C-contiguous, read-only).
+
+    With ``n`` variables, ``m`` edges and ``f`` higher-order factors:
+
+    * ``cardinalities`` (n,) int64; ``unary_ptr`` (n+1,) int64; ``unary`` flat float64;
+    * ``edges`` (m, 2) int32; ``kinds`` (m,) uint8 (`POTTS`, `DIAGONAL`, `TABLE`); ``weights`` (m,)
+      float64 is ``differ`` for the diagonal kinds and the factor of the table otherwise;
+      ``offsets`` (m,) int64 points into ``pairwise``: a diagonal entry ``a`` is
+      ``pairwise[offset + a * kind]``, a table entry ``pairwise[offset + a * k_j + b]``;
+      ``forms`` (m,) uint8: `TRUNCATED_LINEAR` or `TRUNCATED_QUADRATIC` where a table has a form
+      whose messages cost O(k);
+    * ``adj_ptr`` (n+1,) int64, ``adj_half`` (2m,) int32: the half-edges ``h = 2 e + s`` at each
+      variable, ``edges[e, s]`` being that variable; ``adj_var`` (2m,) int32: its neighbour there;
+      ``adj_reverse`` (2m,) int32: the position of the other half of the same edge;
+    * ``factor_ptr`` (f+1,) int64 into ``scopes`` int32; ``table_ptr`` (f+1,) int64 into ``tables``
+      (row-major: the last variable of a scope varies fastest);
+    * ``inc_ptr`` (n+1,) int64, ``inc_slot`` int64: the positions in ``scopes`` at which each
+      variable stands; ``slot_factor`` int32: the factor of each position.
+    """
+
+    cardinalities: IntArray
+    unary_ptr: IntArray
+    unary: FloatArray
+    edges: Int32Array
+    kinds: npt.NDArray[np.uint8]
+    weights: FloatArray
+    offsets: IntArray
+    pairwise: FloatArray
+    forms: npt.NDArray[np.uint8]
+    adj_ptr: IntArray
+    adj_half: Int32Array
+    adj_var: Int32Array
+    adj_reverse: Int32Array
+    factor_ptr: IntArray
+    scopes: Int32Array
+    table_ptr: IntArray
+    tables: FloatArray
+    inc_ptr: IntArray
+    inc_slot: IntArray
+    slot_factor: Int32Array

@@ -1,0 +1,254 @@
+"""What records of runs say: gaps to the best bound known, proofs, contradictions, aggregates.
+
+`Findings` are made of records alone, those that `inference_lab.compare` returns or those that files
+hold; everything they say follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from inference_lab.results.alarms import contradictions, environment_id, repetitions, unfairness
+from inference_lab.results.records import Record, RecordStore, jsonable
+from inference_lab.results.summaries import (
+    CONTRADICTION_TOLERANCE,
+    ProblemSummary,
+    Row,
+    SolverSummary,
+    gap_percent,
+    grouped,
+    proof,
+    summarise_problem,
+    summarise_runs,
+    summarise_solver,
+)
+from inference_lab.words import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CONTRADICTION_TOLERANCE",
+    "Findings",
+    "ProblemSummary",
+    "Row",
+    "SolverSummary",
+    "environment_id",
+    "gap_percent",
+    "latest",
+]
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """Return the last record of each `Record.key`, in the order in which the keys first appear.
+
+    A store is only ever appended to, so a run that was done anew has several records in it, of
+    which the last one counts.
+
+    Examples
+    --------
+    >>> asked = dict(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
+    ...              n_labels=2, solver="icm", solver_name="icm", seed=0)
+    >>> [r.status for r in latest([Record(**asked, status="error"),
+    ...                            Record(**asked, status="converged")])]
+    ['converged']
+    """
+    return list({record.key: record for record in records}.values())
+
+
+class Findings:
+    """Records of runs, and what follows from them.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Of `compare`; all of them count. For the records of a store, in which runs may have been
+        done anew, see `of_store`.
+    superseded : iterable of Record
+        Runs that were done anew. They only take part in the check that one seed gives one answer.
+    remarks : iterable of str
+        Further `warnings`, such as what a store holds that is no record.
+
+    Attributes
+    ----------
+    records, superseded : list of Record
+    alarms : list of str
+        Contradictions: a bound above an energy, a claim that differs from the evaluation, runs
+        of one seed that end at different energies. A comparison with alarms must not be believed
+        before they are explained.
+    warnings : list of str
+        What makes the comparison less than fair or complete, such as runs that are missing.
+    problems : list of ProblemSummary
+    rows : list of Row
+        One a problem and solver.
+    solvers : list of SolverSummary
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> c = il.compare([il.Problem("pair", g, optimum=0.5)], ["icm"])
+    >>> (row,) = c.rows
+    >>> row.energy, row.gap_percent, row.proved_by
+    (0.5, 0.0, 'by known optimum')
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        superseded: Iterable[Record] = (),
+        remarks: Iterable[str] = (),
+    ) -> None:
+        self.records = list(records)
+        self.superseded = list(superseded)
+        self.remarks = list(remarks)
+
+    @classmethod
+    def of_store(cls, records: Iterable[Record]) -> Self:
+        """Return the findings of the last record of each key; the others are superseded.
+
+        What a `RecordStore` holds besides becomes the remarks.
+        """
+        listed = list(records)
+        kept = latest(listed)
+        counted = {id(record) for record in kept}
+        remarks = records.remarks if isinstance(records, RecordStore) else ()
+        superseded = [record for record in listed if id(record) not in counted]
+        return cls(kept, superseded, remarks)
+
+    def __len__(self) -> int:
+        """Return the number of runs."""
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        """Return one line with the sizes."""
+        return (
+            f"{type(self).__name__}({counted(len(self._by_problem), 'problem')} x "
+            f"{counted(len(self._solver_specs), 'solver')}, {counted(len(self.records), 'run')})"
+        )
+
+    @cached_property
+    def _by_problem(self) -> dict[tuple[str, str], list[Record]]:
+        return grouped(self.records, lambda r: (r.problem, r.problem_hash))
+
+    @cached_property
+    def _solver_specs(self) -> list[str]:
+        return list(dict.fromkeys(r.solver for r in self.records))
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """The name of each solver, or its whole spec where the name is not enough."""
+        names = [spec.partition("(")[0] for spec in self._solver_specs]
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        return {
+            spec: name if counts[name] == 1 else spec
+            for spec, name in zip(self._solver_specs, names, strict=True)
+        }
+
+    def short_name(self, solver: str) -> str:
+        """Return the name of a solver, or its whole spec where the name is not enough."""
+        return self._names[solver]
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """Name and content hash of each of the `problems`."""
+        return list(self._by_problem)
+
+    @cached_property
+    def problems(self) -> list[ProblemSummary]:
+        """What all runs together say about each problem, in the order of the runs."""
+        names: dict[str, int] = {}
+        for name, _ in self._by_problem:
+            names[name] = names.get(name, 0) + 1
+        return [
+            summarise_problem(
+                name if names[name] == 1 else f"{name} [{digest[:8]}]", records, self._names
+            )
+            for (name, digest), records in self._by_problem.items()
+        ]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One row a problem and solver, aggregated over seeds."""
+        return [
+            summarise_runs(summary, group)
+            for summary, records in zip(self.problems, self._by_problem.values(), strict=True)
+            for group in grouped(records, lambda r: r.solver).values()
+        ]
+
+    @cached_property
+    def solvers(self) -> list[SolverSummary]:
+        """One summary a solver over all problems and seeds."""
+        by_key = dict(zip(self._by_problem, self.problems, strict=True))
+        rows_of: dict[str, list[Row]] = {}
+        for row in self.rows:
+            rows_of.setdefault(row.solver, []).append(row)
+        return [
+            summarise_solver(
+                solver,
+                rows_of[solver],
+                [(r, by_key[r.problem, r.problem_hash]) for r in records],
+            )
+            for solver, records in grouped(self.records, lambda r: r.solver).items()
+        ]
+
+    @cached_property
+    def alarms(self) -> list[str]:
+        """Contradictions between the runs, each a sentence; empty if all is well."""
+        alarms = []
+        for problem, records in zip(self.problems, self._by_problem.values(), strict=True):
+            alarms += contradictions(problem, records)
+        return alarms + self._repetitions[0]
+
+    @cached_property
+    def _repetitions(self) -> tuple[list[str], list[str]]:
+        """Alarms and warnings about runs that were asked the same."""
+        names = dict(zip(self._by_problem, (p.name for p in self.problems), strict=True))
+        return repetitions((*self.superseded, *self.records), names)
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What makes the comparison less than fair or complete, each a sentence."""
+        return self.remarks + self._repetitions[1] + unfairness(self.records)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """All runs as a pandas DataFrame, one row a run.
+
+        The scalar fields of `Record`, and from the comparison ``best_bound`` of the problem,
+        ``gap_percent`` to it, and ``proved`` (``"yes"``, ``"by NAME"``, ``"no"``).
+        """
+        import pandas as pd
+
+        summary = dict(zip(self._by_problem, self.problems, strict=True))
+        left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
+        kept = [f for f in fields(Record) if f.name not in left_out]
+        names = [f.name for f in kept]
+        lines = []
+        for record in self.records:
+            problem = summary[record.problem, record.problem_hash]
+            line = {name: getattr(record, name) for name in names}
+            line["best_bound"] = problem.best_bound
+            line["gap_percent"] = gap_percent(record.energy, problem.best_bound)
+            line["proved"] = proof(record, problem)
+            lines.append(line)
+        frame = pd.DataFrame(lines, columns=[*names, "best_bound", "gap_percent", "proved"])
+        numbers = [f.name for f in kept if str(f.type) in ("float", "float | None")]
+        kinds = dict.fromkeys([*numbers, "best_bound", "gap_percent"], "float64")
+        return frame.astype(kinds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as strict JSON holds it: alarms, summaries, rows and records."""
+        return {
+            "alarms": list(self.alarms),
+            "warnings": list(self.warnings),
+            "problems": [jsonable(vars(p)) for p in self.problems],
+            "rows": [jsonable(vars(row)) for row in self.rows],
+            "solvers": [jsonable(vars(s)) for s in self.solvers],
+            "records": [record.as_dict() for record in self.records],
+        }

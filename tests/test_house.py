@@ -1,0 +1,122 @@
+"""The house: which room may import from which, and that no import goes round in a circle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import networkx as nx
+import pytest
+from places import ROOT
+
+#: From the ground floor up: a room imports from itself and from rooms below, never from above.
+#: The table of rooms in CONTRIBUTING.md has the same order.
+ROOMS = (
+    "words",
+    "specs",
+    "loading",
+    "_numba",
+    "graph",
+    "convert",
+    "contract",
+    "kernels",
+    "algorithms",
+    "io",
+    "constraints",
+    "results",
+    "problem",
+    "data",
+    "registry",
+    "solving",
+    "solvers",
+    "problems",
+    "reporting",
+    "harness",
+    "conformance",
+    "clustering",
+    "studies",
+    "cli",
+    "__main__",
+)
+
+PACKAGE = "inference_lab"
+
+
+def modules() -> dict[str, ast.Module]:
+    """Return the trees of all modules by their dotted names inside the package."""
+    found = {}
+    for folder in (PACKAGE, "solvers", "problems"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[1:] if folder == PACKAGE else parts).removesuffix("__init__")
+            found[name.rstrip(".")] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+MODULES = modules()
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module imports anywhere in it, type-only imports and those in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if not name.startswith(f"{PACKAGE}."):
+                continue
+            inner = name.removeprefix(f"{PACKAGE}.")
+            yield inner if inner in MODULES else inner.rpartition(".")[0]
+
+
+#: An arrow from each module to each that it imports. The package itself only lists public names,
+#: which it loads when they are used.
+ARROWS = [(name, other) for name, tree in MODULES.items() if name for other in imported(tree)]
+
+
+def room(module: str) -> str:
+    """Return the room of a module."""
+    return module.partition(".")[0]
+
+
+def test_every_module_is_in_a_room():
+    assert {room(name) for name in MODULES if name} == set(ROOMS)
+
+
+def test_no_import_goes_up():
+    """Nothing below knows of what is built on it: no algorithm a solver, no kernel the registry."""
+    order = {name: number for number, name in enumerate(ROOMS)}
+    wrong = [f"{a} imports {b}" for a, b in ARROWS if order[room(a)] < order[room(b)]]
+    assert wrong == []
+
+
+def test_no_import_goes_round():
+    graph = nx.DiGraph(ARROWS)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
+
+
+def test_modules_beside_the_packages_are_few():
+    assert len([path for path in (ROOT / PACKAGE).glob("*.py") if path.stem != "__init__"]) <= 8
+
+
+def test_the_order_stands_in_the_guide():
+    """CONTRIBUTING shows each room once, in this order."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/?` \|", text, flags=re.MULTILINE)
+    assert [name for name in rows if name in ROOMS] == [r for r in ROOMS if r != "__main__"]
+
+
+@pytest.mark.parametrize("arrow", [("graph.arrays", "cli.common")])
+def test_the_checks_can_fail(arrow, monkeypatch):
+    """An arrow from the ground floor to the roof is seen by both."""
+    monkeypatch.setattr(f"{__name__}.ARROWS", [*ARROWS, arrow, arrow[::-1]])
+    with pytest.raises(AssertionError):
+        test_no_import_goes_up()
+    with pytest.raises(AssertionError):
+        test_no_import_goes_round()
