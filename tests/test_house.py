@@ -16,6 +16,7 @@ ROOMS = (
     "words",
     "specs",
     "loading",
+    "processes",
     "_numba",
     "graph",
     "convert",

@@ -15,7 +15,7 @@ import inference_lab.conformance.runs as runs
 from inference_lab.conformance.checks import Examination
 from inference_lab.conformance.runs import GROUPS, Case, Planned
 from inference_lab.conformance.verdicts import Check, Verdict, judge, with_graph
-from inference_lab.harness.isolation import End, Ended, isolated
+from inference_lab.processes.isolation import End, Ended, isolated
 
 __all__ = ["Separate"]
 

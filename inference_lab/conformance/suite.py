@@ -111,7 +111,7 @@ def run_checks(
 
 def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]]:
     """Return what judges a check in a process of its own, or here where that cannot be."""
-    from inference_lab.harness.isolation import can_isolate
+    from inference_lab.processes.isolation import can_isolate
 
     if not can_isolate():
         return judge

@@ -33,8 +33,8 @@ from inference_lab.harness.planning import (
 )
 from inference_lab.harness.progress import Progress
 from inference_lab.harness.running import blank, crashed, run
-from inference_lab.harness.workers import Crash
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent

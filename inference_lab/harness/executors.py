@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from inference_lab.harness.workers import Crash, Worker, finished, limited_threads
+from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 from inference_lab.specs.extras import how_to_install
 
 __all__ = ["Call", "ClusterError", "Executor", "executor"]

@@ -17,7 +17,9 @@ from inference_lab.contract import Solution, Solver, TracePoint
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
-from inference_lab.harness.isolation import (
+from inference_lab.harness.planning import Case, Settings, one_line, solver_source
+from inference_lab.problem import Problem
+from inference_lab.processes.isolation import (
     Board,
     End,
     Ended,
@@ -25,9 +27,7 @@ from inference_lab.harness.isolation import (
     isolated,
     undisturbed,
 )
-from inference_lab.harness.planning import Case, Settings, one_line, solver_source
-from inference_lab.harness.workers import Crash, said, traceback_tail
-from inference_lab.problem import Problem
+from inference_lab.processes.workers import Crash, said, traceback_tail
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.records import Record, RecordError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.workers import Crash, said, traceback_tail
+from inference_lab.processes.workers import Crash, said, traceback_tail
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.files import write_whole
 from inference_lab.results.json_lines import JsonLine, LineStore, RecordError, json_object, jsonable

@@ -22,7 +22,7 @@ from inference_lab.conformance import (
 )
 from inference_lab.contract import Outcome
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.harness.isolation import can_isolate
+from inference_lab.processes.isolation import can_isolate
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.grammar import SpecError

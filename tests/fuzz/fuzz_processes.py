@@ -19,7 +19,7 @@ import numpy as np
 import inference_lab as il
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.harness import running
-from inference_lab.harness.isolation import can_isolate
+from inference_lab.processes.isolation import can_isolate
 
 SHORT = 6 if can_isolate() and sys.platform == "linux" else 0
 CASE_SECONDS = 60.0

@@ -21,7 +21,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.isolation import can_isolate
+from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.records import RecordStore
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")

@@ -445,8 +445,8 @@ FORBIDDEN = {
 
 #: Where pickles are read all the same, and why they cannot be anybody else's.
 ALLOWED = {
-    "inference_lab/harness/isolation.py": "the answer of a child that this process forked",
-    "inference_lab/harness/workers.py": "calls and answers between a process and its own worker",
+    "inference_lab/processes/isolation.py": "the answer of a child that this process forked",
+    "inference_lab/processes/workers.py": "calls and answers between a process and its own worker",
     "inference_lab/harness/executors.py": "problems that this process sends to its own workers",
     "inference_lab/harness/comparing.py": "a copy of an object of this process, to see that it can",
     "inference_lab/conformance/separate.py": "runs made by a child that this process forked",

@@ -102,7 +102,7 @@ def _in_time(
     Presolve and the first factorisation of a large matrix do not look at the clock. Small ones are
     solved here, and all where other threads are, which a fork might leave waiting for ever.
     """
-    from inference_lab.harness.isolation import End, can_isolate, isolated
+    from inference_lab.processes.isolation import End, can_isolate, isolated
 
     model = arguments[0]
     apart = can_isolate() and threading.active_count() == 1

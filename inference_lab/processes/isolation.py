@@ -6,7 +6,7 @@ with an `Ended` that says what happened, and nothing of the child is left.
 
 What holds where: the child is ended by its number and leads a session of its own, so that it
 cannot be in the process group of anybody else, and ending it reaches nobody else. What it started
-is found, on Linux, by a mark that cannot be left behind (`inference_lab.harness.processes`);
+is found, on Linux, by a mark that cannot be left behind (`inference_lab.processes.marks`);
 elsewhere only while it stays in the child's process group. Time is counted as the child could use
 it (`_Watch`) on Linux; elsewhere it is wall time less compilation. When this process is killed,
 the child goes with it on Linux, but what the child started does not.
@@ -37,9 +37,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.harness.processes import in_memory, mark, marked, usage
-from inference_lab.harness.workers import end_with_parent, traceback_tail
 from inference_lab.loading import LoadingMeter, meter
+from inference_lab.processes.marks import in_memory, mark, marked, usage
+from inference_lab.processes.workers import end_with_parent, traceback_tail
 
 if sys.platform != "win32":
     import resource

@@ -20,8 +20,9 @@ import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness import isolation, running
-from inference_lab.harness.isolation import Board, End, can_isolate, isolated
+from inference_lab.harness import running
+from inference_lab.processes import isolation
+from inference_lab.processes.isolation import Board, End, can_isolate, isolated
 from inference_lab.results.records import RecordStore
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
