@@ -22,8 +22,8 @@ from inference_lab.contract import (
     small_energy,
 )
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import contradiction, n_entries, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.loading import imports_timed, meter
 from inference_lab.registry.registry import as_solver
@@ -183,8 +183,8 @@ def solve(
             message = "no labelling of finite energy was found"
         elif not message and temperature == 0 and not run.decided(run.best_energy):
             message = (
-                f"rounding may change energies by {graph.resolution:.1g} beside the largest costs, "
-                "so that nothing is proved to be optimal; forbid by inf, not by large costs"
+                f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
+                "cancel, so that nothing is proved to be optimal"
             )
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
     if run.unit != 1.0:

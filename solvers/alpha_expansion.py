@@ -11,8 +11,7 @@ from inference_lab.algorithms.cuts.moves import MoveMaker
 from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve

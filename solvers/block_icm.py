@@ -11,8 +11,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import cost_scale, edge_cost, min_sum_message
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.

@@ -9,8 +9,7 @@ import numpy as np
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import sweep
 
 

@@ -23,8 +23,8 @@ from inference_lab.algorithms.elimination.order import (
 )
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import n_entries, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.messages import edge_cost, unflatten
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.

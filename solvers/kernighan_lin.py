@@ -10,8 +10,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import local_costs
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding

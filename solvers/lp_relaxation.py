@@ -25,8 +25,8 @@ from inference_lab.algorithms.linear.model import (
 )
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import n_entries, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import edge_cost
 

@@ -18,8 +18,7 @@ from inference_lab.algorithms.linear.integer_costs import (
 from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
 from inference_lab.specs.extras import how_to_install
 

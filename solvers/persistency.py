@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.contract import Outcome, Run, Solver, Status
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 

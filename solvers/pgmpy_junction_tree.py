@@ -19,8 +19,7 @@ from inference_lab.algorithms.pgmpy_models import (
 )
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Products of potentials stay above exp(-600), so that none becomes zero by itself.

@@ -14,8 +14,7 @@ from inference_lab.algorithms.semidefinite.model import Model, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxation
 from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.kernighan_lin import (

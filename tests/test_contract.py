@@ -160,15 +160,25 @@ def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
 
 
 def test_where_large_costs_cancel_nothing_is_optimal():
-    """A cost of 1e20 beside an energy of 1: bounds are lowered by what rounding may change."""
-    graph = FactorGraph.potts([[0.0, 1e20], [1.0, 2.0]], [], [])
-    assert graph.magnitude == 1e20 + 2.0 and graph.resolution > 1e4
+    """Costs of 1e20 that all labellings pay: bounds are lowered by what rounding may change."""
+    graph = FactorGraph.potts([[1e20, 2e20], [1.0, 2.0]], [], [], constant=-1e20)
+    assert graph.magnitude == 3e20 and graph.resolution == pytest.approx(2e20 * 2.0**-50)
     found = il.solve(graph, "brute-force")
-    assert found.energy == 1.0 and found.status == Status.CONVERGED
-    assert found.lower_bound == pytest.approx(1.0 - graph.resolution)
-    assert "rounding may change energies by 9e+04" in found.message
-    forbidden = FactorGraph.potts([[0.0, INF], [1.0, 2.0]], [], [])
-    assert il.solve(forbidden, "brute-force").status == Status.OPTIMAL
+    assert found.status == Status.CONVERGED and found.labels.tolist()[0] == 0
+    assert found.lower_bound == pytest.approx(found.energy - graph.resolution)
+    assert "rounding may change energies by 2e+05" in found.message
+
+
+def test_costs_that_are_never_paid_take_nothing_from_a_proof():
+    """1e20 beside 1, on a variable and on a pair: no labelling of low energy pays it."""
+    for graph in (
+        FactorGraph.potts([[0.0, 1e20], [1.0, 2.0]], [], []),
+        FactorGraph.pairwise([[0.0, 1.0], [1.0, 2.0]], [(0, 1)], [[[0.0, 1e20], [1e20, 0.5]]]),
+        FactorGraph.potts([[0.0, INF], [1.0, 2.0]], [], []),
+    ):
+        assert graph.resolution < 1e-14
+        found = il.solve(graph, "brute-force")
+        assert found.energy == found.lower_bound == 1.0 and found.status == Status.OPTIMAL
 
 
 @pytest.mark.parametrize("exponent", [-600, -40, -10, 40, 300])
@@ -200,7 +210,7 @@ def test_units_make_no_difference(exponent):
 @pytest.mark.parametrize("temperature", [1e-16, 1e101])
 def test_temperatures_beyond_rounding_are_refused(temperature):
     with pytest.raises(
-        ValueError, match=r"temperature must be 0, or for this graph from 4.4\de-16"
+        ValueError, match=r"temperature must be 0, or for this graph from 2.2\de-16"
     ):
         il.solve(FactorGraph.potts([[0.5, -0.25]], [], []), "tree-dp", temperature=temperature)
 

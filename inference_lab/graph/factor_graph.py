@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,14 @@ _FINEST = 1e-200
 _ENERGY_BLOCK = 4_000_000
 
 
+class _Extent(NamedTuple):
+    """Sums over terms: of the largest finite cost by absolute value, and of the least cost."""
+
+    size: float
+    low: float
+    low_size: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FactorGraph:
     """A discrete energy over ``n`` variables, stored as flat read-only arrays.
@@ -76,14 +84,14 @@ class FactorGraph:
     pairwise term joins two variables (parallel edges are added up); no edge joins a variable to
     itself and no scope names one twice; nothing changes after construction.
 
-    Precision: energies are sums in floating point, so what is small beside the largest costs is
-    lost. `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
-    rounding can change an energy, a bound or a message by. Costs of any common unit give the same
-    answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
+    Precision: energies are sums in floating point, so what is small beside large costs is lost.
+    `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
+    rounding can change an energy near the minimum by, or a bound. Costs of any common unit give the
+    same answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
     exact; only below 1e-190 nothing is proved. Where the resolution is coarser than what a proof
-    may leave open (1e-8 of the energy: a cost of 1e12 beside an energy of 1), bounds are lowered by
-    it and no labelling is called optimal; forbid by ``+inf`` rather than by large costs. Marginals
-    need a temperature of at least the resolution.
+    may leave open (1e-8 of the energy: costs of 1e12 that are paid and cancel down to 1), bounds
+    are lowered by it and no labelling is called optimal. Marginals need a temperature of at least
+    the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver asks for it.
@@ -357,9 +365,9 @@ class FactorGraph:
         )
 
     @cached_property
-    def _terms_magnitude(self) -> float:
-        """The share of the terms beyond the unaries in `magnitude`."""
-        total = 0.0
+    def _terms_extent(self) -> _Extent:
+        """The extent of the terms beyond the unaries."""
+        lows, highs = [np.empty(0)], [np.empty(0)]
         if self.n_edges:
             sizes = self.cardinalities[self.edges]
             lengths = np.where(
@@ -371,33 +379,48 @@ class FactorGraph:
             starts, which = np.unique(self.edge_offsets, return_inverse=True)
             longest = np.zeros(starts.size, dtype=np.int64)
             np.maximum.at(longest, which, lengths)
-            pool = np.append(_finite_sizes(self.pairwise_values), 0.0)
-            ranges = np.stack([starts, starts + longest], axis=1).ravel()
-            peaks = np.maximum.reduceat(pool, ranges)[::2][which]
-            weights = _finite_sizes(self.edge_weights)
+            low, high = _extremes(self.pairwise_values, starts, starts + longest)
+            low, high, weights = low[which], high[which], self.edge_weights
             table = self.edge_kinds == TABLE
-            total += float(np.where(table, weights * peaks, np.maximum(weights, peaks)).sum())
+            # A negative weight turns a table over; one with infinite entries has none.
+            ends = np.where(table, weights, 1.0)[:, None] * np.stack([low, high], axis=1)
+            lows.append(np.where(table, ends.min(axis=1), np.minimum(low, weights)))
+            dearest = np.where(np.isposinf(weights), -np.inf, weights)
+            highs.append(np.where(table, ends.max(axis=1), np.maximum(high, dearest)))
         if self.n_factors:
-            tables = _finite_sizes(self.table_values)
-            total += float(np.maximum.reduceat(tables, self.table_ptr[:-1]).sum())
-        return total
+            low, high = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
+            lows.append(low)
+            highs.append(high)
+        return _extent(np.concatenate(lows), np.concatenate(highs))
 
     @cached_property
+    def _whole_extent(self) -> _Extent:
+        """The extent of all terms and the constant."""
+        unary = _extent(*_extremes(self.unary_values, self.unary_ptr[:-1], self.unary_ptr[1:]))
+        constant = _Extent(abs(self.constant), self.constant, abs(self.constant))
+        return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
+
+    @property
     def magnitude(self) -> float:
         """The sum over all terms of the largest finite cost by absolute value.
 
         No labelling of finite energy costs more, by absolute value. Linear time, once.
         """
-        total = abs(self.constant) + self._terms_magnitude
-        if self.n_variables:
-            unary = _finite_sizes(self.unary_values)
-            total += float(np.maximum.reduceat(unary, self.unary_ptr[:-1]).sum())
-        return total
+        return self._whole_extent.size
 
-    @property
+    @cached_property
     def resolution(self) -> float:
-        """What rounding can change an energy by: ``2^-50`` of the magnitude, at least 1e-200."""
-        return max(self.magnitude * 2.0**-50, _FINEST)
+        """What rounding can change energies near the minimum by, and bounds on it.
+
+        ``2^-50`` of what a labelling no dearer than that of the cheapest unaries can pay, by
+        absolute value: the least costs of all terms, and what that labelling is above their sum.
+        Costs that are too large ever to be paid do not count. At most ``2^-50`` of the
+        `magnitude`, at least 1e-200. Linear time, once.
+        """
+        extent = self._whole_extent
+        excess = self.energy(unary_minimum(self)) - extent.low
+        paid = min(extent.size, extent.low_size + max(float(excess), 0.0))
+        return max(paid * 2.0**-50, _FINEST)
 
     @property
     def unary(self) -> FloatArray:
@@ -742,8 +765,8 @@ class FactorGraph:
                 f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
             )
         graph = self._with_costs(unary_values=freeze(array.ravel()))
-        if "_terms_magnitude" in self.__dict__:
-            graph.__dict__["_terms_magnitude"] = self._terms_magnitude
+        if "_terms_extent" in self.__dict__:
+            graph.__dict__["_terms_extent"] = self._terms_extent
         return graph
 
     def scaled(self, exponent: int) -> FactorGraph:
@@ -778,11 +801,34 @@ class FactorGraph:
         return graph
 
 
-def _finite_sizes(values: FloatArray) -> FloatArray:
-    """Return absolute values, 0 for infinite ones."""
-    sizes = np.abs(values)
-    sizes[np.isinf(sizes)] = 0.0
-    return sizes
+def unary_minimum(graph: FactorGraph) -> IntArray:
+    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
+    if graph.n_labels is not None:
+        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
+    start = graph.unary_ptr[:-1]
+    least = np.minimum.reduceat(graph.unary_values, start)
+    cheapest = np.flatnonzero(graph.unary_values == np.repeat(least, graph.cardinalities))
+    return cheapest[np.searchsorted(cheapest, start)] - start
+
+
+def _extremes(
+    values: FloatArray, starts: IntArray, ends: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the least cost and the largest finite one of stretches of a pool."""
+    bounds = np.stack([starts, ends], axis=1).ravel()
+    low = np.minimum.reduceat(np.append(values, np.inf), bounds)[::2]
+    finite = np.where(np.isposinf(values), -np.inf, values)
+    return low, np.maximum.reduceat(np.append(finite, -np.inf), bounds)[::2]
+
+
+def _extent(low: FloatArray, high: FloatArray) -> _Extent:
+    """Add up terms of these least and largest finite costs; those without finite costs count 0."""
+    known = np.isfinite(low)
+    low, high = low[known], high[known]
+    sizes = np.abs(low)
+    return _Extent(
+        float(np.maximum(sizes, np.abs(high)).sum()), float(low.sum()), float(sizes.sum())
+    )
 
 
 #: Cached properties that do not depend on the costs.

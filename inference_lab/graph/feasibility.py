@@ -1,4 +1,4 @@
-"""What is seen of a graph at a glance: contradictions, the cheapest labels, how much there is."""
+"""What is seen of a graph at a glance: contradictions, how much there is."""
 
 from __future__ import annotations
 
@@ -10,16 +10,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 #: Tables are looked at in blocks of about this many entries.
 _BLOCK = 4_000_000
-
-
-def unary_minimum(graph: FactorGraph) -> IntArray:
-    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
-    if graph.n_labels is not None:
-        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
-    start = graph.unary_ptr[:-1]
-    least = np.minimum.reduceat(graph.unary_values, start)
-    cheapest = np.flatnonzero(graph.unary_values == np.repeat(least, graph.cardinalities))
-    return cheapest[np.searchsorted(cheapest, start)] - start
 
 
 def n_entries(graph: FactorGraph) -> int:

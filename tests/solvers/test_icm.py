@@ -14,8 +14,7 @@ from strategies import Recipe, random_pairs, recipes
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.descent import descend, sweep
