@@ -92,6 +92,9 @@ def _head(path: Path) -> _Head:
     )
 
 
+#: What the names of modules of this library begin with.
+_OURS = "inference_lab."
+
 #: How the names of modules begin that are loaded from users' files.
 _LOADED = "inference_lab_user_"
 
@@ -152,7 +155,7 @@ def load_module(name: str) -> ModuleType:
 
 def _named(loaded: type[_T], name: str) -> type[_T]:
     """Note the name under which a class from outside was found, so that its spec loads it again."""
-    if not loaded.__module__.startswith(f"{__package__}."):
+    if not loaded.__module__.startswith(_OURS):
         setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
     return loaded
 
@@ -172,7 +175,7 @@ def _name_class_of(thing: Any, place: _Place) -> None:
         If the class is out of reach, such as one made inside a function.
     """
     cls = type(thing)
-    if cls.__module__.startswith(f"{__package__}.") or "registered_as" in vars(cls):
+    if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
         return
     home = sys.modules.get(cls.__module__)
     try:

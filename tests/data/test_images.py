@@ -31,6 +31,7 @@ from inference_lab.data.images import (
     write_image,
 )
 from inference_lab.graph.grids import grid_edges, lattice_edges
+from inference_lab.registry.sources import as_problem
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -239,7 +240,7 @@ def test_solve_saves_a_picture(tmp_path: Path) -> None:
     code, said = call("solve", spec, "--solver", "icm", "--picture", str(path))
     assert code == 0, said
     assert "bad_pixels" in said
-    labels = il.solve(il.problem.as_problem(spec).graph, "icm", seed=0).labels
+    labels = il.solve(as_problem(spec).graph, "icm", seed=0).labels
     assert labels is not None
     expected = np.rint(labels.reshape(20, 30) * (255 / 4)).astype(np.uint8)
     assert np.array_equal(read_image(path), expected)
