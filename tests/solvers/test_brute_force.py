@@ -169,10 +169,10 @@ def test_hard_constraints_cut_the_walk_short():
     assert s.iterations == 2
 
 
-@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-9])
-def test_tiny_temperatures_put_all_weight_on_the_minimum(temperature):
+@pytest.mark.parametrize("times", [1.0, 1e5])
+def test_tiny_temperatures_put_all_weight_on_the_minimum(times):
     graph = random_graph("own-tables", 2)
-    s = il.solve(graph, "brute-force", temperature=temperature)
+    s = il.solve(graph, "brute-force", temperature=times * graph.resolution)
     assert s.marginals == pytest.approx(np.eye(graph.n_labels)[s.labels])
 
 

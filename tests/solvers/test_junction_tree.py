@@ -286,11 +286,11 @@ def test_max_bytes_is_checked():
 # ---------------------------------------------------------------------- numbers
 
 
-@pytest.mark.parametrize("temperature", [1e-300, 1e-9])
-def test_tiny_temperatures_put_all_weight_on_the_minimum(temperature):
+@pytest.mark.parametrize("times", [1.0, 1e5])
+def test_tiny_temperatures_put_all_weight_on_the_minimum(times):
     graph = random_graph("own-tables", 2)
     cold = il.solve(graph, "junction-tree")
-    warm = il.solve(graph, "junction-tree", temperature=temperature)
+    warm = il.solve(graph, "junction-tree", temperature=times * graph.resolution)
     assert warm.marginals == pytest.approx(np.eye(graph.n_labels)[cold.labels])
     assert warm.labels.tolist() == cold.labels.tolist()
 
