@@ -155,7 +155,8 @@ class Run:
     @property
     def seconds(self) -> float:
         """The solver's own time so far: wall time without evaluation, recording and loading."""
-        return time.perf_counter() - self._start - self._paused - self._loaded()
+        # Of the differences of clocks each is rounded.
+        return max(0.0, time.perf_counter() - self._start - self._paused - self._loaded())
 
     @property
     def remaining(self) -> float:
