@@ -36,7 +36,10 @@ _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 def _csv_field(cell: Cell, column: Column) -> str:
     if not column.as_text and cell.value is not None and not math.isnan(cell.value):
-        return str(cell.value) if isinstance(cell.value, int) else repr(float(cell.value))
+        if isinstance(cell.value, int):
+            return str(cell.value)
+        # Processors differ in the last digits of logarithms, and reports should not.
+        return repr(float(f"{cell.value:.12g}"))
     return _csv_text(cell.text)
 
 
