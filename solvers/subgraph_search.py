@@ -773,7 +773,7 @@ class SubgraphSearch(Solver):
     Examples
     --------
     >>> import inference_lab as il
-    >>> from inference_lab.problem import as_problem
+    >>> from inference_lab.registry.sources import as_problem
     >>> problem = as_problem("ising(size=12, coupling=5)")
     >>> s = il.solve(problem.graph, "subgraph-search")
     >>> s.energy == il.solve(problem.graph, "junction-tree").energy

@@ -61,9 +61,8 @@ def untrusted(base: _PathLike | None = None, *, trusted: bool = False) -> Iterat
     ...     as_solver("persistency(then=mine.py)")
     Traceback (most recent call last):
     ...
-    inference_lab.specs.grammar.SpecError: solver 'mine.py' is code from outside the package, and
-    this \
-spec is not trusted; only with trusted=True is it run
+    inference_lab.specs.grammar.SpecError: solver 'mine.py' is code from outside the package, \
+and this spec is not trusted; only with trusted=True is it run
     """
     if trusted:
         yield
