@@ -70,7 +70,7 @@ def csv_table(table: Table) -> str:
     >>> columns = (Column("solver"), Column("gap %"), Column("bound"))
     >>> print(csv_table(Table("gaps", "Gaps.", columns, (row,))), end="")
     solver,gap %,bound
-    '=1+1,0.3333333333333333,
+    '=1+1,0.333333333333,
     """
     header = [_csv_text(column.name or column.title) for column in table.columns]
     rows = [
