@@ -210,7 +210,7 @@ def test_csv_holds_values() -> None:
     )
     assert text.splitlines() == [
         "a,b,c,d,e",
-        "0.3333333333333333,7,-inf,,0.1",
+        "0.333333333333,7,-inf,,0.1",
         ",,,x,-2",
     ]
 
