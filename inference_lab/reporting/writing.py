@@ -58,7 +58,7 @@ def csv_table(table: Table) -> str:
     Returns
     -------
     str
-        A line of names, then a line for each row: the value of a cell in full precision where it
+        A line of names, then a line for each row: the value of a cell with twelve digits where it
         has one and the column is not one of texts, else its text; nothing where it says ``-``.
         Text that a spreadsheet would run as a formula gets an apostrophe before it; see
         `inference_lab.reporting.csv_text`.
