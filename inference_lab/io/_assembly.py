@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
-from inference_lab.io import _limits
 from inference_lab.io._files import FormatError
 
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from inference_lab.io import _limits
+import inference_lab.io._limits as _limits
 
 #: Suffixes of compressed files.
 COMPRESSIONS = (".gz", ".xz")

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import numpy as np
 
+import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.io import _limits
 from inference_lab.io._assembly import graph_of
 from inference_lab.io._tokens import Tokens
 

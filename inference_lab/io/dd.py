@@ -30,9 +30,9 @@ import math
 
 import numpy as np
 
+import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io import _limits
 from inference_lab.io._assembly import assemble, check_entries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens

@@ -32,9 +32,9 @@ import re
 
 import numpy as np
 
+import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io import _limits
 from inference_lab.io._assembly import (
     assemble,
     check_entries,

@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from inference_lab.loading import LoadingMeter, meter
 from inference_lab.processes.marks import in_memory, mark, marked, usage
-from inference_lab.processes.workers import end_with_parent, traceback_tail
+from inference_lab.processes.workers import end_with_parent, said, traceback_tail
 
 if sys.platform != "win32":
     import resource
@@ -338,17 +338,11 @@ def _answer(call: _Call) -> bytes:
                 # The function may have set a limit of its own.
                 with suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_AS, (total + _RESERVE, total + _RESERVE))
-            return pickle.dumps((end, None, _said(problem), traceback_tail(problem)))
+            return pickle.dumps(
+                (end, None, " ".join(said(problem).split()), traceback_tail(problem))
+            )
         except MemoryError:
             return last
-
-
-def _said(problem: BaseException) -> str:
-    try:
-        text = " ".join(str(problem).split())
-    except Exception:  # somebody's exception need not say anything
-        text = ""
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _address_space() -> int:

@@ -61,7 +61,7 @@ def said(problem: BaseException) -> str:
         text = str(problem)
     except Exception:  # somebody's exception may do anything when it is looked at
         text = ""
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+    return f"{type(problem).__name__}: {text}" if text.strip() else type(problem).__name__
 
 
 @contextmanager
