@@ -4,9 +4,9 @@ Importing this module imports numba; only modules that hold kernels do so, and t
 imported when a method is used, so that ``import inference_lab`` stays light.
 
 Machine code is kept on disk. Numba notices a change of the file a kernel stands in, but not of
-the kernels it calls; those live in the folder ``kernels``, so the folder of the cache is named
-after its content, and an edit there recompiles everything that may contain it. A kernel may
-therefore call kernels of its own file and of ``kernels``, no others.
+the kernels it calls; those live in the folder ``kernels`` and in ``graph/traversal.py``, so the
+folder of the cache is named after their content, and an edit there recompiles everything that may
+contain it. A kernel may therefore call kernels of its own file and of these, no others.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from inference_lab.loading import meter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Files whose kernels are compiled into the kernels of other files: all of ``kernels``, and those
-#: that say how they are compiled and what they are given.
-_SHARED = ("_numba.py", "graph/arrays.py", "kernels/*.py")
+#: Files whose kernels are compiled into the kernels of other files, and those that say how they are
+#: compiled and what they are given.
+_SHARED = ("_numba.py", "graph/arrays.py", "graph/traversal.py", "kernels/*.py")
 
 
 def _cache_folder() -> str:

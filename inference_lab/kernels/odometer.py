@@ -1,0 +1,67 @@
+"""Going through the joint labels of some variables, the last one turning fastest.
+
+That is the order of a factor's table. ``digits`` holds a label for each of ``scopes[lo:hi]``, from
+``digits[0]`` on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined
+from inference_lab.graph.arrays import GraphArrays, IntArray
+
+
+@inlined
+def next_labels(g: GraphArrays, lo: int, hi: int, digits: IntArray) -> bool:
+    """Turn on to the next labels; after the last begin anew, with zeros, and return False."""
+    s = hi - 1
+    while s >= lo:
+        digits[s - lo] += 1
+        if digits[s - lo] < g.cardinalities[g.scopes[s]]:
+            return True
+        digits[s - lo] = 0
+        s -= 1
+    return False
+
+
+@inlined
+def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[np.bool_], a: int) -> int:
+    """Return the first label of a variable from ``a`` on that is allowed, or the number of all."""
+    start, k = g.unary_ptr[i], g.cardinalities[i]
+    while a < k and not allowed[start + a]:
+        a += 1
+    return a
+
+
+@inlined
+def first_allowed_labels(
+    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[np.bool_], digits: IntArray
+) -> None:
+    """Set each digit to the first allowed label of its variable, which must have one.
+
+    `allowed` has a flag for each unary.
+    """
+    for s in range(lo, hi):
+        digits[s - lo] = _next_allowed(g, g.scopes[s], allowed, 0)
+
+
+@inlined
+def next_allowed_labels(
+    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[np.bool_], fixed: int, digits: IntArray
+) -> bool:
+    """Turn on to the next allowed labels; after the last begin anew, and return False.
+
+    The position `fixed` of ``scopes`` keeps its label; -1 if there is none.
+    """
+    s = hi - 1
+    while s >= lo:
+        if s != fixed:
+            i = g.scopes[s]
+            digits[s - lo] = _next_allowed(g, i, allowed, digits[s - lo] + 1)
+            if digits[s - lo] < g.cardinalities[i]:
+                return True
+            digits[s - lo] = _next_allowed(g, i, allowed, 0)
+        s -= 1
+    return False
