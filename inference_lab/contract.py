@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.grammar import format_spec
+from inference_lab.specs.settings import Settings
 
 #: A bound that is within this relative distance of an energy proves it optimal.
 OPTIMALITY_TOLERANCE = 1e-8
@@ -291,7 +291,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Solver(ABC):
+class Solver(Settings, ABC):
     """Base of all solvers: a frozen dataclass of settings that can run on a graph.
 
     A complete solver of one's own, usable by `inference_lab.solve` and `inference_lab.compare`,
@@ -299,10 +299,11 @@ class Solver(ABC):
 
     >>> from dataclasses import dataclass
     >>> from inference_lab.contract import Outcome, Run, Solver
+    >>> from inference_lab.specs.settings import setting
     >>> @dataclass(frozen=True)
     ... class RandomGuess(Solver):
     ...     '''Draw labellings at random and keep the best.'''
-    ...     draws: int = 100
+    ...     draws: int = setting(100, at_least=1)
     ...
     ...     def run(self, graph, run):
     ...         done = 0
@@ -322,23 +323,6 @@ class Solver(ABC):
     #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
     #: million variables. A run that has less time is not begun.
     start_up: ClassVar[float] = 0.0
-    #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
-    registered_as: ClassVar[str | None] = None
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name under which the class is registered: its module's, with hyphens."""
-        if "registered_as" in cls.__dict__:
-            return str(cls.__dict__["registered_as"])
-        module = cls.__module__.rsplit(".", 1)
-        if module[0] == "inference_lab.solvers":
-            return module[-1].replace("_", "-")
-        return cls.__name__
-
-    @property
-    def spec(self) -> str:
-        """The spec string that makes an equal solver: name, and settings that are not default."""
-        return format_spec(self.name(), self)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
@@ -351,10 +335,6 @@ class Solver(ABC):
     @abstractmethod
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Solve; offer labellings and bounds to `run` on the way, and stop when it says so."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return all settings by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.grammar import format_spec
+from inference_lab.specs.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -79,26 +79,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class ProblemFamily(ABC):
+class ProblemFamily(Settings, ABC):
     """Base of problem families: a frozen dataclass of settings that builds a `Problem`."""
-
-    #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
-    registered_as: ClassVar[str | None] = None
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name under which the family is registered: its module's, with hyphens."""
-        if "registered_as" in cls.__dict__:
-            return str(cls.__dict__["registered_as"])
-        module = cls.__module__.rsplit(".", 1)
-        if module[0] == "inference_lab.problems":
-            return module[-1].replace("_", "-")
-        return cls.__name__
-
-    @property
-    def spec(self) -> str:
-        """The spec string that makes an equal family: name, and settings that are not default."""
-        return format_spec(self.name(), self)
 
     @abstractmethod
     def build(self, data_dir: Path | None = None) -> Problem:

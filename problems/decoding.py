@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 #: Parity checks of the Hamming code of length 7: column ``j`` is ``j + 1`` in binary.
 _HAMMING = ((3, 4, 5, 6), (1, 2, 5, 6), (0, 2, 4, 6))
@@ -114,23 +115,21 @@ class Decoding(ProblemFamily):
     {'bit_errors': 0.0, 'block_error': 0.0, 'accuracy': 1.0}
     """
 
-    code: Literal["gallager", "hamming", "repeat-accumulate", "convolutional"] = field(
-        default="gallager", metadata={"always": True}
+    code: Literal["gallager", "hamming", "repeat-accumulate", "convolutional"] = setting(
+        "gallager", always=True
     )
-    length: int = 504
-    bit_degree: int = 3
-    check_degree: int = 6
-    repeats: int = 3
+    length: int = setting(504, at_least=1)
+    bit_degree: int = setting(3, at_least=1)
+    check_degree: int = setting(6, at_least=2)
+    repeats: int = setting(3, at_least=2)
     channel: Literal["bsc", "awgn"] = "bsc"
-    noise: float = 0.05
+    noise: float = setting(0.05, above=0, below=math.inf)
     checks: Literal["table", "chain"] = "table"
-    seed: int = 0
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name, least in (("length", 1), ("bit_degree", 1), ("check_degree", 2), ("repeats", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        super().__post_init__()
         factor, why = {
             "gallager": (self.check_degree, "check_degree"),
             "hamming": (7, "the length of the code"),
@@ -149,15 +148,11 @@ class Decoding(ProblemFamily):
             )
         if self.channel == "bsc" and not 0.0 < self.noise < 0.5:
             raise ValueError(f"noise of the BSC must be between 0 and 0.5, got {self.noise}")
-        if not 0.0 < self.noise < math.inf:
-            raise ValueError(f"noise must be finite and above 0, got {self.noise}")
         if self.checks == "table" and self.code == "gallager" and self.check_degree > _MAX_TABLE:
             raise ValueError(
                 f"check_degree must be at most {_MAX_TABLE} for checks=table, got "
                 f"{self.check_degree}; checks=chain takes any"
             )
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     def build(self, data_dir: Path | None = None) -> DecodingProblem:
         """Draw code, word and noise, and set up the energy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -79,34 +80,23 @@ class EStep(ProblemFamily):
     'estep(data=iris, constraints=50)'
     """
 
-    data: str = field(default="iris", metadata={"always": True})
-    constraints: int = field(default=100, metadata={"always": True})
-    noise: float = 0.0
-    weight: float | Literal["auto"] = "auto"
-    weight_factor: float = 1.0
+    data: str = setting("iris", always=True)
+    constraints: int = setting(100, at_least=0, always=True)
+    noise: float = setting(0.0, at_least=0, at_most=1)
+    weight: float | Literal["auto"] = setting("auto", at_least=0)
+    weight_factor: float = setting(1.0, above=0, below=math.inf)
     closure: bool = False
     centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
     standardise: bool = False
-    train: float = 1.0
+    train: float = setting(1.0, above=0, at_most=1)
     score: Literal["all", "held-out"] = "all"
-    seed: int = 0
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings that do not depend on the data."""
-        if self.constraints < 0:
-            raise ValueError(f"constraints must not be negative, got {self.constraints}")
-        if not 0.0 <= self.noise <= 1.0:
-            raise ValueError(f"noise must be between 0 and 1, got {self.noise}")
-        if self.weight != "auto" and not self.weight >= 0.0:
-            raise ValueError(f"weight must be 'auto' or not negative, got {self.weight}")
-        if not 0.0 < self.weight_factor < math.inf:
-            raise ValueError(f"weight_factor must be positive, got {self.weight_factor}")
-        if not 0.0 < self.train <= 1.0:
-            raise ValueError(f"train must be above 0 and at most 1, got {self.train}")
+        super().__post_init__()
         if self.score == "held-out" and self.train == 1.0:
             raise ValueError("score=held-out needs train below 1: no point is held out")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Load the data, draw the constraints, and set up the energy.

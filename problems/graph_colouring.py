@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 #: Largest number of vertices that is read: a header must not make us allocate without end.
 _MAX_VERTICES = 10_000_000
@@ -86,28 +87,18 @@ class GraphColouring(ProblemFamily):
     0.0
     """
 
-    graph: Literal["random", "regular", "planted", "file"] = field(
-        default="random", metadata={"always": True}
-    )
-    vertices: int = 100
-    colours: int = 3
+    graph: Literal["random", "regular", "planted", "file"] = setting("random", always=True)
+    vertices: int = setting(100, at_least=1)
+    colours: int = setting(3, at_least=1)
     degree: float = 4.0
-    weight: float = 1.0
-    preference: float = 0.0
+    weight: float = setting(1.0, at_least=0)
+    preference: float = setting(0.0, at_least=0, below=math.inf)
     path: str | None = None
-    seed: int = 0
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name in ("vertices", "colours"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.weight >= 0.0:
-            raise ValueError(f"weight must not be negative, got {self.weight}")
-        if not 0.0 <= self.preference < math.inf:
-            raise ValueError(f"preference must be finite and not negative, got {self.preference}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
+        super().__post_init__()
         if (self.path is not None) != (self.graph == "file"):
             raise ValueError("graph=file needs the setting path, and only it has one")
         if self.graph == "file":

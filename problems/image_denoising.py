@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
+from inference_lab.specs.settings import setting
 
 #: Strength of the noise where none is given: grey values of 255, or share of the pixels.
 STRENGTH = {"gaussian": 25.0, "impulse": 0.1}
@@ -104,43 +105,30 @@ class ImageDenoising(ProblemFamily):
     {'psnr': inf, 'accuracy': 1.0}
     """
 
-    image: str = field(default="shapes", metadata={"always": True})
-    levels: int = 16
+    image: str = setting("shapes", always=True)
+    levels: int = setting(16, at_least=2, at_most=256)
     noise: Literal["gaussian", "impulse"] = "gaussian"
     strength: float | None = None
     data: Literal["linear", "quadratic"] | None = None
-    data_cap: float = math.inf
+    data_cap: float = setting(math.inf, above=0)
     smoothness: Literal["potts", "linear", "quadratic"] = "linear"
-    weight: float | None = None
-    cap: float = 3.0
+    weight: float | None = setting(None, at_least=0, below=math.inf)
+    cap: float = setting(3.0, above=0)
     diagonals: bool = False
-    scale: float = 1.0
-    height: int = 64
-    width: int = 64
-    seed: int = 0
+    scale: float = setting(1.0, above=0, at_most=1)
+    height: int = setting(64, at_least=1)
+    width: int = setting(64, at_least=1)
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if not 2 <= self.levels <= 256:
-            raise ValueError(f"levels must be between 2 and 256, got {self.levels}")
+        super().__post_init__()
         most = np.finfo(np.float64).max if self.noise == "gaussian" else 1.0
         if self.strength is not None and not 0.0 <= self.strength <= most:
             allowed = "finite and not negative" if most > 1.0 else "a share between 0 and 1"
             raise ValueError(
                 f"strength of {self.noise} noise must be {allowed}, got {self.strength}"
             )
-        for name in ("data_cap", "cap"):
-            if not getattr(self, name) > 0.0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.weight is not None and not 0.0 <= self.weight < math.inf:
-            raise ValueError(f"weight must be finite and not negative, got {self.weight}")
-        for name in ("height", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 < self.scale <= 1.0:
-            raise ValueError(f"scale must be above 0 and at most 1, got {self.scale}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     def build(self, data_dir: Path | None = None) -> DenoisingProblem:
         """Read or draw the image, add noise, and set up the energy.

@@ -170,6 +170,7 @@ class Instances(ProblemFamily):
 
     def __post_init__(self) -> None:
         """Check the name."""
+        super().__post_init__()
         find(self.instance)
 
     def build(self, data_dir: Path | None = None) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import numpy as np
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,13 @@ class Ising(ProblemFamily):
     -4.0
     """
 
-    size: int = 20
+    size: int = setting(20, at_least=1)
     graph: Literal["grid", "torus", "complete"] = "grid"
     couplings: Literal["gaussian", "uniform", "pm1"] = "gaussian"
-    coupling: float = 1.0
-    frustration: float = 0.5
-    field: float = 0.1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.size < 1:
-            raise ValueError(f"size must be at least 1, got {self.size}")
-        for name in ("coupling", "field"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0.0 <= self.frustration <= 1.0:
-            raise ValueError(f"frustration must be between 0 and 1, got {self.frustration}")
+    coupling: float = setting(1.0, at_least=0, below=math.inf)
+    frustration: float = setting(0.5, at_least=0, at_most=1)
+    field: float = setting(0.1, at_least=0, below=math.inf)
+    seed: int = setting(0, at_least=0)
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Draw the model; the same settings give the same model."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import lattice_edges
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -74,31 +75,25 @@ class MaxCut(ProblemFamily):
     {'cut': 32.0}
     """
 
-    graph: Literal["random", "regular", "torus"] = field(
-        default="random", metadata={"always": True}
-    )
-    vertices: int = 100
-    density: float = 0.5
+    graph: Literal["random", "regular", "torus"] = setting("random", always=True)
+    vertices: int = setting(100, at_least=1)
+    density: float = setting(0.5, at_least=0, at_most=1)
     degree: int = 3
-    side: int = 10
-    dimensions: int = 2
+    side: int = setting(10, at_least=1)
+    dimensions: int = setting(2, at_least=1)
     weights: Literal["unit", "pm1", "integer", "gaussian"] = "unit"
     low: int = -10
     high: int = 10
-    seed: int = 0
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name in ("vertices", "side", "dimensions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
         if self.graph == "torus" and self.dimensions * math.log2(self.side) > 26:
             raise ValueError(
                 f"side and dimensions must give at most 2^26 vertices, "
                 f"got {self.side} ** {self.dimensions}"
             )
-        if not 0.0 <= self.density <= 1.0:
-            raise ValueError(f"density must be between 0 and 1, got {self.density}")
         if self.graph == "regular" and not (
             0 <= self.degree < self.vertices and self.vertices * self.degree % 2 == 0
         ):
@@ -111,8 +106,6 @@ class MaxCut(ProblemFamily):
                 f"low must be at most high, with a number other than 0 between them, got "
                 f"{self.low} and {self.high}"
             )
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     def build(self, data_dir: Path | None = None) -> CutProblem:
         """Draw the graph and the weights; the same settings give the same problem."""

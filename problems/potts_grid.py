@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -37,26 +39,15 @@ class PottsGrid(ProblemFamily):
     FactorGraph(12 variables x 4 labels; terms: 17 Potts)
     """
 
-    height: int = 20
-    width: int = 20
-    labels: int = 4
-    coupling: float = 1.0
-    field: float = 1.0
-    frustration: float = 0.0
+    height: int = setting(20, at_least=1)
+    width: int = setting(20, at_least=1)
+    labels: int = setting(4, at_least=1)
+    coupling: float = setting(1.0, at_least=0, below=math.inf)
+    field: float = setting(1.0, at_least=0, below=math.inf)
+    frustration: float = setting(0.0, at_least=0, at_most=1)
     diagonals: bool = False
     wrap: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name in ("height", "width", "labels"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("coupling", "field"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0.0 <= self.frustration <= 1.0:
-            raise ValueError(f"frustration must be between 0 and 1, got {self.frustration}")
+    seed: int = setting(0, at_least=0)
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Draw the model; the same settings give the same model."""

@@ -13,6 +13,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.instances import Instances, available_instances
+from inference_lab.specs.settings import setting
 
 #: Number of dihedral angles of the side chain of each kind of residue, how often it occurs in
 #: proteins (%), and the distance of its end from the backbone (Angstrom, rounded).
@@ -88,25 +89,17 @@ class ProteinSideChains(ProblemFamily):
     """
 
     instance: str | None = None
-    residues: int = 50
-    max_rotamers: int = 81
-    diameter: float = 4.5
-    clash: float = 10.0
-    seed: int = 0
+    residues: int = setting(50, at_least=1)
+    max_rotamers: int = setting(81, at_least=1)
+    diameter: float = setting(4.5, above=0, below=math.inf)
+    clash: float = setting(10.0, above=0)
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         if self.instance is not None:
             Instances(self._published())
-        for name in ("residues", "max_rotamers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 < self.diameter < math.inf:
-            raise ValueError(f"diameter must be finite and above 0, got {self.diameter}")
-        if not self.clash > 0.0:
-            raise ValueError(f"clash must be above 0, got {self.clash}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     def _published(self) -> str:
         """Return the full name of the instance."""

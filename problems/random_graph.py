@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from inference_lab.constraints import sample_pairs
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -40,27 +42,20 @@ class RandomGraph(ProblemFamily):
     FactorGraph(10 variables x 3 labels; terms: 10 Potts, 1 higher-order)
     """
 
-    variables: int = 200
-    labels: int = 3
-    degree: float = 4.0
+    variables: int = setting(200, at_least=1)
+    labels: int = setting(3, at_least=1)
+    degree: float = setting(4.0, at_least=0, below=math.inf)
     terms: Literal["potts", "diagonal", "truncated-linear", "tables"] = "potts"
-    coupling: float = 1.0
-    field: float = 1.0
-    frustration: float = 0.0
-    triples: int = 0
-    seed: int = 0
+    coupling: float = setting(1.0, at_least=0, below=math.inf)
+    field: float = setting(1.0, at_least=0, below=math.inf)
+    frustration: float = setting(0.0, at_least=0, at_most=1)
+    triples: int = setting(0, at_least=0)
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name in ("variables", "labels"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("coupling", "field", "degree"):
-            if not 0.0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0.0 <= self.frustration <= 1.0:
-            raise ValueError(f"frustration must be between 0 and 1, got {self.frustration}")
-        if self.triples < 0 or (self.triples and self.variables < 3):
+        super().__post_init__()
+        if self.triples and self.variables < 3:
             raise ValueError(f"triples must fit at least 3 variables, got {self.triples}")
         if self._n_edges > self.variables * (self.variables - 1) // 2:
             raise ValueError(

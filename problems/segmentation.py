@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.problem import ProblemFamily
+from inference_lab.specs.settings import setting
 from inference_lab.specs.trust import check_inside
 
 #: Colour models are fitted to at most this many pixels of a region, drawn at random.
@@ -140,39 +141,29 @@ class Segmentation(ProblemFamily):
     0.0
     """
 
-    image: str = field(default="shapes", metadata={"always": True})
+    image: str = setting("shapes", always=True)
     truth: str | None = None
-    annotator: int = 0
-    regions: int = 2
+    annotator: int = setting(0, at_least=0)
+    regions: int = setting(2, at_least=2)
     models: Literal["scribbles", "box", "gmm", "kmeans"] = "scribbles"
-    share: float = 0.02
+    share: float = setting(0.02, above=0, at_most=1)
     hard: bool = True
-    components: int = 3
+    components: int = setting(3, at_least=1)
     features: Literal["colour", "texture"] = "colour"
-    weight: float = 20.0
+    weight: float = setting(20.0, at_least=0, below=math.inf)
     diagonals: bool = True
-    scale: float = 1.0
-    height: int = 96
-    width: int = 128
-    seed: int = 0
+    scale: float = setting(1.0, above=0, at_most=1)
+    height: int = setting(96, at_least=1)
+    width: int = setting(128, at_least=1)
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name, least in (("regions", 2), ("components", 1), ("height", 1), ("width", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        super().__post_init__()
         if self.models == "box" and self.regions != 2:
             raise ValueError(f"models=box makes 2 regions, got regions={self.regions}")
         if self.truth is not None and self.image == "shapes":
             raise ValueError("truth is a setting of files; image=shapes has its own")
-        for name in ("annotator", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("share", "scale"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
-        if not 0.0 <= self.weight < math.inf:
-            raise ValueError(f"weight must be finite and not negative, got {self.weight}")
 
     def build(self, data_dir: Path | None = None) -> SegmentationProblem:
         """Read or draw the image, fit the models, and set up the energy.

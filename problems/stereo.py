@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,6 +25,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
+from inference_lab.specs.settings import setting
 
 
 class Energy(NamedTuple):
@@ -180,27 +181,28 @@ class Stereo(ProblemFamily):
     0.0
     """
 
-    pair: str = field(default="synthetic", metadata={"always": True})
+    pair: str = setting("synthetic", always=True)
     left: str | None = None
     right: str | None = None
     truth: str | None = None
-    truth_scale: float = 1.0
-    labels: int | None = None
+    truth_scale: float = setting(1.0, above=0, below=math.inf)
+    labels: int | None = setting(None, at_least=1)
     cost: Literal["absolute", "squared"] | None = None
-    data_cap: float | None = None
+    data_cap: float | None = setting(None, above=0)
     smoothness: Literal["linear", "quadratic"] | None = None
-    cap: float | None = None
-    weight: float | None = None
-    threshold: float | None = None
-    factor: float | None = None
-    scale: float = 1.0
-    height: int = 96
-    width: int = 128
-    noise: float = 4.0
-    seed: int = 0
+    cap: float | None = setting(None, above=0)
+    weight: float | None = setting(None, at_least=0, below=math.inf)
+    threshold: float | None = setting(None, at_least=0, below=math.inf)
+    factor: float | None = setting(None, at_least=0, below=math.inf)
+    scale: float = setting(1.0, above=0, at_most=1)
+    height: int = setting(96, at_least=1)
+    width: int = setting(128, at_least=1)
+    noise: float = setting(4.0, at_least=0, below=math.inf)
+    seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         pairs = ("synthetic", *PAIRS, "files")
         if self.pair not in pairs:
             raise ValueError(f"pair must be one of {', '.join(pairs)}, got {self.pair!r}")
@@ -209,24 +211,6 @@ class Stereo(ProblemFamily):
                 raise ValueError(f"{name} is a setting of pair=files; pair={self.pair} has its own")
             if getattr(self, name) is None and self.pair == "files" and name != "truth":
                 raise ValueError(f"pair=files needs the setting {name}, the path of an image")
-        for name in ("data_cap", "cap"):
-            value = getattr(self, name)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"{name} must be above 0, got {value}")
-        if not 0.0 < self.truth_scale < math.inf:
-            raise ValueError(f"truth_scale must be finite and above 0, got {self.truth_scale}")
-        for name in ("weight", "threshold", "factor", "noise"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value}")
-        for name in ("labels", "height", "width"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if not 0.0 < self.scale <= 1.0:
-            raise ValueError(f"scale must be above 0 and at most 1, got {self.scale}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
 
     @property
     def energy(self) -> Energy:

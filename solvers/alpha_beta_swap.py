@@ -14,6 +14,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,7 @@ class AlphaBetaSwap(Solver):
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"
     nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
-    max_cycles: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.max_cycles is not None and self.max_cycles < 1:
-            raise ValueError(f"max_cycles must be at least 1, got {self.max_cycles}")
+    max_cycles: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, or a factor too large to be reduced to pairs."""

@@ -16,6 +16,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
+from inference_lab.specs.settings import setting
 
 #: Tables of junction trees that are built without further thought, in bytes.
 _SMALL_TREE = 1 << 26
@@ -166,12 +167,7 @@ class Auto(Solver):
 
     start_up: ClassVar[float] = 100.0
 
-    seconds: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise ValueError(f"seconds must be positive, got {self.seconds}")
+    seconds: float = setting(10.0, above=0, below=math.inf)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Cover every graph, at any temperature."""

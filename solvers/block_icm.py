@@ -13,6 +13,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import cost_scale, edge_cost, min_sum_message
+from inference_lab.specs.settings import setting
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-12
@@ -469,12 +470,7 @@ class BlockICM(Solver):
 
     start_up: ClassVar[float] = 6.7
 
-    patience: int = 10
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.patience < 1:
-            raise ValueError(f"patience must be at least 1, got {self.patience}")
+    patience: int = setting(10, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Sweep until nothing changes any more or the budget is spent."""

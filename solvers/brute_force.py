@@ -13,6 +13,7 @@ from inference_lab._numba import kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.specs.settings import setting
 
 #: Steps of the enumeration between two looks at the clock: some 10 ms.
 _CHUNK = 1 << 20
@@ -250,12 +251,7 @@ class BruteForce(Solver):
            [0.408, 0.592]])
     """
 
-    max_states: int = 2**24
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if not 1 <= self.max_states <= 2**62:
-            raise ValueError(f"max_states must be between 1 and 2**62, got {self.max_states}")
+    max_states: int = setting(2**24, at_least=1, at_most=2**62)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Cover every graph of at most `max_states` labellings."""

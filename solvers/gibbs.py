@@ -14,6 +14,7 @@ from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import local_costs, unflatten
+from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
 _STEPS = 1_000_000
@@ -346,22 +347,17 @@ class Gibbs(Solver):
     True
     """
 
-    sweeps: int = 1000
-    burn_in: int = 100
-    thinning: int = 1
-    chains: int = 4
+    sweeps: int = setting(1000, at_least=4)
+    burn_in: int = setting(100, at_least=0)
+    thinning: int = setting(1, at_least=1)
+    chains: int = setting(4, at_least=1)
     scan: Literal["systematic", "random"] = "systematic"
-    ais_runs: int = 0
-    ais_steps: int = 200
+    ais_runs: int = setting(0, at_least=0)
+    ais_steps: int = setting(200, at_least=1)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name, least in (
-            ("sweeps", 4), ("burn_in", 0), ("thinning", 1), ("chains", 1), ("ais_runs", 0),
-            ("ais_steps", 1),
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        super().__post_init__()
         if self.ais_runs == 1:
             raise ValueError("ais_runs must be 0 or at least 2, so that there is an error, got 1")
 

@@ -11,6 +11,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import sweep
+from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,9 @@ class ICM(Solver):
     """
 
     init: Literal["unary", "random"] = "unary"
-    restarts: int = 0
+    restarts: int = setting(0, at_least=0)
     order: Literal["random", "sequential"] = "random"
-    max_sweeps: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.restarts < 0:
-            raise ValueError(f"restarts must not be negative, got {self.restarts}")
-        if self.max_sweeps is not None and self.max_sweeps < 1:
-            raise ValueError(f"max_sweeps must be at least 1, got {self.max_sweeps}")
+    max_sweeps: int | None = setting(None, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Descend from the start, then from random restarts."""

@@ -121,9 +121,8 @@ class ILP(Solver):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         check_backend(self.backend)
-        if self.cuts not in ("cycles", None):
-            raise ValueError(f"cuts must be cycles or None, got {self.cuts!r}")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, a backend that is not installed, or a matrix too large."""

@@ -26,6 +26,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.messages import edge_cost, unflatten
+from inference_lab.specs.settings import setting
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
 _BLOCK = 2048
@@ -882,12 +883,7 @@ class JunctionTree(Solver):
     (0.4982, 'exact')
     """
 
-    max_bytes: int = 4 * 2**30
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.max_bytes < 2**20:
-            raise ValueError(f"max_bytes must be at least 2**20 (1 MiB), got {self.max_bytes}")
+    max_bytes: int = setting(4 * 2**30, at_least=2**20)
 
     @property
     def _log2_limit(self) -> float:

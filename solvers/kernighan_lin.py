@@ -12,6 +12,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import local_costs
+from inference_lab.specs.settings import setting
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.
@@ -571,16 +572,10 @@ class KernighanLin(Solver):
 
     start_up: ClassVar[float] = 8.0
 
-    chain: int = 20
-    branches: int = 3
-    kicks: int = 3
-    ball: int = 20
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name, least in (("chain", 1), ("branches", 1), ("kicks", 0), ("ball", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+    chain: int = setting(20, at_least=1)
+    branches: int = setting(3, at_least=1)
+    kicks: int = setting(3, at_least=0)
+    ball: int = setting(20, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Make passes, chains and kicks until nothing gains or the budget is spent."""

@@ -13,6 +13,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import local_costs
+from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -330,12 +331,7 @@ class LazyFlipper(Solver):
 
     start_up: ClassVar[float] = 9.0
 
-    max_depth: int = 3
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.max_depth < 1:
-            raise ValueError(f"max_depth must be at least 1, got {self.max_depth}")
+    max_depth: int = setting(3, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Search from the given or the cheapest labels until no set gains."""

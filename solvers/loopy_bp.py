@@ -31,6 +31,7 @@ from inference_lab.kernels.messages import (
     sum_product_message,
     unflatten,
 )
+from inference_lab.specs.settings import setting
 
 #: One record for each adjacency position, see `make_links`.
 Links: TypeAlias = "npt.NDArray[np.void]"
@@ -1041,18 +1042,9 @@ class LoopyBP(Solver):
     start_up: ClassVar[float] = 40.0
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
-    damping: float = 0.0
-    tolerance: float = 1e-6
-    max_sweeps: int = 1000
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must be at least 0 and below 1, got {self.damping}")
-        if not self.tolerance >= 0.0:
-            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
-        if self.max_sweeps < 1:
-            raise ValueError(f"max_sweeps must be at least 1, got {self.max_sweeps}")
+    damping: float = setting(0.0, at_least=0, below=1)
+    tolerance: float = setting(1e-6, at_least=0)
+    max_sweeps: int = setting(1000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""

@@ -29,6 +29,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import edge_cost
+from inference_lab.specs.settings import setting
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
 _MAX_PHASES = 5000
@@ -581,18 +582,14 @@ class LPRelaxation(Solver):
     """
 
     backend: str = "highs"
-    draws: int = 100
+    draws: int = setting(100, at_least=1)
     rounding: Literal["all", "kleinberg-tardos", "derandomised", "argmax"] = "all"
     polish: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         check_backend(self.backend)
-        if self.draws < 1:
-            raise ValueError(f"draws must be at least 1, got {self.draws}")
-        choices = ("all", "kleinberg-tardos", "derandomised", "argmax")
-        if self.rounding not in choices:
-            raise ValueError(f"rounding must be one of {', '.join(choices)}, got {self.rounding!r}")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, a backend that is not installed, or a matrix too large."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -13,6 +14,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, unflatten
+from inference_lab.specs.settings import setting
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
 _CUTOFF = 50.0
@@ -327,29 +329,13 @@ class MeanField(Solver):
     start_up: ClassVar[float] = 16.0
 
     update: Literal["sequential", "parallel"] = "sequential"
-    damping: float | None = None
-    tolerance: float = 1e-6
-    max_sweeps: int = 10_000
-    anneal_sweeps: int = 5
-    start_temperature: float | None = None
-    cooling: float = 0.5
-    end_ratio: float = 1e-3
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.damping is not None and not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must be at least 0 and below 1, got {self.damping}")
-        if not self.tolerance >= 0.0:
-            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
-        for name in ("max_sweeps", "anneal_sweeps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.start_temperature is not None and not 0.0 < self.start_temperature < np.inf:
-            raise ValueError(f"start_temperature must be positive, got {self.start_temperature}")
-        if not 0.0 < self.cooling < 1.0:
-            raise ValueError(f"cooling must be between 0 and 1, got {self.cooling}")
-        if not 0.0 < self.end_ratio <= 1.0:
-            raise ValueError(f"end_ratio must be above 0 and at most 1, got {self.end_ratio}")
+    damping: float | None = setting(None, at_least=0, below=1)
+    tolerance: float = setting(1e-6, at_least=0)
+    max_sweeps: int = setting(10_000, at_least=1)
+    anneal_sweeps: int = setting(5, at_least=1)
+    start_temperature: float | None = setting(None, above=0, below=math.inf)
+    cooling: float = setting(0.5, above=0, below=1)
+    end_ratio: float = setting(1e-3, above=0, at_most=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""

@@ -26,6 +26,7 @@ from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
+from inference_lab.specs.settings import setting
 
 #: With tightening to come, sweeps over the terms end when one gains less than this share of all
 #: that was gained, since the sweeps over clusters go on with them.
@@ -111,24 +112,12 @@ class MPLP(Solver):
     start_up: ClassVar[float] = 53.0
 
     tighten: Literal["cycles", "triplets"] | None = "cycles"
-    clusters_per_round: int = 2000
-    max_rounds: int = 100
-    max_memory: float = 1e9
-    tolerance: float = 1e-6
-    patience: int = 5
-    max_sweeps: int = 5000
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.tighten not in ("cycles", "triplets", None):
-            raise ValueError(f"tighten must be cycles, triplets or None, got {self.tighten!r}")
-        if not self.tolerance >= 0.0:
-            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
-        if not self.max_memory >= 0.0:
-            raise ValueError(f"max_memory must not be negative, got {self.max_memory}")
-        for name in ("clusters_per_round", "max_rounds", "patience", "max_sweeps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+    clusters_per_round: int = setting(2000, at_least=1)
+    max_rounds: int = setting(100, at_least=1)
+    max_memory: float = setting(1e9, at_least=0)
+    tolerance: float = setting(1e-6, at_least=0)
+    patience: int = setting(5, at_least=1)
+    max_sweeps: int = setting(5000, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Sweep until the bound stands still, then add clusters; decode on the way."""

@@ -21,6 +21,7 @@ from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
 from inference_lab.specs.extras import how_to_install
+from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "ortools"
@@ -90,12 +91,7 @@ class CPSAT(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
-    workers: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1, got {self.workers}")
+    workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, a package that is not installed, or too many clauses."""

@@ -66,6 +66,7 @@ class Persistency(Solver):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         as_solver(self.then)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

@@ -20,6 +20,7 @@ from inference_lab.algorithms.pgmpy_models import (
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.specs.settings import setting
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Products of potentials stay above exp(-600), so that none becomes zero by itself.
@@ -79,12 +80,7 @@ class PgmpyJunctionTree(Solver):
     0.498153
     """
 
-    max_entries: int = 1_000_000
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.max_entries < 1:
-            raise ValueError(f"max_entries must be at least 1, got {self.max_entries}")
+    max_entries: int = setting(1_000_000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: tables too large, or potentials that doubles do not hold."""

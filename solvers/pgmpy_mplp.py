@@ -20,6 +20,7 @@ from inference_lab.algorithms.pgmpy_models import (
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.specs.settings import setting
 
 _EPS = float(np.finfo(np.float64).eps)
 #: pgmpy looks at all pairs of edges when it starts: at a million in about a second.
@@ -71,15 +72,8 @@ class PgmpyMPLP(Solver):
     (0.5, [0, 1], 0.5)
     """
 
-    sweeps: int = 200
-    tolerance: float = 1e-9
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.sweeps < 1:
-            raise ValueError(f"sweeps must be at least 1, got {self.sweeps}")
-        if not self.tolerance >= 0:
-            raise ValueError(f"tolerance must be at least 0, got {self.tolerance}")
+    sweeps: int = setting(200, at_least=1)
+    tolerance: float = setting(1e-9, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, or a graph too large for pgmpy."""

@@ -25,6 +25,7 @@ from inference_lab.solvers.kernighan_lin import (
     start_chains,
 )
 from inference_lab.solving import solve
+from inference_lab.specs.settings import setting
 
 #: Iterations between two looks at bound, labellings and violated inequalities.
 _CHECK = 25
@@ -137,22 +138,17 @@ class Semidefinite(Solver):
     cuts: bool = True
     heuristic: str = "simulated-annealing"
     persistency: bool = True
-    tolerance: float = 1e-6
-    progress: float = 0.003
-    patience: int = 500
-    iterations: int = 10_000
-    max_bytes: int = 2**30
+    tolerance: float = setting(1e-6, at_least=0)
+    progress: float = setting(0.003, at_least=0)
+    patience: int = setting(500, at_least=1)
+    iterations: int = setting(10_000, at_least=1)
+    max_bytes: int = setting(2**30, at_least=1)
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         if self.heuristic:
             as_solver(self.heuristic)
-        for name in ("tolerance", "progress"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("patience", "iterations", "max_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Cover binary and Potts-like energies over pairs whose matrices fit `max_bytes`."""

@@ -15,6 +15,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import sweep as icm_sweep
 from inference_lab.kernels.messages import local_costs
+from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
 _STEPS = 1_000_000
@@ -210,31 +211,15 @@ class SimulatedAnnealing(Solver):
     0.5
     """
 
-    sweeps: int = 2000
-    reheats: int = 100
-    restarts: int = 0
+    sweeps: int = setting(2000, at_least=1)
+    reheats: int = setting(100, at_least=0)
+    restarts: int = setting(0, at_least=0)
     schedule: Literal["geometric", "linear", "logarithmic"] = "geometric"
-    start_temperature: float | None = None
-    end_ratio: float = 0.1
-    reheat_ratio: float = 0.7
-    reheat_sweeps: int = 100
-    region: int = 100
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name in ("sweeps", "reheat_sweeps", "region"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("restarts", "reheats"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.start_temperature is not None and not 0.0 < self.start_temperature < np.inf:
-            raise ValueError(
-                f"start_temperature must be positive and finite, got {self.start_temperature}"
-            )
-        for name in ("end_ratio", "reheat_ratio"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+    start_temperature: float | None = setting(None, above=0, below=math.inf)
+    end_ratio: float = setting(0.1, above=0, at_most=1)
+    reheat_ratio: float = setting(0.7, above=0, at_most=1)
+    reheat_sweeps: int = setting(100, at_least=1)
+    region: int = setting(100, at_least=1)
 
     def temperature(self, first: float, last: float, done: float, sweeps: int) -> float:
         """Return the temperature when a share `done` of an anneal of so many sweeps is over."""

@@ -17,6 +17,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, edge_cost, local_costs
 from inference_lab.solvers.block_icm import soften
 from inference_lab.solvers.simulated_annealing import grow_region
+from inference_lab.specs.settings import setting
 
 #: What has become of a variable while a block is grown.
 _OUT, _OPEN, _IN = 0, 1, 2
@@ -782,17 +783,9 @@ class SubgraphSearch(Solver):
 
     start_up: ClassVar[float] = 50.0
 
-    table: int = 2**16
-    descent_table: int = 2**10
-    rounds: int = 300
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name in ("table", "descent_table"):
-            if getattr(self, name) < 4:
-                raise ValueError(f"{name} must be at least 4, got {getattr(self, name)}")
-        if self.rounds < 0:
-            raise ValueError(f"rounds must not be negative, got {self.rounds}")
+    table: int = setting(2**16, at_least=4)
+    descent_table: int = setting(2**10, at_least=4)
+    rounds: int = setting(300, at_least=0)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Try to solve the whole, descend, then kick and fuse until the budget is spent."""

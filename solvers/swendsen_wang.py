@@ -20,6 +20,7 @@ from inference_lab.solvers.gibbs import (
     most_probable,
     no_variables,
 )
+from inference_lab.specs.settings import setting
 
 #: At this temperature no bond of finite gain is drawn, and all labels that are allowed are equal.
 _HOTTEST = 1e300
@@ -386,16 +387,10 @@ class SwendsenWang(Solver):
            [0.41, 0.59]])
     """
 
-    sweeps: int = 1000
-    burn_in: int = 100
-    single_sweeps: int = 1
-    chains: int = 4
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name, least in (("sweeps", 4), ("burn_in", 0), ("single_sweeps", 0), ("chains", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+    sweeps: int = setting(1000, at_least=4)
+    burn_in: int = setting(100, at_least=0)
+    single_sweeps: int = setting(1, at_least=0)
+    chains: int = setting(4, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Attractive diagonal terms, and pairwise terms of two labels, at T > 0."""

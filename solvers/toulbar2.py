@@ -27,6 +27,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
 from inference_lab.specs.extras import how_to_install
+from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
 PACKAGE = "pytoulbar2"
@@ -102,14 +103,7 @@ class Toulbar2(Solver):
     start_up: ClassVar[float] = 270.0
 
     search: Literal["hbfs", "dfs"] = "hbfs"
-    vac: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.search not in ("hbfs", "dfs"):
-            raise ValueError(f"search must be hbfs or dfs, got {self.search!r}")
-        if self.vac < 0:
-            raise ValueError(f"vac must be at least 0, got {self.vac}")
+    vac: int = setting(0, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, a package that is not installed, or tables too large."""

@@ -20,6 +20,7 @@ from inference_lab.kernels.messages import (
     sum_product_message,
     unflatten,
 )
+from inference_lab.specs.settings import setting
 
 #: Messages sent between two looks at the clock are so many that they go through this many entries.
 _CHUNK = 1 << 22
@@ -450,24 +451,11 @@ class TRWBP(Solver):
     ('upper', True)
     """
 
-    trees: int = 8
-    tree_updates: int = 10
-    damping: float = 0.3
-    tolerance: float = 1e-6
-    max_sweeps: int = 1000
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.trees < 1:
-            raise ValueError(f"trees must be at least 1, got {self.trees}")
-        if self.tree_updates < 0:
-            raise ValueError(f"tree_updates must not be negative, got {self.tree_updates}")
-        if not 0.0 <= self.damping < 1.0:
-            raise ValueError(f"damping must be at least 0 and below 1, got {self.damping}")
-        if not self.tolerance >= 0.0:
-            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
-        if self.max_sweeps < 1:
-            raise ValueError(f"max_sweeps must be at least 1, got {self.max_sweeps}")
+    trees: int = setting(8, at_least=1)
+    tree_updates: int = setting(10, at_least=0)
+    damping: float = setting(0.3, at_least=0, below=1)
+    tolerance: float = setting(1e-6, at_least=0)
+    max_sweeps: int = setting(1000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Cover pairwise graphs at T > 0."""

@@ -33,6 +33,7 @@ from inference_lab.kernels.messages import (
     repulsive_message,
     slot_ptr,
 )
+from inference_lab.specs.settings import setting
 
 #: Where a variable stands in a factor, in the order of visits.
 _MIDDLE, _FIRST, _LAST = 0, 1, 2
@@ -803,22 +804,12 @@ class TRWS(Solver):
     start_up: ClassVar[float] = 23.0
 
     order: Literal["given", "breadth-first"] = "given"
-    tolerance: float = 1e-7
-    patience: int = 10
-    decode_every: int = 1
-    max_sweeps: int = 1000
+    tolerance: float = setting(1e-7, at_least=0)
+    patience: int = setting(10, at_least=1)
+    decode_every: int = setting(1, at_least=1)
+    max_sweeps: int = setting(1000, at_least=1)
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.tighten not in ("cycles", "triplets", None):
-            raise ValueError(f"tighten must be cycles, triplets or None, got {self.tighten!r}")
-        if not self.tolerance >= 0.0:
-            raise ValueError(f"tolerance must not be negative, got {self.tolerance}")
-        for name in ("patience", "decode_every", "max_sweeps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Sweep until the bound stands still, meets a labelling, or the budget is spent."""

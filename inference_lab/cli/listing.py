@@ -65,7 +65,8 @@ def _print_settings(settings: list[dict[str, Any]]) -> None:
         click.echo("    (none)")
     for setting in settings:
         default = "required" if setting["required"] else f"default {setting['default']}"
-        click.echo(f"    {setting['name']}: {setting['type']}, {default}")
+        limits = f", {setting['range']}" if setting["range"] else ""
+        click.echo(f"    {setting['name']}: {setting['type']}{limits}, {default}")
 
 
 def _described_if_loads(registry: Any, name: str) -> dict[str, Any]:
@@ -83,6 +84,7 @@ def _described(registry: Any, name: str) -> dict[str, Any]:
     from dataclasses import MISSING, fields
 
     from inference_lab.specs.grammar import format_value
+    from inference_lab.specs.settings import range_of
 
     cls = registry.load(name)
     documentation = inspect.getdoc(cls) or ""
@@ -95,10 +97,12 @@ def _described(registry: Any, name: str) -> dict[str, Any]:
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()
         required = default is MISSING
+        limits = range_of(field.metadata)
         settings.append(
             {
                 "name": field.name,
                 "type": _type_name(hints[field.name]),
+                "range": None if limits is None else str(limits),
                 "required": required,
                 "default": None if required else format_value(default),
             }

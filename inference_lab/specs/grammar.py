@@ -290,8 +290,7 @@ def format_value(value: Any) -> str:
 def format_spec(name: str, settings: Any) -> str:
     """Write the spec string of a settings dataclass: its name and what is not default.
 
-    Fields with ``metadata={"always": True}`` are written even then, where a name should speak for
-    itself.
+    Fields declared by ``setting(..., always=True)`` are written even then.
     """
     parts = []
     for f in fields(settings):

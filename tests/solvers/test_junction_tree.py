@@ -279,7 +279,7 @@ def test_plans_go_with_their_graphs():
 
 
 def test_max_bytes_is_checked():
-    with pytest.raises(ValueError, match=r"max_bytes must be at least 2\*\*20 \(1 MiB\), got 10"):
+    with pytest.raises(ValueError, match=r"max_bytes must be at least 2\*\*20, got 10"):
         JunctionTree(max_bytes=10)
 
 

@@ -531,7 +531,10 @@ def test_backends_that_are_not_there():
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
         LPRelaxation(draws=0)
-    with pytest.raises(ValueError, match=r"rounding must be one of all, .* got 'best'"):
+    with pytest.raises(
+        ValueError,
+        match="rounding must be all, kleinberg-tardos, derandomised or argmax, got 'best'",
+    ):
         LPRelaxation(rounding="best")  # type: ignore[arg-type]
 
 

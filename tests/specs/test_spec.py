@@ -21,6 +21,7 @@ from inference_lab.specs.grammar import (
     format_value,
     parse_spec,
 )
+from inference_lab.specs.settings import setting
 from inference_lab.words import nearest
 
 
@@ -105,7 +106,7 @@ def test_values_are_written_plainly(value, text):
 
 @dataclass(frozen=True)
 class Marked:
-    always: int = field(default=1, metadata={"always": True})
+    always: int = setting(1, always=True)
     hidden: int = field(default=2, init=False)
     needed: str = field(kw_only=True)
 
