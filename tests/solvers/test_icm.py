@@ -336,7 +336,7 @@ def test_limits():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("icm(restarts=-1)", "restarts must not be negative, got -1"),
+        ("icm(restarts=-1)", "restarts must be at least 0, got -1"),
         ("icm(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
         ("icm(init=best)", "'best' is not one of unary, random"),
         ("icm(order=residual)", "'residual' is not one of random, sequential"),

@@ -747,8 +747,8 @@ def test_budget(schedule):
     [
         ("loopy-bp(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
         ("loopy-bp(damping=-0.1)", "damping must be at least 0 and below 1, got -0.1"),
-        ("loopy-bp(tolerance=-1)", "tolerance must not be negative, got -1.0"),
-        ("loopy-bp(tolerance=nan)", "tolerance must not be negative, got nan"),
+        ("loopy-bp(tolerance=-1)", "tolerance must be at least 0, got -1.0"),
+        ("loopy-bp(tolerance=nan)", "tolerance must be at least 0, got nan"),
         ("loopy-bp(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
         ("loopy-bp(schedule=random)", "'random' is not one of sequential, residual, synchronous"),
     ],

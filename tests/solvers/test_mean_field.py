@@ -596,12 +596,18 @@ def test_empty_graph(temperature):
     ("spec", "message"),
     [
         ("mean-field(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
-        ("mean-field(tolerance=-1)", "tolerance must not be negative, got -1.0"),
+        ("mean-field(tolerance=-1)", "tolerance must be at least 0, got -1.0"),
         ("mean-field(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
         ("mean-field(anneal_sweeps=0)", "anneal_sweeps must be at least 1, got 0"),
-        ("mean-field(start_temperature=0)", "start_temperature must be positive, got 0.0"),
-        ("mean-field(start_temperature=inf)", "start_temperature must be positive, got inf"),
-        ("mean-field(cooling=1)", "cooling must be between 0 and 1, got 1.0"),
+        (
+            "mean-field(start_temperature=0)",
+            "start_temperature must be finite and above 0, got 0.0",
+        ),
+        (
+            "mean-field(start_temperature=inf)",
+            "start_temperature must be finite and above 0, got inf",
+        ),
+        ("mean-field(cooling=1)", "cooling must be above 0 and below 1, got 1.0"),
         ("mean-field(end_ratio=0)", "end_ratio must be above 0 and at most 1, got 0.0"),
         ("mean-field(end_ratio=2)", "end_ratio must be above 0 and at most 1, got 2.0"),
         ("mean-field(update=random)", "'random' is not one of sequential, parallel"),

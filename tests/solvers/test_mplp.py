@@ -184,9 +184,9 @@ def test_no_time_still_gives_a_labelling() -> None:
 
 def test_bad_settings_are_refused() -> None:
     for setting, value, says in (
-        ("tolerance", -1e-3, "tolerance must not be negative, got -0.001"),
-        ("tolerance", math.nan, "tolerance must not be negative, got nan"),
-        ("max_memory", -1.0, "max_memory must not be negative, got -1.0"),
+        ("tolerance", -1e-3, "tolerance must be at least 0, got -0.001"),
+        ("tolerance", math.nan, "tolerance must be at least 0, got nan"),
+        ("max_memory", -1.0, "max_memory must be at least 0, got -1.0"),
         ("clusters_per_round", 0, "clusters_per_round must be at least 1, got 0"),
         ("max_rounds", 0, "max_rounds must be at least 1, got 0"),
         ("patience", 0, "patience must be at least 1, got 0"),

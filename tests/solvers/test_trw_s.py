@@ -346,8 +346,8 @@ def test_marginals_are_refused() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "says"),
     [
-        ("tolerance", -1e-3, "tolerance must not be negative, got -0.001"),
-        ("tolerance", math.nan, "tolerance must not be negative, got nan"),
+        ("tolerance", -1e-3, "tolerance must be at least 0, got -0.001"),
+        ("tolerance", math.nan, "tolerance must be at least 0, got nan"),
         ("patience", 0, "patience must be at least 1, got 0"),
         ("decode_every", 0, "decode_every must be at least 1, got 0"),
         ("max_sweeps", -1, "max_sweeps must be at least 1, got -1"),
