@@ -319,6 +319,10 @@ class Solver(Settings, ABC):
 
     #: The version of the method; raise it when results change, so that records are not mixed up.
     version: ClassVar[int] = 1
+    #: Whether the method heeds `FactorGraph.label_costs`. A class that defines `run` says so for
+    #: itself, what it inherits does not count: a method that has never heard of label costs would
+    #: leave them out, and report bounds of another energy.
+    label_costs: ClassVar[bool] = False
     #: For how long the method cannot heed a time limit, before it first looks at the clock and
     #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
     #: million variables. A run that has less time is not begun.
@@ -327,10 +331,27 @@ class Solver(Settings, ABC):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
 
-        The default covers every graph at temperature 0. No clock runs here: what takes more than
+        The default covers every graph at temperature 0. Label costs are not this method's business
+        but that of the class attribute `label_costs`. No clock runs here: what takes more than
         a moment to find out belongs into `run`, see `Outcome.unsupported`.
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
+
+    def refusal(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Return why no run is made: label costs that the method does not know, or `supports`."""
+        if graph.n_label_costs and not self._heeds_label_costs():
+            return f"{self.name()} knows nothing of label costs, and this graph has some"
+        return self.supports(graph, temperature)
+
+    @classmethod
+    def _heeds_label_costs(cls) -> bool:
+        """Whether the class whose `run` is used, or one derived from it, says it does."""
+        for base in cls.__mro__:
+            if "label_costs" in vars(base):
+                return bool(vars(base)["label_costs"])
+            if "run" in vars(base):
+                break
+        return False
 
     @abstractmethod
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

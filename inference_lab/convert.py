@@ -14,6 +14,7 @@ import numpy as np
 
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_encoding import chain
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     """Return the graph in networkx form, with all costs as attributes.
 
     Variable ``i`` is the node ``i``, with ``kind="variable"`` and ``unary``, its (k_i,) costs.
-    ``graph.graph["constant"]`` is the constant. A term is a set of attributes:
+    ``graph.graph["constant"]`` is the constant, ``graph.graph["label_costs"]``, where there are
+    any, a list of (labels, cost). A term is a set of attributes:
 
     * ``weight`` and ``same``: ``weight`` if the labels differ, else ``same``, which is a number
       (0 where it is left out) or one number a label: Potts and diagonal terms;
@@ -87,6 +89,8 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
             "which edges cannot hold"
         )
     result: nx.Graph[Any] = nx.Graph(constant=graph.constant)
+    if graph.n_label_costs:
+        result.graph["label_costs"] = graph.label_costs.sets()
     for i in range(graph.n_variables):
         result.add_node(i, kind="variable", unary=graph.unary_of(i))
     for f, (scope, term) in enumerate(_terms(graph)):
@@ -189,7 +193,8 @@ def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
         collected.add(f"factor {node!r}", data, scope, ordered=True)
     constant = float(_costs(graph.graph.get("constant", 0.0), "graph.graph['constant']"))
     result = FactorGraph.from_terms(unary, collected.pairwise(), collected.factors, constant)
-    return result, order
+    sets = graph.graph.get("label_costs", [])
+    return result.with_label_costs(sets=sets) if sets else result, order
 
 
 def _unary_of(node: Hashable, data: Mapping[str, Any]) -> FloatArray:
@@ -317,6 +322,8 @@ def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     model : pgmpy.models.DiscreteMarkovNetwork
         One factor a variable (of ones where it has no unary costs, because pgmpy wants every
         variable in some factor), and one a term; the variables of a term are joined by edges.
+        Label costs come with auxiliary variables, numbered after those of the graph (`chain` of
+        `inference_lab.graph.label_encoding`).
     offset : float
 
     Notes
@@ -334,6 +341,8 @@ def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     from pgmpy.factors.discrete import DiscreteFactor
     from pgmpy.models import DiscreteMarkovNetwork
 
+    if graph.n_label_costs:
+        graph = chain(graph)
     names = [f"x{i}" for i in range(graph.n_variables)]
     model: Any = DiscreteMarkovNetwork()
     model.add_nodes_from(names)

@@ -118,7 +118,7 @@ def solve(
     if start is not None and start.ndim != 1:
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
 
-    reason = method.supports(graph, temperature)
+    reason = method.refusal(graph, temperature)
     refused = Solution(
         labels=None,
         energy=math.inf,
@@ -237,7 +237,7 @@ def _exponent(graph: FactorGraph, temperature: float) -> int:
     So that limits of solvers below which a change counts as none, and backends that take numbers
     from a certain range only, mean the same in any unit. Costs of common size are left as they are.
     """
-    terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors)
+    terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors + graph.n_label_costs)
     # Beside a high temperature small costs do not count.
     size = max(graph.magnitude / terms, temperature)
     typical = math.frexp(size)[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from inference_lab._numba import kernel
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_costs import LabelCosts
+from inference_lab.kernels.label_costs import enter, leave, opening
 from inference_lab.specs.settings import setting
 
 #: Steps of the enumeration between two looks at the clock: some 10 ms.
@@ -47,6 +49,7 @@ class _State(NamedTuple):
     following: IntArray  # (n,) next label to try
     prefix: FloatArray  # (n,) energy of the terms within the variables before each level
     rows: FloatArray  # flat rows of costs, see `_Plan`
+    used: IntArray  # (s,) variables before the current level with a label of each priced set
     depth: IntArray  # (1,) current level; -1 when everything has been enumerated
     best_labels: IntArray  # (n,)
     best: FloatArray  # (1,) least energy seen
@@ -109,6 +112,7 @@ def _start(graph: FactorGraph, plan: _Plan) -> _State:
         following=np.zeros(n, dtype=np.int64),
         prefix=prefix,
         rows=rows,
+        used=np.zeros(graph.n_label_costs, dtype=np.int64),
         depth=np.zeros(1, dtype=np.int64),
         best_labels=np.zeros(n, dtype=np.int64),
         best=np.full(1, np.inf),
@@ -118,14 +122,16 @@ def _start(graph: FactorGraph, plan: _Plan) -> _State:
 
 
 @kernel
-def _enumerate(g: GraphArrays, plan: _Plan, state: _State, steps: int, temperature: float) -> None:
+def _enumerate(
+    g: GraphArrays, p: LabelCosts, plan: _Plan, state: _State, steps: int, temperature: float
+) -> None:
     """Enumerate on for about `steps` nodes of the tree of prefixes.
 
     With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
     weights ``exp(-(E - best) / temperature)``.
     """
     labels, following, prefix, rows = state.labels, state.following, state.prefix, state.rows
-    sums, marginals = state.sums, state.marginals
+    sums, marginals, used = state.sums, state.marginals, state.used
     cardinalities, unary_ptr, n_edges = g.cardinalities, g.unary_ptr, g.kinds.size
     edges, kinds, weights = g.edges, g.kinds, g.weights
     last = labels.size - 1
@@ -142,13 +148,14 @@ def _enumerate(g: GraphArrays, plan: _Plan, state: _State, steps: int, temperatu
                 total = 0.0
                 for b in range(k_last):
                     # The same sum as in the first walk, so that no exponent is positive.
-                    weight = math.exp(-((base + rows[row + b]) - best) / temperature)
+                    energy = base + rows[row + b] + opening(p, used, b)
+                    weight = math.exp(-(energy - best) / temperature)
                     marginals[unary_ptr[d] + b] += weight
                     total += weight
                 sums[d] = total
             else:
                 for b in range(k_last):
-                    energy = base + rows[row + b]
+                    energy = base + rows[row + b] + opening(p, used, b)
                     if energy < best:
                         best = energy
                         labels[d] = b
@@ -158,20 +165,21 @@ def _enumerate(g: GraphArrays, plan: _Plan, state: _State, steps: int, temperatu
             if a < cardinalities[d]:
                 steps -= 1
                 following[d] = a + 1
-                energy = prefix[d] + rows[plan.final[d] + a]
+                energy = prefix[d] + rows[plan.final[d] + a] + opening(p, used, a)
                 # Nothing finite can come of an infinite prefix: its labellings are done with.
                 if energy < math.inf:
                     labels[d] = a
-                    for p in range(plan.ptr[d], plan.ptr[d + 1]):
-                        width = cardinalities[plan.target[p]]
-                        before, after = plan.before[p], plan.after[p]
-                        e = plan.term[p]
+                    enter(p, used, a)
+                    for push in range(plan.ptr[d], plan.ptr[d + 1]):
+                        width = cardinalities[plan.target[push]]
+                        before, after = plan.before[push], plan.after[push]
+                        e = plan.term[push]
                         if e >= n_edges:
                             f = e - n_edges
                             start = g.table_ptr[f]
                             step = np.int64(0)
                             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                                if g.scopes[s] == plan.target[p]:
+                                if g.scopes[s] == plan.target[push]:
                                     step = plan.strides[s]
                                 else:
                                     start += plan.strides[s] * labels[g.scopes[s]]
@@ -197,6 +205,8 @@ def _enumerate(g: GraphArrays, plan: _Plan, state: _State, steps: int, temperatu
                 continue
         # Everything below this prefix has been seen: back to the variable before.
         d -= 1
+        if d >= 0:
+            leave(p, used, labels[d])
         if weigh and d >= 0:
             marginals[unary_ptr[d] + labels[d]] += sums[d + 1]
             sums[d] += sums[d + 1]
@@ -216,7 +226,8 @@ class BruteForce(Solver):
     odometer. A term is added where the last but one variable of its scope gets a label, to
     the row of costs of the last one, so that the many leaves only add two numbers. Weights
     are relative to the minimum (a second walk, after the first has found it) and are summed
-    subtree by subtree. The only subtrees skipped are those whose prefix costs ``+inf``.
+    subtree by subtree. A label cost is added where the first variable takes a label of its set.
+    The only subtrees skipped are those whose prefix costs ``+inf``.
 
     Parameters
     ----------
@@ -251,6 +262,8 @@ class BruteForce(Solver):
            [0.408, 0.592]])
     """
 
+    label_costs: ClassVar[bool] = True
+
     max_states: int = setting(2**24, at_least=1, at_most=2**62)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
@@ -282,7 +295,7 @@ class BruteForce(Solver):
         chunks = 0
         offered = math.inf
         while state.depth[0] >= 0 and not run.should_stop(chunks):
-            _enumerate(graph.arrays, plan, state, _CHUNK, 0.0)
+            _enumerate(graph.arrays, graph.label_costs, plan, state, _CHUNK, 0.0)
             chunks += 1
             if state.best[0] < offered:
                 offered = float(state.best[0])
@@ -301,7 +314,7 @@ class BruteForce(Solver):
         state = _start(graph, plan)
         state.best[0] = offered
         while state.depth[0] >= 0 and not run.should_stop(outcome.iterations):
-            _enumerate(graph.arrays, plan, state, _CHUNK, run.temperature)
+            _enumerate(graph.arrays, graph.label_costs, plan, state, _CHUNK, run.temperature)
             outcome.iterations += 1
         if state.depth[0] >= 0:
             outcome.converged = False

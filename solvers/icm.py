@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import sweep
+from inference_lab.kernels.label_costs import count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
 
@@ -41,8 +42,9 @@ class ICM(Solver):
 
     Complexity
     ----------
-    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table; variables whose
-    surroundings did not change are skipped. Memory: n labels and flags.
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, and as much more
+    as sets with label costs have labels; variables whose surroundings did not change are skipped.
+    Memory: n labels and flags.
 
     References
     ----------
@@ -57,6 +59,8 @@ class ICM(Solver):
     >>> il.solve(g, "icm(restarts=2)").energy
     0.5
     """
+
+    label_costs: ClassVar[bool] = True
 
     init: Literal["unary", "random"] = "unary"
     restarts: int = setting(0, at_least=0)
@@ -94,6 +98,7 @@ class ICM(Solver):
         dirty = np.ones(n, dtype=np.bool_)
         width = int(graph.cardinalities.max(initial=1))
         cost, infinite = np.empty(width), np.empty(width, dtype=np.int64)
+        used = count_users(graph.label_costs, x)
         run.offer(x)
         done = 0
         while True:
@@ -102,7 +107,12 @@ class ICM(Solver):
             order = np.flatnonzero(dirty)
             if self.order == "random":
                 order = run.rng.permutation(order)
-            changes = sweep(graph.arrays, x, order, dirty, cost, infinite)
+            if graph.n_label_costs:
+                changes = priced_sweep(
+                    graph.arrays, graph.label_costs, x, used, order, dirty, cost, infinite
+                )
+            else:
+                changes = sweep(graph.arrays, x, order, dirty, cost, infinite)
             done += 1
             if changes == 0:
                 return done, True

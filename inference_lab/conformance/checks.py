@@ -29,7 +29,14 @@ from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApp
 from inference_lab.contract import Solution, Status
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import FAMILIES, FINITE, HARD, SCALES, random_graph
+from inference_lab.graph.random_graphs import (
+    FAMILIES,
+    FINITE,
+    HARD,
+    LABEL_COSTS,
+    SCALES,
+    random_graph,
+)
 from inference_lab.registry.registry import solver_registry
 from inference_lab.results.judging import marginals_fault, partition_fault, shape_fault
 from inference_lab.specs.extras import why_missing
@@ -104,6 +111,20 @@ class Examination(Runs):
             assert case.solution is not None
             if case.family == "infeasible":
                 self._judge_infeasible(case, case.solution)
+
+    def _label_costs(self) -> None:
+        if any(case.family in LABEL_COSTS for case in self.cases):
+            self._completes([*LABEL_COSTS])
+            return
+        for family in LABEL_COSTS:
+            graph, where = random_graph(family, 0), call_of(family, 0)
+            solution = self._solve(graph, where)
+            if solution.status != Status.UNSUPPORTED or not solution.message:
+                raise ConformanceFailure(
+                    f"{where}: no graph with label costs is covered, but the run ended as "
+                    f"{solution.status.value!r} with message {solution.message!r}"
+                )
+        raise NotApplicable("the solver does not heed label costs, and says so")
 
     def _judge_infeasible(self, case: Case, solution: Solution) -> None:
         if solution.energy != math.inf or solution.status == Status.OPTIMAL:
@@ -522,6 +543,11 @@ class Examination(Runs):
                 self._outcome_valid,
             ),
             Check("infinite-costs", "No run on a graph with +inf costs raises.", completes(*HARD)),
+            Check(
+                "label-costs",
+                "A graph with label costs is refused with the reason, or no run on it raises.",
+                self._label_costs,
+            ),
             Check(
                 "any-scale",
                 "No run on a graph of very small, very large or mixed costs raises.",

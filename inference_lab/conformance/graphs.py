@@ -37,7 +37,7 @@ TOLERANCE = 1e-8
 #: Families of which one graph each goes through the checks that need several runs.
 SAMPLED = (
     *("potts", "diagonal", "own-tables", "ragged"),
-    *("higher-order", "grid", "cannot-links", "mixed"),
+    *("higher-order", "grid", "cannot-links", "mixed", "label-cost-sets"),
 )
 
 #: Variables, edges and labels, largest first: the first one that a solver supports is used.
@@ -116,6 +116,9 @@ def exhaustive(graph: FactorGraph) -> Exhaustive:
         order = np.argsort(scope)
         sizes = [shape[v] if v in scope else 1 for v in range(len(shape))]
         energies = energies + np.transpose(table, order).reshape(sizes)
+    labellings = np.indices(shape)
+    for labels, cost in graph.label_costs.sets():
+        energies = energies + cost * np.isin(labellings, labels).any(axis=0)
     return Exhaustive(energies)
 
 

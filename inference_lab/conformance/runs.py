@@ -19,7 +19,7 @@ from inference_lab.conformance.graphs import (
 from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Solver, Status, TracePoint
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import FAMILIES, SCALES, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES, random_graph
 from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
@@ -119,7 +119,7 @@ class Runs:
         # A solver whose `supports` raises is caught by the check for that.
         try:
             with self.watch("solver.supports(...)"):
-                return self.solver.supports(graph, temperature) is None
+                return self.solver.refusal(graph, temperature) is None
         except Exception:
             return False
 
@@ -174,7 +174,7 @@ class Runs:
     def _planned(self, seeds: range, temperatures: Sequence[float], **how: Any) -> list[Planned]:
         """List runs on every family that is supported, with the temperatures in turn."""
         listed = []
-        for family in FAMILIES:
+        for family in (*FAMILIES, *LABEL_COSTS):
             for seed in seeds:
                 temperature = temperatures[seed % len(temperatures)]
                 given: dict[str, Any] = {

@@ -1,8 +1,10 @@
 """The energy that every solver minimises: one frozen, array-backed factor graph.
 
-``E(x) = constant + sum_i theta_i(x_i) + sum_ij theta_ij(x_i, x_j) + sum_f theta_f(x_f)``
+``E(x) = constant + sum_i theta_i(x_i) + sum_ij theta_ij(x_i, x_j) + sum_f theta_f(x_f)
++ sum_s h_s [some x_i is in L_s]``
 
-in natural-log units: a potential is ``exp(-theta)``, lower is better, ``+inf`` forbids.
+in natural-log units: a potential is ``exp(-theta)``, lower is better, ``+inf`` forbids. The last
+sum are label costs (`inference_lab.graph.label_costs`), which most graphs have none of.
 Pairwise terms keep their structure, so that a message costs O(k) where it can:
 
 * *diagonal*: ``theta(a, b) = same[a]`` if ``a == b`` else ``differ``. Potts terms of either
@@ -35,6 +37,7 @@ from inference_lab.graph.arrays import (
     Int32Array,
     IntArray,
 )
+from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
     DiagonalTerms,
     EdgeBlock,
@@ -54,6 +57,7 @@ from inference_lab.graph.terms import (
     parse_unary,
     unwrap,
 )
+from inference_lab.words import counted
 
 __all__ = ["FactorGraph"]
 
@@ -117,6 +121,7 @@ class FactorGraph:
     table_ptr: IntArray
     table_values: FloatArray
     constant: float = 0.0
+    label_costs: LabelCosts = NO_LABEL_COSTS
 
     # ------------------------------------------------------------------ construction
 
@@ -336,6 +341,11 @@ class FactorGraph:
         """Number of factors of arity 3 and more."""
         return int(self.factor_ptr.size - 1)
 
+    @property
+    def n_label_costs(self) -> int:
+        """Number of labels and sets of labels whose use costs something."""
+        return int(self.label_costs.costs.size)
+
     @cached_property
     def n_labels(self) -> int | None:
         """The number of labels where all variables have the same, else None."""
@@ -351,7 +361,10 @@ class FactorGraph:
 
     @cached_property
     def is_diagonal(self) -> bool:
-        """Whether every term beyond the unaries is a pairwise term of the diagonal family."""
+        """Whether all terms on two and more variables are pairwise ones of the diagonal family.
+
+        Label costs, which are on all variables, are left out of account.
+        """
         return self.n_factors == 0 and bool((self.edge_kinds != TABLE).all())
 
     @cached_property
@@ -391,6 +404,9 @@ class FactorGraph:
             low, high = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
             lows.append(low)
             highs.append(high)
+        # Of a label cost the least is nothing.
+        lows.append(np.zeros(self.n_label_costs))
+        highs.append(self.label_costs.costs)
         return _extent(np.concatenate(lows), np.concatenate(highs))
 
     @cached_property
@@ -451,7 +467,7 @@ class FactorGraph:
     def factors(self) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
         """Iterate over all factors as (scope, dense table): the non-zero unaries, then the rest.
 
-        The constant is not among them. Meant for export and for small graphs.
+        The constant and label costs are not among them. Meant for export and for small graphs.
         """
         for i in range(self.n_variables):
             row = self.unary_of(i)
@@ -480,6 +496,8 @@ class FactorGraph:
         ]
         if self.n_factors:
             kinds.append(f"{self.n_factors} higher-order")
+        if self.n_label_costs:
+            kinds.append(counted(self.n_label_costs, "label cost"))
         return (
             f"FactorGraph({self.n_variables} variables x {labels} labels; "
             f"terms: {', '.join(kinds) or 'unary only'})"
@@ -487,7 +505,8 @@ class FactorGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the defining arrays only; what is derived is derived again."""
-        return {name: getattr(self, name) for name in _STORED}
+        stored = {name: getattr(self, name) for name in _STORED}
+        return {**stored, "label_costs": tuple(self.label_costs)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore, and freeze the arrays again (pickling forgets the flag)."""
@@ -496,6 +515,7 @@ class FactorGraph:
             object.__setattr__(
                 self, name, freeze(value) if isinstance(value, np.ndarray) else value
             )
+        object.__setattr__(self, "label_costs", LabelCosts(*map(freeze, state["label_costs"])))
 
     # ------------------------------------------------------------------ the evaluator
 
@@ -586,6 +606,8 @@ class FactorGraph:
             step = np.take(x, self.factor_scopes, axis=1) * strides
             index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
             total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
+        if self.n_label_costs:
+            total = total + self.label_costs.of(x)
         return np.asarray(total + self.constant)
 
     @cached_property
@@ -680,13 +702,16 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> IntArray:
-        """Connected component of each variable, shape (n,), numbered by first appearance."""
+        """Connected component of each variable, shape (n,), numbered by first appearance.
+
+        Label costs couple all variables, which are one component then.
+        """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         n, f = self.n_variables, self.n_factors
-        if n == 0:
-            return np.empty(0, dtype=np.int64)
+        if n == 0 or self.n_label_costs:
+            return np.asarray(freeze(np.zeros(n, dtype=np.int64)))
         of_factor = n + np.repeat(np.arange(f), np.diff(self.factor_ptr))
         rows = np.concatenate([self.edges[:, 0], self.factor_scopes])
         cols = np.concatenate([self.edges[:, 1], of_factor])
@@ -699,7 +724,12 @@ class FactorGraph:
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether the factor graph has no cycle, so that message passing is exact."""
+        """Whether the factor graph has no cycle, so that message passing is exact.
+
+        A graph of several variables with label costs is none.
+        """
+        if self.n_label_costs:
+            return self.n_variables <= 1
         n_components = int(self.components.max()) + 1 if self.n_variables else 0
         links = self.n_edges + int(self.factor_scopes.size)
         return links == self.n_variables + self.n_factors - n_components
@@ -720,6 +750,8 @@ class FactorGraph:
             array = np.asarray(value)
             digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
+        if self.n_label_costs:
+            digest.update(f"label_costs:{self.label_costs.sets()}".encode())
         return digest.hexdigest()
 
     # ------------------------------------------------------------------ variations
@@ -769,6 +801,45 @@ class FactorGraph:
             graph.__dict__["_terms_extent"] = self._terms_extent
         return graph
 
+    def with_label_costs(
+        self,
+        costs: npt.ArrayLike = 0.0,
+        sets: Iterable[tuple[Iterable[int], float]] = (),
+    ) -> FactorGraph:
+        """Return the graph with these label costs, in place of any it has, and all else shared.
+
+        ``sum_s h_s [some x_i is in L_s]`` is added to the energy: what is paid once for each label
+        that is used, or for each set of labels of which any is used. Not every solver knows of
+        them; those that do not say `unsupported`.
+
+        Parameters
+        ----------
+        costs : float or (k,) array
+            What each label costs by itself, ``k`` being the largest number of labels of a variable.
+        sets : iterable of (labels, cost)
+
+        Raises
+        ------
+        ValueError
+            If a cost is negative or not finite, or a set is empty, or names a label twice or one
+            that no variable has.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g = g.with_label_costs([2.0, 1.0], sets=[((0, 1), 4.0)])
+        >>> g.energy([0, 1]), g.energy([1, 1])
+        (7.5, 6.0)
+        """
+        graph = self._with_costs(
+            label_costs=label_costs(int(self.cardinalities.max(initial=0)), costs, sets)
+        )
+        # These look at what couples variables, as label costs do; the extent at their sizes.
+        for name in ("components", "is_forest", "_terms_extent"):
+            graph.__dict__.pop(name, None)
+        return graph
+
     def scaled(self, exponent: int) -> FactorGraph:
         """Return the graph with all costs multiplied by ``2^exponent``, the structure shared.
 
@@ -783,6 +854,7 @@ class FactorGraph:
             pairwise_values=freeze(np.ldexp(self.pairwise_values, exponent)),
             table_values=freeze(np.ldexp(self.table_values, exponent)),
             constant=math.ldexp(self.constant, exponent),
+            label_costs=self.label_costs.scaled(exponent),
         )
 
     def _with_costs(self, **changes: Any) -> FactorGraph:

@@ -437,6 +437,56 @@ DEGENERATE: dict[str, Callable[[_Rng], FactorGraph]] = {
 FAMILIES: dict[str, Callable[[_Rng], FactorGraph]] = {**FINITE, **HARD, **DEGENERATE}
 
 
+# ---------------------------------------------------------------------- label costs
+
+
+def _label_costs(rng: _Rng) -> FactorGraph:
+    """Price each label, on a graph of one of the finite families."""
+    graph = FINITE[list(FINITE)[rng.integers(len(FINITE))]](rng)
+    k = int(graph.cardinalities.max())
+    return graph.with_label_costs(rng.exponential(2.0, size=k) * (rng.random(k) < 0.8))
+
+
+def _label_cost_sets(rng: _Rng) -> FactorGraph:
+    """Price labels and sets of labels; now and then by integers, so that there are ties."""
+    graph = FINITE[list(FINITE)[rng.integers(len(FINITE))]](rng)
+    k = int(graph.cardinalities.max())
+    sets = [
+        (rng.permutation(k)[: int(rng.integers(1, k + 1))].tolist(), float(rng.exponential(2.0)))
+        for _ in range(int(rng.integers(1, 5)))
+    ]
+    if rng.random() < 0.3:
+        return graph.with_label_costs(1.0, [(labels, 1.0) for labels, _ in sets])
+    return graph.with_label_costs(rng.exponential(size=k), sets)
+
+
+def _label_costs_hard(rng: _Rng) -> FactorGraph:
+    """Price labels and sets beside ``+inf`` costs; feasible."""
+    graph = HARD[list(HARD)[rng.integers(len(HARD))]](rng)
+    k = int(graph.cardinalities.max())
+    sets = [(rng.permutation(k)[: int(rng.integers(1, k + 1))].tolist(), 3.0)]
+    return graph.with_label_costs(rng.exponential(2.0, size=k), sets)
+
+
+def _open_clusters(rng: _Rng) -> FactorGraph:
+    """Points that may each open a cluster at a price: facility location with linked points."""
+    n, k = _size(rng, 3, 4)
+    points = rng.normal(size=(n, 2))
+    unary = ((points[:, None] - points[None, :k]) ** 2).sum(axis=2)
+    edges = _edges(rng, n)[: n // 2 + 1]
+    graph = FactorGraph.potts(unary, edges, rng.normal(size=len(edges)))
+    return graph.with_label_costs(float(rng.exponential(2.0)))
+
+
+#: Families with label costs, which only some solvers cover.
+LABEL_COSTS: dict[str, Callable[[_Rng], FactorGraph]] = {
+    "label-costs": _label_costs,
+    "label-cost-sets": _label_cost_sets,
+    "label-costs-hard": _label_costs_hard,
+    "open-clusters": _open_clusters,
+}
+
+
 # ---------------------------------------------------------------------- costs of any size
 
 
@@ -500,7 +550,7 @@ def random_graph(family: str, seed: int) -> FactorGraph:
     Parameters
     ----------
     family : str
-        A key of `FAMILIES` or `SCALES`.
+        A key of `FAMILIES`, `LABEL_COSTS` or `SCALES`.
     seed : int
         Not negative.
 
@@ -515,7 +565,7 @@ def random_graph(family: str, seed: int) -> FactorGraph:
     >>> random_graph("must-links", 3).content_hash == random_graph("must-links", 3).content_hash
     True
     """
-    families = {**FAMILIES, **SCALES}
+    families = {**FAMILIES, **LABEL_COSTS, **SCALES}
     if family not in families:
         raise unknown("family", family, families)
     # The family's name takes part, so that families do not draw the same numbers.

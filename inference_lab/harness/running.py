@@ -70,11 +70,12 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
     unary: Any = [graph.unary_of(int(v)) for v in variables]
     if graph.n_labels is not None:
         unary = np.array(unary)
-    return FactorGraph.from_terms(
+    small = FactorGraph.from_terms(
         unary,
         [OwnTables(number[graph.edges[inside]], [graph.edge_table(int(e)) for e in inside])],
         [] if factor is None else [([int(number[v]) for v in factor[0]], factor[1])],
     )
+    return small.with_label_costs(1.0) if graph.n_label_costs else small
 
 
 #: What solvers have been warmed up on in this process, and whether they lived through it there.
@@ -123,6 +124,7 @@ def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any
         graph.n_factors > 0,
         graph.n_labels is None,
         graph.has_infinite,
+        graph.n_label_costs > 0,
     )
     return (type(solver), solver.spec, families, temperature > 0)
 
@@ -135,7 +137,7 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     from inference_lab.solving import solve
 
     try:
-        if solver.supports(graph, temperature) is None:
+        if solver.refusal(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
     except KeyboardInterrupt:
         raise
@@ -145,6 +147,12 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _info(case: Case) -> Mapping[str, Any]:
+    """Return the facts about a problem, label costs among them where there are any."""
+    n = case.problem.graph.n_label_costs
+    return {"label_costs": n, **case.problem.info} if n else case.problem.info
 
 
 def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings) -> Record:
@@ -160,7 +168,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         optimum=case.problem.optimum,
         optimum_source=case.problem.optimum_source,
         truth_energy=case.truth_energy,
-        problem_info=case.problem.info,
+        problem_info=_info(case),
         solver=solver.spec,
         solver_name=solver.name(),
         settings=solver.settings(),

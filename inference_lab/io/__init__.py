@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_encoding import chain, star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
@@ -187,6 +188,12 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     size: these are shifted, and may lose half a unit in the last place, see `inference_lab.io.uai`.
     From ``.wcsp`` files integer costs come back as they are, others within ``0.5 / scale``.
 
+    No format knows of label costs. They are written as terms with auxiliary variables, which come
+    after those of the graph: in ``.wcsp`` files, which are about the least energy, one a label or
+    set that has a cost, and in others one more for each variable, so that marginals and partition
+    functions stay right, too (`inference_lab.graph.label_encoding`). So `read` gives a graph
+    of more variables, and the first of its labels are those of the graph that was written.
+
     Parameters
     ----------
     graph : FactorGraph
@@ -217,5 +224,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
         )
     if scale is not None and kind != "wcsp":
         raise ValueError(f"scale = {scale!r} is for .wcsp files; {path} is written as {kind}")
+    if graph.n_label_costs:
+        graph = star(graph).graph if kind == "wcsp" else chain(graph)
     pieces = serialise(graph) if scale is None else wcsp.serialise(graph, scale)
     write_text(path, pieces)

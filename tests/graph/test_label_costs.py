@@ -1,0 +1,262 @@
+"""Label costs: the energy by hand and by enumeration, what is refused, and the exact encodings."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive, solver_checks
+from inference_lab.conformance.verdicts import ConformanceFailure
+from inference_lab.contract import Outcome, Solver, Status
+from inference_lab.convert import from_networkx, from_pgmpy, to_networkx, to_pgmpy
+from inference_lab.graph.label_encoding import chain, star
+from inference_lab.graph.random_graphs import LABEL_COSTS, random_graph
+from inference_lab.harness.running import warm_up_graph
+from inference_lab.registry.registry import solver_registry
+from inference_lab.solvers.brute_force import BruteForce
+from inference_lab.solvers.icm import ICM
+
+PAIR = il.FactorGraph.potts([[0.0, 1.0, 5.0], [0.6, 0.0, 5.0]], [(0, 1)], [0.5])
+
+CASES = [(family, seed) for family in LABEL_COSTS for seed in range(6)]
+
+
+def labellings(graph: il.FactorGraph) -> np.ndarray:
+    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities))))
+
+
+# ------------------------------------------------------------------ the energy
+
+
+def test_energy_by_hand():
+    g = PAIR.with_label_costs([1.0, 2.0, 4.0], sets=[([0, 2], 8.0)])
+    assert g.energy([0, 0]) == 0.6 + 1 + 8
+    assert g.energy([0, 1]) == 0.5 + 1 + 2 + 8
+    assert g.energy([1, 1]) == 1.0 + 2
+    assert g.energy([[1, 1], [2, 2]]).tolist() == [3.0, 10.0 + 4 + 8]
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_energies_are_those_of_the_definition(family, seed):
+    g = random_graph(family, seed)
+    bare, sets = g.with_label_costs(), g.label_costs.sets()
+    assert sets and bare.n_label_costs == 0
+    for x in labellings(g)[:: max(1, int(2**g.log2_states) // 50)]:
+        paid = sum(cost for labels, cost in sets if set(labels) & set(x.tolist()))
+        assert g.energy(x) == pytest.approx(bare.energy(x) + paid, rel=1e-12, abs=1e-12)
+
+
+def test_a_batch_costs_what_its_rows_do():
+    g = random_graph("label-cost-sets", 3)
+    x = labellings(g)
+    assert [g.energy(row) for row in x] == g.energy(x).tolist()
+
+
+def test_equal_sets_are_added_and_zeros_left_out():
+    g = PAIR.with_label_costs([1.0, 0.0, 0.0], sets=[([0], 2.0), ([2, 1], 3.0), ((1, 2), 1.0)])
+    assert g.label_costs.sets() == [((0,), 3.0), ((1, 2), 4.0)]
+    again = PAIR.with_label_costs(sets=[((1, 2), 4.0), ([0], 3.0)])
+    assert again.content_hash == g.content_hash != PAIR.content_hash
+    assert PAIR.with_label_costs(0.0).content_hash == PAIR.content_hash
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((-1.0,), r"label costs is -1.0; what a label costs is finite and not negative"),
+        (([0.0, np.inf, 0.0],), r"label costs\[1\] is inf"),
+        (([0.0, np.nan, 0.0],), r"label costs\[1\] is nan"),
+        (([1.0, 2.0],), r"must be a number or have shape \(3,\)"),
+        ((0.0, [([0, 3], 1.0)]), r"sets\[0\] are \[0, 3\]; variables of this graph have labels 0"),
+        ((0.0, [([0, 0], 1.0)]), r"each once"),
+        ((0.0, [([], 1.0)]), r"each once"),
+        ((0.0, [([0.5], 1.0)]), r"must be integers"),
+        ((0.0, [([1], -2.0)]), r"the cost of sets\[0\] is -2.0"),
+        ((0.0, [([1], [2.0])]), r"must be a number, got shape"),
+        ((1e100, [([1], 1e100)]), r"must not exceed 1e\+100"),
+    ],
+)
+def test_what_is_refused(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        PAIR.with_label_costs(*arguments)
+
+
+def test_what_is_derived_knows_of_them():
+    tree = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1)], 1.0)
+    assert tree.is_forest and tree.components.tolist() == [0, 0, 1]
+    g = tree.with_label_costs([0.25, 4.0])
+    assert not g.is_forest and g.components.tolist() == [0, 0, 0]
+    assert g.magnitude == tree.magnitude + 4.25
+    assert g.with_label_costs().components.tolist() == [0, 0, 1]
+    assert g.scaled(3).energy([0, 0, 1]) == 8 * g.energy([0, 0, 1])
+    assert g.with_label_costs(1e-300).scaled(-100).label_costs.sets() == []
+    assert "2 label costs" in repr(g) and "label" not in repr(tree).split("terms")[1]
+    known = g.with_evidence({0: 1}).with_unary(g.unary_values)
+    assert known.energy([1, 1, 1]) == g.energy([1, 1, 1])
+    assert warm_up_graph(g).n_label_costs == 2
+    assert g.label_costs.least() == 0.25 and tree.label_costs.least() == 0.0
+
+
+def test_pickling_keeps_them():
+    g = random_graph("label-cost-sets", 1)
+    again = pickle.loads(pickle.dumps(g))
+    assert again.content_hash == g.content_hash
+    assert not any(array.flags.writeable for array in again.label_costs)
+
+
+# ------------------------------------------------------------------ without them
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_the_star_costs_the_same_at_its_best(family, seed):
+    g = random_graph(family, seed)
+    for hard in (True, False):
+        code = star(g, hard=hard)
+        n_sets = g.n_label_costs
+        z = np.array(list(itertools.product((0, 1), repeat=n_sets)))
+        for x in labellings(g)[:: max(1, int(2**g.log2_states) // 20)]:
+            energies = code.graph.energy(np.concatenate([np.tile(x, (len(z), 1)), z], axis=1))
+            expected = pytest.approx(g.energy(x), abs=1e-9)
+            assert energies.min() == expected
+            assert code.graph.energy(code.extended(x)) == expected
+        assert np.isinf(code.graph.pairwise_values).any() >= hard
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_star_has_the_same_partition_function(seed):
+    g = random_graph("open-clusters", seed)
+    for temperature in (0.3, 1.0, 5.0):
+        code = star(g, temperature).graph
+        log_z = exhaustive(g).log_partition(temperature)
+        assert il.solve(code, "brute-force", temperature=temperature).log_partition == (
+            pytest.approx(log_z)
+        )
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_the_chain_is_a_function_of_the_labels(family, seed):
+    g = random_graph(family, seed)
+    code = chain(g)
+    for x in labellings(g)[:: max(1, int(2**g.log2_states) // 5)]:
+        fixed = code.with_evidence(dict(enumerate(x.tolist())))
+        expected = g.energy(x)
+        solution = il.solve(fixed, "junction-tree", temperature=1.0)
+        if expected == np.inf:
+            assert solution.status == Status.INFEASIBLE
+        else:
+            assert solution.log_partition == pytest.approx(-expected)
+
+
+# ------------------------------------------------------------------ other libraries and files
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_networkx_takes_them_there_and_back(family, seed):
+    g = random_graph(family, seed)
+    back, _ = from_networkx(to_networkx(g))
+    assert back.label_costs.sets() == g.label_costs.sets()
+    x = labellings(g)[-1]
+    assert back.energy(x) == pytest.approx(g.energy(x))
+
+
+def test_pgmpy_gets_auxiliary_variables():
+    pytest.importorskip("pgmpy")
+    g = PAIR.with_label_costs(0.5)
+    model, offset = to_pgmpy(g)
+    back = from_pgmpy(model).graph
+    log_z = il.solve(back, "brute-force", temperature=1.0).log_partition - offset
+    assert log_z == pytest.approx(exhaustive(g).log_partition(1.0))
+
+
+@pytest.mark.parametrize("suffix", [".uai", ".fg", ".wcsp"])
+def test_files_hold_an_exact_encoding(tmp_path, suffix):
+    g = PAIR.with_label_costs([1.0, 2.0, 4.0], sets=[([0, 2], 8.0)])
+    il.write(g, tmp_path / f"pair{suffix}")
+    back = il.read(tmp_path / f"pair{suffix}")
+    best = il.solve(back, "brute-force")
+    assert g.energy(best.labels[:2]) == exhaustive(g).optimum
+    assert best.energy == pytest.approx(exhaustive(g).optimum, abs=1e-6)
+    if suffix != ".wcsp":
+        log_z = il.solve(back, "brute-force", temperature=1.0).log_partition
+        assert log_z == pytest.approx(exhaustive(g).log_partition(1.0))
+
+
+# ------------------------------------------------------------------ solvers
+
+
+@dataclass(frozen=True)
+class Unaware(Solver):
+    """Knows nothing of label costs, and says what would be right without them."""
+
+    def run(self, graph, run):
+        x = graph.unary.argmin(axis=1)
+        run.offer(x)
+        run.bound(float(graph.unary.min(axis=1).sum()))
+        return Outcome(converged=True)
+
+
+@dataclass(frozen=True)
+class Rewritten(ICM):
+    """Takes over that it heeds label costs from a class whose `run` is another."""
+
+    def run(self, graph, run):
+        return Unaware.run(self, graph, run)
+
+
+@dataclass(frozen=True)
+class Renamed(ICM):
+    """Only has another default."""
+
+    restarts: int = 3
+
+
+@dataclass(frozen=True)
+class Ignorant(BruteForce):
+    """Says that it heeds label costs, and leaves them out."""
+
+    label_costs = True
+
+    def run(self, graph, run):
+        return super().run(graph.with_label_costs(), run)
+
+
+@pytest.mark.parametrize("solver", [Unaware(), Rewritten()])
+def test_a_solver_that_says_nothing_is_not_run(solver):
+    s = il.solve(PAIR.with_label_costs(1.0), solver)
+    assert s.status == Status.UNSUPPORTED
+    assert s.message.endswith("knows nothing of label costs, and this graph has some")
+    assert s.labels is None
+    assert il.solve(PAIR, solver).status != Status.UNSUPPORTED
+
+
+def test_a_solver_that_inherits_its_run_is():
+    assert il.solve(PAIR.with_label_costs(1.0), Renamed()).energy == 1.6
+
+
+def test_the_suite_judges_label_costs():
+    checks = {check.name: check for check in solver_checks(ICM(), graphs_per_family=2)}
+    checks["label-costs"]()
+    checks = {check.name: check for check in solver_checks(Unaware(), graphs_per_family=1)}
+    with pytest.raises(Exception, match="does not heed label costs, and says so"):
+        checks["label-costs"]()
+
+
+def test_the_suite_catches_who_ignores_them():
+    checks = {check.name: check for check in solver_checks(Ignorant(), graphs_per_family=3)}
+    with pytest.raises(ConformanceFailure, match="is above the optimum"):
+        checks["bound-below-optimum"]()
+
+
+@pytest.mark.parametrize("name", solver_registry.names())
+def test_every_solver_gives_the_optimum_or_says_why_not(name):
+    g = PAIR.with_label_costs([1.0, 0.25, 4.0], sets=[([0, 2], 8.0)])
+    s = il.solve(g, name, time_limit=20.0)
+    if s.status == Status.UNSUPPORTED:
+        assert "label costs" in s.message or "install" in s.message
+    else:
+        assert s.energy == 1.25 and s.lower_bound <= 1.25
