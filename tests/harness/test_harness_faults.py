@@ -49,6 +49,7 @@ def problem(name, seed=0, n=6):
 
 PROBLEMS = [problem("a"), problem("b", 1), problem("c", 2)]
 SOLVERS = [Slow(number=number) for number in range(4)]
+ASKED = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 5, "time_limit": 5.0}
 
 
 def what(comparison):
@@ -86,39 +87,51 @@ def ended(pid, patience=5.0):
 # ---------------------------------------------------------------------- kills
 
 
-def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
-    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 60, "time_limit": 5.0}
+@pytest.fixture(scope="module")
+def undisturbed():
+    """Return the comparison that nothing happens to."""
+    return il.compare(**ASKED)
+
+
+def lines_in(path):
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
+
+
+def wait_for_lines(path, count, patience=60.0):
+    deadline = time.monotonic() + patience
+    while lines_in(path) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_kills_lose_nothing_and_double_nothing(tmp_path, undisturbed):
     path = tmp_path / "runs.jsonl"
-    il.compare(PROBLEMS[0], SOLVERS)  # so that copies of this process need no warm-up
     rng = random.Random(0)
-    kills, orphans = 0, []
-    counts = []
-    while kills < 50:
+    orphans, counts = [], [0]
+    for kill in range(15):
         pid = os.fork()
         if pid == 0:
             try:
-                il.compare(**asked, store=path)
+                il.compare(**ASKED, store=path)
             finally:
                 os._exit(0)
-        time.sleep(rng.uniform(0.02, 0.25))
+        # While it reads what is there and plans, while it makes its first run, or its second.
+        wait_for_lines(path, counts[-1] + kill % 3)
+        time.sleep(rng.uniform(0.0, 0.05))
         mine = children(pid)
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        if os.waitstatus_to_exitcode(status) == 0:
-            break
-        kills += 1
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         orphans += [child for child in mine if not ended(child)]
-        counts.append(len(path.read_bytes().splitlines()) if path.exists() else 0)
-    assert kills == 50
+        counts.append(lines_in(path))
     assert orphans == []
     # It did get on between the kills, and was not done before the last one.
-    assert 10 < counts[-1] < 720 and len(set(counts)) > 5
+    assert counts == sorted(counts) and 15 <= counts[-1] < len(undisturbed.records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *a, **k: None)  # of a line that was cut off
-        resumed = il.compare(**asked, store=path)
-    undisturbed = il.compare(**asked)
+        resumed = il.compare(**ASKED, store=path)
     keys = Counter(record.key for record in RecordStore(path))
-    assert len(keys) == 720 and set(keys.values()) == {1}
+    assert len(keys) == len(undisturbed.records) and set(keys.values()) == {1}
     assert what(resumed) == what(undisturbed)
     assert table(resumed) == table(undisturbed)
     assert resumed.alarms == []
@@ -128,35 +141,31 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 import inference_lab as il
-from test_harness_faults import PROBLEMS, SOLVERS
+from test_harness_faults import ASKED
 
 if __name__ == "__main__":
-    il.compare(PROBLEMS, SOLVERS, seeds=20, store=sys.argv[1], jobs=2, time_limit=5.0)
+    il.compare(**ASKED, store=sys.argv[1], jobs=2)
 """
 
 
-def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path):
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed):
     script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
-    for after in (1, 30):
-        held = len(path.read_bytes().splitlines()) if path.exists() else 0
+    # While the first worker starts, and while both of them run.
+    for more in (1, 15):
+        held = lines_in(path)
         process = subprocess.Popen([sys.executable, str(script), str(path)])
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if path.exists() and len(path.read_bytes().splitlines()) >= held + after:
-                break
-            time.sleep(0.01)
+        wait_for_lines(path, held + more)
         workers = children(process.pid)
         runs = [run for worker in workers for run in children(worker)]
         process.kill()
         assert process.wait() == -signal.SIGKILL
         assert len(workers) >= 2
         assert all(ended(pid) for pid in [*workers, *runs])
-    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 20, "time_limit": 5.0}
     before = len(RecordStore(path).read())
-    assert 30 < before < 240
-    assert what(il.compare(**asked, store=path)) == what(il.compare(**asked))
-    assert len(RecordStore(path).read()) == 240
+    assert 15 < before < len(undisturbed.records)
+    assert what(il.compare(**ASKED, store=path)) == what(undisturbed)
+    assert len(RecordStore(path).read()) == len(undisturbed.records)
 
 
 def test_a_worker_that_is_killed_costs_its_run_only(tmp_path):
@@ -203,26 +212,24 @@ def tiny_disk(place, size):
         libc.umount2(os.fsencode(place), 2)
 
 
-def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path):
+def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, undisturbed):
     disk = tmp_path / "disk"
     disk.mkdir()
-    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 3, "time_limit": 5.0}
-    undisturbed = il.compare(**asked)
     with tiny_disk(disk, 48 << 10):
         path = disk / "runs.jsonl"
         # Something else on the disk, which is removed later.
         (disk / "other").write_bytes(bytes(20 << 10))
         with pytest.raises(OSError, match="No space left"):
-            il.compare(**asked, store=path)
+            il.compare(**ASKED, store=path)
         kept = RecordStore(path).read()
-        assert 0 < len(kept) < 36
+        assert 0 < len(kept) < len(undisturbed.records)
         (disk / "other").unlink()
         with pytest.raises(OSError, match="No space left"):
-            il.compare(**asked, store=path)
+            il.compare(**ASKED, store=path)
         more = RecordStore(path).read()
-        assert more[: len(kept)] == kept and len(kept) < len(more) < 36
+        assert more[: len(kept)] == kept and len(kept) < len(more) < len(undisturbed.records)
         (tmp_path / "runs.jsonl").write_bytes(path.read_bytes())
-    resumed = il.compare(**asked, store=tmp_path / "runs.jsonl")
+    resumed = il.compare(**ASKED, store=tmp_path / "runs.jsonl")
     assert what(resumed) == what(undisturbed)
 
 
