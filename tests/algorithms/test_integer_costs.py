@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -20,7 +20,6 @@ from inference_lab.algorithms.linear.integer_costs import (
 from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
-EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True)
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
 
 
@@ -41,7 +40,6 @@ def integer_energies(graph, rounding, every):
     return total
 
 
-@EXAMPLES
 @given(
     st.sampled_from(NONEMPTY),
     st.integers(0, 1000),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -31,8 +31,6 @@ from inference_lab.algorithms.linear.model import (
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def labellings(graph):
@@ -94,7 +92,6 @@ def relaxed_value(graph):
 gains = st.lists(st.sampled_from([-1.5, -0.4, 0.0, 0.3, 1.2, math.inf]), min_size=1, max_size=4)
 
 
-@EXAMPLES
 @given(gains, st.integers(0, 2), st.integers(0, 2), st.integers(0, 2**32 - 1))
 def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i, more_j, seed):
     """For any marginals the d-variables cost what the best joint distribution costs."""
@@ -117,7 +114,6 @@ def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i
     assert compact == pytest.approx(local_polytope(graph, fixed), abs=1e-6)
 
 
-@EXAMPLES
 @given(st.integers(0, 2**32 - 1))
 def test_mixed_diagonals_on_cycles_equal_the_local_polytope(seed):
     rng = np.random.default_rng(seed)
@@ -207,7 +203,6 @@ def test_size_is_bounded_before_building(family, seed):
     assert model.n_nonzeros <= size.nonzeros
 
 
-@EXAMPLES
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.floats(0.01, 100.0))
 def test_any_dual_vector_gives_a_bound(family, seed, size):
     graph = random_graph(family, seed)
@@ -283,7 +278,6 @@ def test_sum_of_minima_by_hand():
     assert sum_of_minima(single) == pytest.approx(2.0)
 
 
-@EXAMPLES
 @given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
 def test_links_are_joint_probabilities(family, seed):
     """In the best solution for fixed labels, the column of a link is the product of its ends."""
@@ -326,7 +320,6 @@ def test_sum_of_minima_looks_at_shared_tables_in_blocks(monkeypatch):
     assert sum_of_minima(graph) == whole == pytest.approx(tables.min(axis=(1, 2)).sum())
 
 
-@EXAMPLES
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.booleans())
 def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed, solve_first):
     graph = random_graph(family, seed)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -28,7 +28,6 @@ from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
-cases = settings(max_examples=120, derandomize=True, deadline=None, database=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -70,7 +69,6 @@ def sweeps(graph: il.FactorGraph, dual: Dual, how: str, backwards: bool) -> None
         sweep_factors(graph.arrays, 0, graph.n_factors, *common)
 
 
-@cases
 @given(
     family=st.sampled_from(sorted(FAMILIES)),
     seed=seeds,
@@ -103,7 +101,6 @@ def test_sweeps_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
                 assert total == pytest.approx(energies[x], abs=slack)
 
 
-@cases
 @given(family=st.sampled_from(["hard-tables", "must-links", "forest", "mixed"]), seed=seeds)
 def test_labels_ruled_out_are_in_no_feasible_labelling(family: str, seed: int) -> None:
     graph = random_graph(family, seed)
@@ -148,7 +145,6 @@ def test_trees_become_exact(how: str, seed: int) -> None:
     assert bound_of(graph, dual) == pytest.approx(exhaustive(graph).optimum, abs=1e-6)
 
 
-@cases
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds)
 def test_any_parts_make_a_true_bound(family: str, seed: int) -> None:
     """Whatever a method passed on; an infinite part must be true of the graph, so none here."""
@@ -202,7 +198,6 @@ def test_rounding_is_charged_to_the_bound() -> None:
 # ------------------------------------------------------------------ whole numbers
 
 
-@cases
 @given(seed=seeds, unit=st.sampled_from([1.0, 3.0, 10.0]), constant=st.floats(-10, 10))
 def test_next_energy_is_at_most_the_optimum(seed: int, unit: float, constant: float) -> None:
     """All energies are multiples of the step, so the least one not below a bound is not missed."""

@@ -8,7 +8,7 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -27,7 +27,6 @@ from inference_lab.graph.arrays import TABLE, FloatArray, Int32Array
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
-cases = settings(max_examples=80, derandomize=True, deadline=None, database=None)
 seeds = st.integers(0, 2**32 - 1)
 families = st.sampled_from(sorted(FAMILIES))
 
@@ -92,7 +91,6 @@ def random_clusters(state: Clusters, rng: np.random.Generator, arity: int) -> In
 # ------------------------------------------------------------------ clusters
 
 
-@cases
 @given(family=families, seed=seeds, arities=st.lists(st.integers(3, 5), max_size=3))
 def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     family: str, seed: int, arities: list[int]
@@ -219,7 +217,6 @@ def test_memory_is_what_is_held() -> None:
 # ------------------------------------------------------------------ where to add clusters
 
 
-@cases
 @given(family=families, seed=seeds)
 def test_projection_is_what_its_definition_says(family: str, seed: int) -> None:
     """Strength: least over labels on different sides less least over those on equal sides."""
@@ -385,7 +382,6 @@ def test_pair_keys_ignore_direction() -> None:
 # ------------------------------------------------------------------ the loop
 
 
-@cases
 @given(family=families, seed=seeds, how=st.sampled_from(["cycles", "triplets"]))
 def test_tightening_never_loosens_and_stays_true(family: str, seed: int, how: str) -> None:
     """From random parts, for all families; the trace of bounds rises to at most the optimum."""

@@ -9,12 +9,10 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_lab.constraints import Constraints, ContradictionError, point_indices
-
-repeatable = settings(derandomize=True, deadline=None, max_examples=80)
 
 
 @st.composite
@@ -188,7 +186,6 @@ def test_point_indices_errors() -> None:
 # --- closure ----------------------------------------------------------------------------------
 
 
-@repeatable
 @given(constraint_sets())
 def test_closure_equals_brute_force_and_is_idempotent(c: Constraints) -> None:
     closed = c.close("drop")
@@ -198,7 +195,6 @@ def test_closure_equals_brute_force_and_is_idempotent(c: Constraints) -> None:
     assert closed == closed.close("raise")
 
 
-@repeatable
 @given(constraint_sets())
 def test_policies_on_contradictions(c: Constraints) -> None:
     component = c.components()
@@ -215,7 +211,6 @@ def test_policies_on_contradictions(c: Constraints) -> None:
     assert (0, 2) == c.close("drop").contradictions().shape
 
 
-@repeatable
 @given(constraint_sets())
 def test_closure_keeps_given_weights_and_infers_the_mean(c: Constraints) -> None:
     closed = c.close("drop")
@@ -281,7 +276,6 @@ def test_neighbourhoods_largest_first_then_smallest_point() -> None:
 # --- sampling and noise -----------------------------------------------------------------------
 
 
-@repeatable
 @given(st.integers(2, 30), st.integers(1, 4), st.integers(0, 2**32 - 1), st.data())
 def test_sampled_pairs_agree_with_labels_and_stay_among(
     n_points: int, n_classes: int, seed: int, data: st.DataObject
@@ -345,7 +339,6 @@ def test_sample_is_repeatable_and_needs_a_generator() -> None:
         Constraints.sample(labels, -1, np.random.default_rng(0))
 
 
-@repeatable
 @given(st.integers(0, 60), st.floats(0.0, 1.0), st.integers(0, 2**32 - 1), st.booleans())
 def test_flip_changes_exactly_the_share(n: int, share: float, seed: int, per_pair: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_lab.constraints import Constraints
@@ -19,8 +19,6 @@ from inference_lab.constraints.centroids import (
     kmeans_centroids,
     squared_distances,
 )
-
-repeatable = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -112,7 +110,6 @@ def test_coinciding_neighbourhoods_are_never_visited_twice() -> None:
     assert [[1.0], [5.0], [1.0]] == constraint_centroids(x, c, 3, rng()).tolist()
 
 
-@repeatable
 @given(st.integers(2, 30), st.integers(0, 40), st.data())
 def test_always_k_finite_centroids_and_independent_of_closure(
     n: int, n_pairs: int, data: st.DataObject
@@ -196,7 +193,6 @@ def test_class_centroid_errors(labels: list[int], kind: type[Exception], message
 # --- squared_distances ------------------------------------------------------------------------
 
 
-@repeatable
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 6), st.integers(0, 1000))
 def test_squared_distances_match_the_definition(n: int, k: int, d: int, seed: int) -> None:
     generator = rng(seed)

@@ -9,7 +9,7 @@ import statistics as std
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -61,9 +61,6 @@ def matrices(elements, low=2, high=6):
     return shape.flatmap(lambda s: arrays(np.float64, s, elements=elements))
 
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=60)
-
-
 # ---------------------------------------------------------------------- means, medians, gaps
 
 
@@ -89,7 +86,6 @@ def test_the_shifted_geometric_mean_refuses_what_has_none(values, shift, said):
         shifted_geometric_mean(values, shift)
 
 
-@PROPERTY
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(1e-3, 1e3))
 def test_the_shifted_geometric_mean_lies_between_minimum_and_mean(values, shift):
     mean = shifted_geometric_mean(values, shift)
@@ -108,7 +104,6 @@ def test_primal_gaps():
     assert primal_gap_percent([INF, 3.0], INF).tolist() == [100.0, 100.0]
 
 
-@PROPERTY
 @given(st.floats(-100, 100), st.lists(st.floats(0, 100), min_size=2, max_size=6))
 def test_primal_gaps_rise_with_the_energy(best, above):
     energies = best + np.sort(above)
@@ -116,7 +111,6 @@ def test_primal_gaps_rise_with_the_energy(best, above):
     assert (np.diff(gaps) >= -1e-9).all() and gaps.min() >= 0 and gaps.max() <= 100
 
 
-@PROPERTY
 @given(st.lists(st.one_of(st.floats(0, 9), st.just(INF), st.just(NAN)), max_size=9))
 def test_medians_and_quantiles_by_sorting(values):
     present = sorted(v for v in values if not math.isnan(v))
@@ -143,7 +137,6 @@ def test_holm_by_hand():
 # ---------------------------------------------------------------------- wins
 
 
-@PROPERTY
 @given(matrices(st.one_of(VALUES_OR_INF, st.just(-INF))), st.integers(0, 99))
 def test_wins_ties_and_losses_by_counting(energies, seed):
     seconds = np.random.default_rng(seed).choice([1.0, 1.05, 2.0], energies.shape)
@@ -181,7 +174,6 @@ def test_wins_refuse_other_shapes():
 # ---------------------------------------------------------------------- profiles
 
 
-@PROPERTY
 @given(matrices(st.sampled_from([0.5, 1.0, 2.0, 3.0, INF])))
 def test_profiles_by_counting(times):
     profile = performance_profile(times)
@@ -241,7 +233,6 @@ def test_ranks_and_critical_difference_of_the_published_example():
             assert test.critical_difference == pytest.approx(q * scale, abs=1e-3 * scale)
 
 
-@PROPERTY
 @given(matrices(VALUES_OR_INF, low=3))
 def test_friedman_against_scipy(values):
     test = rank_test(values)
@@ -255,7 +246,6 @@ def test_friedman_against_scipy(values):
     assert test.p_value == pytest.approx(expected.pvalue)
 
 
-@PROPERTY
 @given(matrices(VALUES, high=8))
 def test_groups_are_the_largest_sets_within_the_critical_difference(values):
     test = rank_test(values, alpha=0.3)
@@ -302,7 +292,6 @@ def test_wilcoxon_by_enumeration_and_its_correction():
         wilcoxon_against(values, 3)
 
 
-@PROPERTY
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
 def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
     values = np.array([[d, 0.0] for d in differences])
@@ -359,7 +348,6 @@ def test_snapping_makes_ties_and_leaves_the_rest():
 # ---------------------------------------------------------------------- labels
 
 
-@PROPERTY
 @given(
     st.lists(
         st.text("ab(=,", min_size=1, max_size=30),

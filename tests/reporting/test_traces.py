@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sample_records import traced
 
@@ -21,7 +21,6 @@ from inference_lab.reporting.traces import (
 )
 
 INF = math.inf
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=80)
 
 
 @st.composite
@@ -47,7 +46,6 @@ def walked(run, moment):
     return energy, bound
 
 
-@PROPERTY
 @given(st.lists(histories(), min_size=1, max_size=5))
 def test_many_traces_against_a_walk_along_each(runs):
     traces = Traces(runs)
@@ -117,7 +115,6 @@ def test_no_runs_at_all():
     assert none.at([1.0, 2.0]).energy.shape == (0, 2)
 
 
-@PROPERTY
 @given(st.floats(-1e3, 1e3), st.floats(0, 99))
 def test_a_target_is_the_energy_of_its_primal_gap(best, percent):
     target = float(target_energy(best, percent))

@@ -8,7 +8,7 @@ from itertools import combinations, permutations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -23,7 +23,6 @@ from inference_lab.results.scoring import (
     score,
 )
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=150)
 MEASURES = [pairwise_f, nmi, adjusted_rand, matched_accuracy]
 
 Labels = npt.NDArray[np.int64]
@@ -39,7 +38,6 @@ def two_labellings(draw: st.DrawFn, largest: int = 30) -> tuple[Labels, Labels]:
 # --- against independent computations ---------------------------------------------------------
 
 
-@repeatable
 @given(two_labellings())
 def test_nmi_and_ari_equal_scikit_learn(pair: tuple[Labels, Labels]) -> None:
     truth, labels = pair
@@ -50,7 +48,6 @@ def test_nmi_and_ari_equal_scikit_learn(pair: tuple[Labels, Labels]) -> None:
         assert expected == pytest.approx(nmi(truth, labels, average), abs=1e-9)
 
 
-@repeatable
 @given(two_labellings(12))
 def test_pairwise_scores_equal_counting_pairs(pair: tuple[Labels, Labels]) -> None:
     truth, labels = pair
@@ -68,7 +65,6 @@ def test_pairwise_scores_equal_counting_pairs(pair: tuple[Labels, Labels]) -> No
     assert f == pytest.approx(pairwise_f(truth, labels))
 
 
-@repeatable
 @given(two_labellings(10))
 def test_matched_accuracy_equals_trying_all_matchings(pair: tuple[Labels, Labels]) -> None:
     truth, labels = (np.unique(v, return_inverse=True)[1] for v in pair)
@@ -77,14 +73,12 @@ def test_matched_accuracy_equals_trying_all_matchings(pair: tuple[Labels, Labels
     assert best / len(truth) == matched_accuracy(truth, labels)
 
 
-@repeatable
 @given(two_labellings())
 def test_sparse_matching_equals_dense_matching(pair: tuple[Labels, Labels]) -> None:
     table = scoring._contingency(*pair)
     assert scoring._match_dense(table) == scoring._match_sparse(table)
 
 
-@repeatable
 @given(two_labellings(), st.permutations(range(-1, 6)))
 def test_scores_ignore_names_and_order_of_points(
     pair: tuple[Labels, Labels], names: list[int]

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -19,7 +19,6 @@ from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import ilp
 from inference_lab.solvers.ilp import ILP
 
-EXAMPLES = settings(max_examples=200, deadline=None, derandomize=True)
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
 
 
@@ -41,7 +40,6 @@ def frustrated(n, k, m, seed=0, weight=1.0, ties=0.0):
     )
 
 
-@EXAMPLES
 @given(st.sampled_from(NONEMPTY), st.integers(0, 10_000))
 def test_exact_on_every_family(family, seed):
     graph = random_graph(family, seed)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import random_pairs
 
@@ -25,7 +25,6 @@ from inference_lab.solvers.lp_relaxation import (
     node_distributions,
 )
 
-EXAMPLES = settings(max_examples=80, deadline=None, derandomize=True)
 PAIRWISE = [
     family
     for family in FAMILIES
@@ -100,7 +99,6 @@ def estep(rng, n=12, k=3, m=14, cannot=0.5):
 # ------------------------------------------------------------------ bounds and exactness
 
 
-@EXAMPLES
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10_000))
 def test_bound_lies_between_the_sum_of_minima_and_the_optimum(family, seed):
     graph = random_graph(family, seed)
@@ -257,7 +255,6 @@ def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
 # ------------------------------------------------------------------ derandomised rounding
 
 
-@EXAMPLES
 @given(st.sampled_from(PAIRWISE), st.integers(0, 10_000))
 def test_derandomised_is_no_worse_than_the_mean(family, seed):
     graph = random_graph(family, seed)
@@ -355,7 +352,6 @@ def test_must_links_are_within_twice_the_bound(seed):
     assert s.energy == pytest.approx(s.diagnostics["derandomised_energy"])
 
 
-@EXAMPLES
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10_000))
 def test_derandomised_handles_every_family(family, seed):
     """Complete labels from the support of ``u``, whatever is infinite or of higher order."""

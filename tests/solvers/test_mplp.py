@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
@@ -19,7 +19,6 @@ from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.mplp import MPLP
 
-cases = settings(max_examples=100, derandomize=True, deadline=None, database=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -33,7 +32,6 @@ def odd_cycle(length: int) -> il.FactorGraph:
     return il.FactorGraph.potts(np.zeros((length, 2)), edges, -1.0, constant=float(length))
 
 
-@cases
 @given(
     family=st.sampled_from(sorted(FAMILIES)),
     seed=seeds,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from places import DATA
 
@@ -28,7 +28,6 @@ needs_data = pytest.mark.skipif(
     not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
 )
 
-cases = settings(max_examples=150, derandomize=True, deadline=None, database=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -95,7 +94,6 @@ PAIRWISE = sorted(
 )
 
 
-@cases
 @given(family=st.sampled_from(PAIRWISE), seed=seeds, breadth_first=st.booleans())
 def test_passes_equal_the_plain_implementation(family: str, seed: int, breadth_first: bool) -> None:
     """Every kernel and the layout of messages, pass by pass, infinite costs included."""
@@ -132,7 +130,6 @@ def test_passes_equal_the_plain_implementation_with_more_labels(family: str, k: 
     assert list(kernel_passes(graph, natural(graph), 5)) == pytest.approx(expected, rel=1e-10)
 
 
-@cases
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds, shuffled=st.booleans())
 def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffled: bool) -> None:
     """In every half sweep, for every family and any order of the variables."""
@@ -373,7 +370,6 @@ def test_both_orders_give_true_answers(family: str) -> None:
 # ------------------------------------------------------------------ tightening
 
 
-@cases
 @given(
     family=st.sampled_from(sorted(FAMILIES)),
     seed=seeds,
