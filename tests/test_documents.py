@@ -3,22 +3,27 @@
 Fences marked ``python`` are scripts, run one after the other in one empty folder. A first line
 ``# name.py`` saves the script there under that name, for the fences that follow. Lines of
 ``console`` fences that begin with ``inference-lab`` are run as commands in the same folder, and at
-the end those that stand in the text.
+the end those that stand in the text. Commands are run within this process, each once, with short
+limits: that they are installed is a test of the command line.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from places import ROOT
 
+from inference_lab import conformance
 from inference_lab.cli import main
 
 DOCUMENTS = ["CONTRIBUTING.md", "README.md"]
@@ -59,18 +64,32 @@ def run(command: list[str], folder: Path, where: str) -> str:
     return done.stdout
 
 
-def run_line(line: str, folder: Path, where: str) -> None:
+def run_line(line: str, where: str) -> None:
     """Run a line of a console, with a limit on time where it compares."""
-    command = shlex.split(line.removeprefix("$ "), comments=True)
-    if command[:1] != ["inference-lab"]:
-        return
-    if command[1] == "compare":
-        with main.commands["compare"].make_context("compare", command[2:]) as context:
+    command = shlex.split(line.removeprefix("$ "), comments=True)[1:]
+    if command[0] == "compare":
+        with main.commands["compare"].make_context("compare", command[1:]) as context:
             # Naming no problem compares on those of `make demo`, for a minute.
             if not context.params["problems"]:
                 return
         command += ["--time-limit", TIME_LIMIT, "--quiet"]
-    run(command, folder, f"{where}: {line}")
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, f"{where}: {line} fails:\n{done.output}\n{done.exception!r}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Go to an empty folder; what is imported from there is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    # The solvers of the documents are examined on a few graphs of each family: that those which
+    # the checks themselves are tested with find what there is to find does not depend on these.
+    few = functools.partial(conformance.run_checks, graphs_per_family=2)
+    monkeypatch.setattr(conformance, "run_checks", few)
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def saved_name(fence: Fence) -> str | None:
@@ -85,22 +104,29 @@ def prose(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_code_runs(name: str, tmp_path: Path) -> None:
+def test_code_runs(name: str, folder: Path) -> None:
     """Every script and command of the document ends with exit code 0."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found = fences(text)
     assert {"python", "console"} <= {fence.language for fence in found}
+    commands = set()
+
+    def run_once(line: str, where: str) -> None:
+        if line.startswith("inference-lab ") and line not in commands:
+            commands.add(line)
+            run_line(line, where)
+
     for fence in found:
         where = f"{name}:{fence.line}"
         if fence.language == "python":
             script = saved_name(fence) or f"line_{fence.line}.py"
-            (tmp_path / script).write_text(fence.text, encoding="utf-8")
-            run(["pytest" if script.startswith("test_") else "python", script], tmp_path, where)
+            (folder / script).write_text(fence.text, encoding="utf-8")
+            run(["pytest" if script.startswith("test_") else "python", script], folder, where)
         elif fence.language == "console":
             for line in fence.text.splitlines():
-                run_line(line, tmp_path, where)
+                run_once(line, where)
     for line in re.findall(r"`(inference-lab [^`]+)`", prose(text)):
-        run_line(line, tmp_path, name)
+        run_once(line, name)
 
 
 def test_example_solver(tmp_path: Path) -> None:
