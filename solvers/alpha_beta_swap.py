@@ -13,7 +13,6 @@ from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
 from inference_lab.specs.settings import setting
 
 
@@ -29,7 +28,8 @@ class AlphaBetaSwap(Solver):
 
     which holds for semi-metrics (truncated quadratic, which no expansion handles exactly). Other
     terms are handled as `nonsubmodular` says. All pairs of labels are tried in turn until none of
-    them lowers the energy. Violated ``+inf`` terms count first, then finite costs.
+    them lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label costs
+    leave a submodular move submodular.
 
     Parameters
     ----------
@@ -85,6 +85,7 @@ class AlphaBetaSwap(Solver):
     (3.0, [0, 1, 2])
     """
 
+    label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 17.0
 
     init: Literal["unary", "random"] = "unary"
@@ -104,7 +105,7 @@ class AlphaBetaSwap(Solver):
             x = unary_minimum(graph)
         else:
             x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        maker = MoveMaker(graph, run, x, self.nonsubmodular, descend)
+        maker = MoveMaker(graph, run, x, self.nonsubmodular)
         width = int(graph.cardinalities.max(initial=1))
         if width <= 2 and maker.whole():
             return Outcome(infeasible=True, diagnostics=maker.diagnostics())

@@ -12,7 +12,6 @@ from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
 from inference_lab.specs.settings import setting
 
 
@@ -28,7 +27,8 @@ class AlphaExpansion(Solver):
 
     which holds for metrics (Potts with positive weights, truncated linear). Other terms are
     handled as `nonsubmodular` says. Moves over all labels are tried in turn until none of them
-    lowers the energy. Violated ``+inf`` terms count first, then finite costs.
+    lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label costs leave a
+    submodular move submodular (Delong et al. 2012).
 
     Parameters
     ----------
@@ -50,9 +50,10 @@ class AlphaExpansion(Solver):
     The energy never rises, whatever the terms. If every move is submodular, the result is optimal
     within every expansion. If, besides, unaries are not negative, the energy is at most ``2 c``
     times the optimum, with ``c`` the largest ratio of a term's highest to its lowest cost of
-    different labels: twice the optimum for Potts with positive weights. With at most two labels
-    the first move is the whole problem: where it is submodular it is solved exactly, and else
-    roof duality gives a lower bound, that of the LP relaxation for pairwise terms.
+    different labels: twice the optimum for Potts with positive weights; with label costs ``h_L`` of
+    sets ``L`` at most that plus ``sum_L h_L |L|``. With at most two labels the first move is the
+    whole problem: where it is submodular it is solved exactly, and else roof duality gives a lower
+    bound, that of the LP relaxation for pairwise terms.
 
     Iterations
     ----------
@@ -65,9 +66,9 @@ class AlphaExpansion(Solver):
 
     Complexity
     ----------
-    A cycle is a minimum cut for each label, in practice near linear in variables and edges; twice
-    the network where roof duality is needed. Terms of r variables become pairs with about 2^r
-    auxiliary variables and are refused above
+    A cycle is a minimum cut for each label, in practice near linear in variables and edges, to
+    which a label cost adds one a variable; twice the network where roof duality is needed. Terms of
+    r variables become pairs with about 2^r auxiliary variables and are refused above
     `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY`. Memory: linear in the graph
     (`inference_lab.algorithms.cuts.roof_duality.LabelChoice`).
 
@@ -76,7 +77,9 @@ class AlphaExpansion(Solver):
     Y. Boykov, O. Veksler, R. Zabih, "Fast approximate energy minimization via graph cuts", PAMI
     23(11), 2001, theorem 6.1. V. Lempitsky, C. Rother, S. Roth, A. Blake, "Fusion moves for
     Markov random field optimization", PAMI 32(8), 2010 (roof duality in moves). C. Rother, S.
-    Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005 (truncation).
+    Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005 (truncation). A. Delong, A.
+    Osokin, H. Isack, Y. Boykov, "Fast approximate energy minimization with label costs", IJCV 96,
+    2012.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class AlphaExpansion(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
+    label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 17.0
 
     init: Literal["unary", "random"] = "unary"
@@ -106,7 +110,7 @@ class AlphaExpansion(Solver):
             x = unary_minimum(graph)
         else:
             x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        maker = MoveMaker(graph, run, x, self.nonsubmodular, descend)
+        maker = MoveMaker(graph, run, x, self.nonsubmodular)
         width = int(graph.cardinalities.max(initial=1))
         if width <= 2 and maker.whole():
             return Outcome(infeasible=True, diagnostics=maker.diagnostics())

@@ -29,7 +29,7 @@ from inference_lab.algorithms.linear.model import (
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
+from inference_lab.kernels.label_costs import descend_on
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.
@@ -70,7 +70,7 @@ class ILP(Solver):
         the gap of 50, 71 and 85% of the energy at the root becomes 2, 26 and 19%; the first is
         proved in 5 s instead of 25.
     reduce : bool
-        Rule out labels beforehand.
+        Rule out labels beforehand; not where there are label costs.
 
     Guarantees
     ----------
@@ -113,6 +113,7 @@ class ILP(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
+    label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 140.0
 
     backend: str = "highs"
@@ -163,7 +164,8 @@ class _Search:
         self.graph = graph
         self.infeasible = False
         self._reduction: Reduction | None = None
-        if settings.reduce:
+        # Persistency looks at single variables and terms; label costs are beyond it.
+        if settings.reduce and not graph.n_label_costs:
             self._reduction = reduce(graph, lambda: run.remaining <= 0.0)
             self.graph = self._reduction.graph
             self.infeasible = self._reduction.infeasible
@@ -188,7 +190,7 @@ class _Search:
         """Round a solution of the LP and descend; return the labelling, which is offered."""
         labels = self.model.labels(x) if x is not None else unary_minimum(self.graph)
         order = self.run.rng.permutation(self.graph.n_variables)
-        descend(self.graph.arrays, labels, order, _SWEEPS)
+        descend_on(self.graph, labels, order, _SWEEPS)
         self.offer(labels)
         return labels
 
@@ -253,7 +255,7 @@ class _Search:
             if infeasible:
                 return Outcome(infeasible=True, diagnostics=self.diagnostics)
         self.relaxed, self.model = solved, model
-        if not run.proved:
+        if not run.proved and not self.graph.n_label_costs:
             self._improve()
         return self._proved()
 

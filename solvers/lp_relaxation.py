@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
-from inference_lab.kernels.descent import descend
+from inference_lab.kernels.label_costs import descend_on
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.specs.settings import setting
 
@@ -537,7 +537,8 @@ class LPRelaxation(Solver):
     rounding : {"all", "kleinberg-tardos", "derandomised", "argmax"}
         Random phases of Kleinberg and Tardos, the same derandomised by conditional expectations
         (with exact expectations for pairwise terms, so its result is no worse than the mean over
-        draws; higher-order factors are estimated with independent labels, without a guarantee),
+        draws; higher-order factors are estimated with independent labels, and label costs left
+        out, without a guarantee),
         the largest label of each variable, or all of these.
     polish : bool
         Descend by ICM from the best few labellings.
@@ -556,7 +557,7 @@ class LPRelaxation(Solver):
     ``fractional`` (number of the others); ``rounding`` with the distribution over draws:
     ``draws``, ``feasible`` (draws of finite energy), ``mean``, ``std`` and ``best`` of those,
     ``mean_ratio`` and ``best_ratio`` to the bound where it is positive, ``expected`` (the mean in
-    closed form; None with higher-order factors, where there is none);
+    closed form; None with higher-order factors or label costs, where there is none);
     ``argmax_energy``, ``derandomised_energy``, ``polished_energy``; ``notes``.
 
     Complexity
@@ -580,6 +581,8 @@ class LPRelaxation(Solver):
     >>> s.energy, round(s.lower_bound, 9), s.status.value
     (0.5, 0.5, 'optimal')
     """
+
+    label_costs: ClassVar[bool] = True
 
     backend: str = "highs"
     draws: int = setting(100, at_least=1)
@@ -646,7 +649,7 @@ class LPRelaxation(Solver):
         seconds = run.remaining + _AFTER_THE_END
         sweeps = min(_POLISH_SWEEPS, seconds / (_SECONDS_A_SWEEP * n_entries(graph)))
         if self.polish and sweeps >= 1.0:
-            descend(graph.arrays, labels, run.rng.permutation(labels.size), int(sweeps))
+            descend_on(graph, labels, run.rng.permutation(labels.size), int(sweeps))
             run.offer(labels)
         return Outcome(iterations=iterations, diagnostics=diagnostics)
 
@@ -672,6 +675,7 @@ class LPRelaxation(Solver):
 
         def keep(labels: IntArray) -> float:
             energy = _energy(g, labels) + graph.constant
+            energy += float(graph.label_costs.of(labels[None])[0])
             found[labels.tobytes()] = (energy, labels)
             run.offer(labels)
             return float(energy)
@@ -705,7 +709,7 @@ class LPRelaxation(Solver):
                     notes.append("no time to polish all candidates")
                     break
                 labels = start.copy()
-                descend(g, labels, order, _POLISH_SWEEPS)
+                descend_on(graph, labels, order, _POLISH_SWEEPS)
                 energy = keep(labels)
                 diagnostics["polished_energy"] = min(
                     energy, diagnostics.get("polished_energy", math.inf)
@@ -737,6 +741,10 @@ class LPRelaxation(Solver):
             rows = np.empty((size, free.size), dtype=np.int64)
             values = np.empty(size)
             kleinberg_tardos(graph.arrays, u, shared, run.rng, rows, values)
+            if graph.n_label_costs:
+                drawn = np.tile(shared, (size, 1))
+                drawn[:, free] = rows
+                values += graph.label_costs.of(drawn)
             energies.append(values + graph.constant)
             best += [
                 (float(values[d]), rows[d].copy())
@@ -768,7 +776,9 @@ class LPRelaxation(Solver):
                 figures["mean_ratio"] = figures["mean"] / bound
                 figures["best_ratio"] = figures["best"] / bound
         figures["expected"] = (
-            None if graph.n_factors else expected_energy(graph.arrays, u, math.inf) + graph.constant
+            None
+            if graph.n_factors or graph.n_label_costs
+            else expected_energy(graph.arrays, u, math.inf) + graph.constant
         )
         return figures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,15 @@ from inference_lab._numba import lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.kernels.descent import sweep as icm_sweep
+from inference_lab.kernels.label_costs import (
+    add_prices,
+    count_users,
+    enter,
+    leave,
+    priced_sweep,
+)
 from inference_lab.kernels.messages import local_costs
 from inference_lab.specs.settings import setting
 
@@ -38,7 +46,9 @@ _CHECKPOINTS = 10
 @lean_kernel
 def heat_bath(
     g: GraphArrays,
+    p: LabelCosts,
     x: IntArray,
+    used: IntArray,
     order: IntArray,
     start: int,
     uniforms: FloatArray,
@@ -51,7 +61,8 @@ def heat_bath(
 
     The visits go round the variables in `order`, the first being ``order[start]``; ``uniforms``
     holds a number of [0, 1) a visit and ``temperatures`` the temperature of each round. Every
-    violated hard term counts as `penalty`. `cost` and `infinite` are scratch of the length of the
+    violated hard term counts as `penalty`. `used` are the users of each set of labels with a cost,
+    kept up to date. `cost` and `infinite` are scratch of the length of the
     largest cardinality. Returns the changes of the finite costs and of the number of violated hard
     terms.
     """
@@ -63,6 +74,8 @@ def heat_bath(
         i = order[at]
         k = g.cardinalities[i]
         local_costs(g, x, i, cost, infinite)
+        leave(p, used, x[i])
+        add_prices(p, used, k, cost)
         least = np.inf
         for a in range(k):
             least = min(least, cost[a] + infinite[a] * penalty)
@@ -82,6 +95,7 @@ def heat_bath(
                 rest -= np.exp(-above / temperatures[turn])
                 if rest < 0.0:
                     break
+        enter(p, used, x[i])
         change += cost[x[i]]
         violations += infinite[x[i]]
         at += 1
@@ -125,7 +139,13 @@ def grow_region(
 
 @lean_kernel
 def move_costs(
-    g: GraphArrays, x: IntArray, cost: FloatArray, infinite: IntArray, out: FloatArray
+    g: GraphArrays,
+    p: LabelCosts,
+    x: IntArray,
+    used: IntArray,
+    cost: FloatArray,
+    infinite: IntArray,
+    out: FloatArray,
 ) -> None:
     """Fill ``out[i]``, the mean absolute finite change of energy when variable ``i`` moves.
 
@@ -134,6 +154,9 @@ def move_costs(
     for i in range(x.size):
         k = g.cardinalities[i]
         local_costs(g, x, i, cost, infinite)
+        leave(p, used, x[i])
+        add_prices(p, used, k, cost)
+        enter(p, used, x[i])
         out[i] = 0.0
         for a in range(k):
             out[i] += abs(cost[a] - cost[x[i]]) / max(1, k - 1)
@@ -193,7 +216,8 @@ class SimulatedAnnealing(Solver):
     Complexity
     ----------
     A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity)
-    more a higher-order factor. A round of reheats costs as much as `reheat_sweeps` sweeps.
+    more a higher-order factor, and as much more as sets with label costs have labels. A round of
+    reheats costs as much as `reheat_sweeps` sweeps.
     Memory: n labels, orders and flags.
 
     References
@@ -210,6 +234,8 @@ class SimulatedAnnealing(Solver):
     >>> il.solve(g, "simulated-annealing(sweeps=100)").energy
     0.5
     """
+
+    label_costs: ClassVar[bool] = True
 
     sweeps: int = setting(2000, at_least=1)
     reheats: int = setting(100, at_least=0)
@@ -240,7 +266,7 @@ class SimulatedAnnealing(Solver):
                 if run.should_stop(state.sweeps):
                     complete = False
                     break
-                state.x = state.random()
+                state.begin(state.random())
             warm = attempt == 0 and run.initial is not None
             complete &= state.anneal(warm, self.restarts + 1 - attempt)
         return Outcome(
@@ -271,17 +297,24 @@ class _State:
         self.visits = 0
         self.reheats = 0
         self.gains = 0
-        self.x = self.random()
+        self.begin(self.random())
         sizes = np.empty(self.n)
-        move_costs(graph.arrays, self.x, self.cost, self.infinite, sizes)
+        move_costs(
+            graph.arrays, graph.label_costs, self.x, self.used, self.cost, self.infinite, sizes
+        )
         moving = sizes[sizes > 0.0]
         scale = float(moving.mean()) if moving.size else 1.0
         self.first = scale
         if settings.start_temperature is not None:
             self.first = settings.start_temperature / run.unit
         if run.initial is not None:
-            self.x = run.initial.copy()
+            self.begin(run.initial.copy())
         run.offer(self.x)
+
+    def begin(self, x: IntArray) -> None:
+        """Go on from this labelling."""
+        self.x = x
+        self.used = count_users(self.graph.label_costs, x)
 
     @property
     def sweeps(self) -> int:
@@ -298,8 +331,8 @@ class _State:
         """Visit so many variables; return the changes of finite costs and violations."""
         self.visits += size
         change, violations = heat_bath(
-            self.graph.arrays, self.x, order, start, self.run.rng.random(size), temperatures,
-            penalty, self.cost, self.infinite,
+            self.graph.arrays, self.graph.label_costs, self.x, self.used, order, start,
+            self.run.rng.random(size), temperatures, penalty, self.cost, self.infinite,
         )  # fmt: skip
         return float(change), int(violations)
 
@@ -369,7 +402,7 @@ class _State:
         centre = int(rng.integers(self.n))
         size = grow_region(self.graph.arrays, centre, size, self.reheats, seen, region)
         order = region[:size]
-        before = self.x[order]
+        before, users = self.x[order], self.used.copy()
         hot = self.first * settings.reheat_ratio
         penalty = _PENALTY if self.feasible else _PENALTY * 4.0 ** rng.uniform(-1.0, 2.0)
         if rng.random() < _COOLER:
@@ -381,7 +414,7 @@ class _State:
         temperatures[-1] = cold * 1e-6
         change, violations = self.visit(order, 0, size * sweeps, temperatures, penalty * hot)
         if violations > 0 or (violations == 0 and change > 0.0):
-            self.x[order] = before
+            self.x[order], self.used = before, users
         elif violations < 0 or change < 0.0:
             self.gains += 1
 
@@ -398,6 +431,12 @@ class _State:
                 return True
             for lo in range(0, order.size, self.block):
                 block = order[lo : lo + self.block]
-                icm_sweep(self.graph.arrays, self.x, block, dirty, self.cost, self.infinite)
+                if self.graph.n_label_costs:
+                    priced_sweep(
+                        self.graph.arrays, self.graph.label_costs, self.x, self.used, block, dirty,
+                        self.cost, self.infinite,
+                    )  # fmt: skip
+                else:
+                    icm_sweep(self.graph.arrays, self.x, block, dirty, self.cost, self.infinite)
                 if self.run.remaining <= 0.0:
                     return False

@@ -14,6 +14,7 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.kernels.label_costs import count_users
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
     SimulatedAnnealing,
@@ -29,8 +30,8 @@ def visits(
     """Visit variables, in place; return the changes of finite costs and violations."""
     width = int(graph.cardinalities.max())
     change, violations = heat_bath(
-        graph.arrays, x, np.array(order), 0, np.array(uniforms),
-        np.full(len(uniforms), temperature), penalty, np.empty(width),
+        graph.arrays, graph.label_costs, x, count_users(graph.label_costs, x), np.array(order), 0,
+        np.array(uniforms), np.full(len(uniforms), temperature), penalty, np.empty(width),
         np.empty(width, dtype=np.int64),
     )  # fmt: skip
     return change, violations

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, energy_change
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import GraphArrays, IntArray
+from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_encoding import star
+from inference_lab.kernels.label_costs import descend_on
 
 #: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -20,8 +22,6 @@ _RELATIVE_GAIN = 1e-13
 
 #: Sweeps of the descent that follows a cycle.
 _SWEEPS = 20
-
-Descent: TypeAlias = Callable[[GraphArrays, IntArray, IntArray, int], int]
 
 
 class Moved(NamedTuple):
@@ -42,7 +42,13 @@ class Moved(NamedTuple):
 class MoveMaker:
     """A labelling, and moves that are made where they lower its energy.
 
-    Violated hard terms count first, then the finite costs.
+    Violated hard terms count first, then the finite costs. A cycle in which a move was not exact is
+    followed by a descent by single changes, which such a move may miss.
+
+    A label cost becomes a variable that says whether its set is in use, joined to all users (Delong
+    et al. 2012). It chooses between what it is under the one labelling and under the other, which
+    covers all between them and leaves an exact move exact: a set that a move can only empty has
+    its users push for the same side, one that it can only fill pushes the other way.
 
     Parameters
     ----------
@@ -51,26 +57,21 @@ class MoveMaker:
     start : (n,) int64 array
     rule : {"qpbo", "truncate"}
         As in `LabelChoice.minimise`.
-    descend : callable
-        ``descend(arrays, x, order, max_sweeps)`` changes single labels of ``x``, in place, while
-        the energy falls. It follows each cycle in which a move was not exact, for such a move may
-        not find what a single change gains.
 
     Attributes
     ----------
     x : (n,) int64 array
     """
 
-    def __init__(
-        self, graph: FactorGraph, run: Run, start: IntArray, rule: Rule, descend: Descent
-    ) -> None:
+    def __init__(self, graph: FactorGraph, run: Run, start: IntArray, rule: Rule) -> None:
         self.graph = graph
         self.run = run
         self.rule: Rule = rule
         self.x = start
-        self._descend = descend
         self._inexact = False
-        self._choice = LabelChoice(graph)
+        self._star = star(graph, hard=False) if graph.n_label_costs else None
+        self._arrays = (graph if self._star is None else self._star.graph).arrays
+        self._choice = LabelChoice(graph if self._star is None else self._star.graph)
         self._moves = self._successes = self._pairs = self._nonsubmodular = 0
         run.offer(start)
 
@@ -81,9 +82,9 @@ class MoveMaker:
         the time ran out.
         """
         choice = self._choice.minimise(
-            zero,
-            one,
-            current=self.x,
+            self._whole(zero),
+            self._whole(one),
+            current=self._whole(self.x),
             rule=self.rule,
             bound=bound,
             should_stop=lambda: self.run.remaining <= 0.0,
@@ -96,14 +97,20 @@ class MoveMaker:
         self._nonsubmodular += choice.nonsubmodular
         if bound:
             self.run.bound(choice.bound)
-        new = np.where(choice.taken > 0, one, np.where(choice.taken == 0, zero, self.x))
-        infinite, finite, scale = energy_change(self.graph.arrays, self.x, new)
+        taken = choice.taken[: self.x.size]
+        new = np.where(taken > 0, one, np.where(taken == 0, zero, self.x))
+        change = energy_change(self._arrays, self._whole(self.x), self._whole(new))
+        infinite, finite, scale = change
         if infinite > 0 or (infinite == 0 and finite >= -_RELATIVE_GAIN * scale):
             return Moved(False, choice.exact)
         self.x = new
         self._successes += 1
         self.run.offer(new)
         return Moved(True, choice.exact)
+
+    def _whole(self, labels: IntArray) -> IntArray:
+        """Return a labelling with the variables of label costs, where there are any."""
+        return labels if self._star is None else self._star.extended(labels)
 
     def whole(self) -> bool:
         """Choose between all labellings of a graph with two labels; return whether none is finite.
@@ -176,7 +183,7 @@ class MoveMaker:
         self._inexact = False
         new = self.x.copy()
         order = self.run.rng.permutation(new.size)
-        self._descend(self.graph.arrays, new, order, _SWEEPS)
+        descend_on(self.graph, new, order, _SWEEPS)
         if (new == self.x).all():
             return False
         self.x = new

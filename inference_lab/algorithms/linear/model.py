@@ -48,6 +48,7 @@ def model_size(graph: FactorGraph) -> ModelSize:
     edge, a cost per label    ``k``            ``3 k``            ``k (k + 6)``
     table edge                ``k_i k_j``      ``k_i + k_j``      ``2 k_i k_j + k_i + k_j``
     factor of arity ``r``     ``prod k``       ``sum k``          ``r prod k + sum k``
+    set with a label cost     1                ``n``              ``n (labels + 1)``
     ========================  ===============  =================  ===================
 
     Complexity: linear in the number of variables, edges and scope entries.
@@ -79,15 +80,18 @@ def model_size(graph: FactorGraph) -> ModelSize:
         columns += int(size.sum())
         rows += int(ends)
         nonzeros += int((size * arity).sum() + ends)
+    columns += graph.n_label_costs
+    rows += graph.n_label_costs * graph.n_variables
+    nonzeros += graph.n_variables * (graph.n_label_costs + graph.label_costs.labels.size)
     return ModelSize(columns, rows, nonzeros)
 
 
 def sum_of_minima(graph: FactorGraph) -> float:
     """Return the sum of the smallest entries of all terms: a lower bound that is always there.
 
-    ``constant + sum_i min theta_i + sum_ij min theta_ij + sum_f min theta_f``, less an allowance
-    for rounding; ``+inf`` where a term forbids everything. Complexity: O(size of the tables), once
-    for each shared table.
+    ``constant + sum_i min theta_i + sum_ij min theta_ij + sum_f min theta_f``, and the least label
+    costs that a single label brings, less an allowance for rounding; ``+inf`` where a term forbids
+    everything. Complexity: O(size of the tables), once for each shared table.
 
     Examples
     --------
@@ -98,6 +102,7 @@ def sum_of_minima(graph: FactorGraph) -> float:
     """
     minima: list[FloatArray] = [np.array([graph.constant])]
     if graph.n_variables:
+        minima.append(np.array([graph.label_costs.least()]))
         minima.append(np.minimum.reduceat(graph.unary_values, graph.unary_ptr[:-1]))
     for k, edges in _diagonal_groups(graph):
         best = _diagonal_entries(graph, edges, k).min(axis=1)
@@ -199,8 +204,9 @@ class LinearModel:
     """``min cost x + constant`` over ``a_eq x = b_eq, a_ub x <= b_ub, 0 <= x <= upper``.
 
     Columns, in this order: the node variables ``u_ia``; the joint variables of tables and
-    higher-order factors; the diagonal variables ``d_a = P(x_i = a, x_j = a)``. With integral
-    ``u`` it is the ILP of the graph, without it the local-polytope relaxation.
+    higher-order factors; the diagonal variables ``d_a = P(x_i = a, x_j = a)``; one variable for
+    each set of labels with a cost. With integral ``u`` it is the ILP of the graph, without it the
+    local-polytope relaxation.
 
     Attributes
     ----------
@@ -519,6 +525,9 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     becomes ``u_ia + u_ja <= 1``; ``differ = inf`` becomes ``u_i = u_j`` with ``same`` charged to
     the node.
 
+    A label cost ``h_s [some x_i is in L_s]`` is ``h_s y_s`` with ``sum_{a in L_s} u_ia <= y_s`` for
+    every variable, as in facility location: its strong form, a row a variable.
+
     Complexity: O(nonzeros) time and memory, see `model_size`.
 
     References
@@ -527,6 +536,8 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     thesis, 2005, eqs. (A.1)-(A.8), in the equivalent form ``|u_ia - u_ja| = u_ia + u_ja - 2 d_a``.
     M. Wainwright, M. Jordan, "Graphical models, exponential families, and variational inference",
     2008, section 4.1.1 (the local polytope).
+    D. Erlenkotter, "A dual-based procedure for uncapacitated facility location", Operations
+    Research 26, 1978 (the strong form of opening costs).
 
     Examples
     --------
@@ -573,6 +584,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
             same, differ, ends = same[~must], differ[~must], ends[~must]
         constants.append(differ)
         start += _add_diagonal(below, same - differ[:, None], ends, start, costs, groups)
+    _add_label_costs(below, graph, start, costs, groups)
 
     cost = np.concatenate([node_cost, *costs])
     upper = np.where(np.isinf(cost), 0.0, 1.0)
@@ -687,6 +699,21 @@ def _add_diagonal(
         there = columns >= 0
         below.add_ragged(columns[there], values[there], there.sum(axis=1), 1.0)
     return count
+
+
+def _add_label_costs(
+    below: Rows, graph: FactorGraph, start: int, costs: list[FloatArray], groups: list[IntArray]
+) -> None:
+    """Add a variable for each set of labels with a cost, from column `start` on."""
+    costs.append(graph.label_costs.costs)
+    groups.append(np.ones(graph.n_label_costs, dtype=np.int64))
+    for s, (labels, _) in enumerate(graph.label_costs.sets()):
+        for k in np.unique(graph.cardinalities).tolist():
+            shared = [a for a in labels if a < k]
+            if shared:
+                nodes = graph.unary_ptr[:-1][graph.cardinalities == k, None] + np.array(shared)
+                columns = np.column_stack([nodes, np.full(len(nodes), start + s)])
+                below.add(columns, [1.0] * len(shared) + [-1.0], 0.0)
 
 
 # ------------------------------------------------------------------ what both ends have
