@@ -18,6 +18,7 @@ from inference_lab.clustering.distortions import (
     KullbackLeibler,
     SquaredEuclidean,
 )
+from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep, InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import EmptyClusterError, Violations
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
@@ -36,6 +37,7 @@ __all__ = [
     "ConstrainedKMeans",
     "ConstraintsNotMetWarning",
     "Cosine",
+    "DPMeans",
     "Distortion",
     "EmptyClusterError",
     "ExploreConsolidate",
@@ -50,6 +52,7 @@ __all__ = [
     "MPCKMeans",
     "MetricLearner",
     "PCKMeans",
+    "RDPMeans",
     "SeededKMeans",
     "SphericalKMeans",
     "SquaredEuclidean",

@@ -1,0 +1,639 @@
+r"""Clusters that nobody counted: DP-means, and RDP-means, which heeds pairs of points.
+
+With centroids ``mu``, a price ``lambda`` for each cluster, friends F (must-links) and strangers S
+(cannot-links), each pair counted once,
+
+``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_F w [l_i != l_j] + xi sum_S w [l_i = l_j]``,
+
+which is the paper's objective (20) with one half on the counts of friends and strangers, up to the
+constant ``xi sum_F w``. For a fixed ``xi`` every half-step lowers it: the sweep is its coordinate
+descent, and so is a solver on its factor graph, where ``lambda`` is a label cost.
+
+B. Kulis, M. Jordan, "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML 2012.
+D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
+model to a deterministic algorithm", 2015.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel
+from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    dense,
+)
+from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.hmrf import violations
+from inference_lab.constraints import Constraints
+from inference_lab.contract import Solution, Solver, Status
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.registry.registry import as_solver
+from inference_lab.solving import solve
+
+__all__ = ["DPMeans", "RDPMeans"]
+
+ClusterCost = Literal["farthest-first", "kth-distance"]
+
+#: Columns of costs that are kept free for clusters that open in a sweep.
+_SPARE = 16
+
+
+@kernel
+def assign(
+    costs: FloatArray,
+    n_clusters: int,
+    price: float,
+    xi: float,
+    ptr: IntArray,
+    partner: IntArray,
+    weight: FloatArray,
+    labels: IntArray,
+    sizes: IntArray,
+    order: IntArray,
+    start: int,
+    full: bool,
+    last: bool,
+    changed: IntArray,
+) -> int:
+    """Assign points to their cheapest clusters, one after the other, in place.
+
+    Stops at the first point that no cluster has for less than the price of a new one (unless the
+    clusters are `full`), and returns its place in `order`; the length of `order` at the end.
+
+    Parameters
+    ----------
+    costs : (n, K) array
+        Of each point in each cluster, without constraints; the first `n_clusters` columns count.
+    ptr, partner, weight
+        The pairs of each point: positive weights of friends, negative ones of strangers.
+    labels : (n,) int64 array
+        -1 for points that have none yet.
+    sizes : (K,) int64 array
+        Points of each cluster; one that has lost all takes no more.
+    last : bool
+        Of equal costs the last cluster wins, else the present one, then the first.
+    changed : (1,) int64 array
+        The number of changes is added to it.
+    """
+    row = np.empty(n_clusters)
+    for place in range(start, order.size):
+        i = order[place]
+        for h in range(n_clusters):
+            row[h] = costs[i, h] if sizes[h] > 0 else np.inf
+        for q in range(ptr[i], ptr[i + 1]):
+            h = labels[partner[q]]
+            if h >= 0:
+                row[h] -= xi * weight[q]
+        current = labels[i]
+        best = current if current >= 0 and not last else 0
+        for h in range(n_clusters):
+            if row[h] < row[best] or (last and row[h] <= row[best]):
+                best = h
+        if row[best] > price and not full:
+            return place
+        if best != current:
+            if current >= 0:
+                sizes[current] -= 1
+            sizes[best] += 1
+            labels[i] = best
+            changed[0] += 1
+    return order.size
+
+
+class _Pairs:
+    """Friends and strangers of each point, as `assign` takes them, and as terms."""
+
+    def __init__(self, constraints: Constraints, n: int) -> None:
+        both = np.concatenate([constraints.must_link, constraints.cannot_link])
+        weight = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
+        ends = both.ravel()
+        order = np.argsort(ends, kind="stable")
+        self.ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))]).astype(np.int64)
+        self.partner: IntArray = both[:, ::-1].ravel()[order].astype(np.int64)
+        self.weight: FloatArray = np.repeat(weight, 2)[order]
+        self.constraints = constraints
+
+    def terms(self, xi: float) -> list[DiagonalTerms]:
+        """Return the penalties of violated pairs."""
+        c = self.constraints
+        return [
+            DiagonalTerms(c.must_link, same=0.0, differ=xi * c.ml_weights),
+            DiagonalTerms(c.cannot_link, same=xi * c.cl_weights, differ=0.0),
+        ]
+
+
+class _State:
+    """Labels, centroids and costs on the way."""
+
+    def __init__(
+        self, points: Points, distortion: Distortion, squared: bool, start: FloatArray
+    ) -> None:
+        self.points = points
+        self.distortion = distortion
+        self.squared = squared
+        self.n = int(points.shape[0])
+        self.labels: IntArray = np.full(self.n, -1, dtype=np.int64)
+        self.centroids = start
+        self.costs = self.distances(start)
+
+    def distances(self, centroids: FloatArray) -> FloatArray:
+        """Return the costs of all points in clusters with these centroids."""
+        costs = self.distortion.distances(self.points, centroids)
+        return costs if self.squared else np.sqrt(np.maximum(costs, 0.0))
+
+    def open(self, i: int) -> None:
+        """Open a cluster at a point."""
+        centroid = dense(self.points[[i]])
+        k = len(self.centroids)
+        if k == self.costs.shape[1]:
+            more = np.empty((self.n, 2 * k + _SPARE))
+            more[:, :k] = self.costs
+            self.costs = more
+        self.costs[:, k] = self.distances(centroid)[:, 0]
+        # What a point is from itself is not left to rounding.
+        self.costs[i, k] = 0.0
+        self.centroids = np.concatenate([self.centroids, centroid])
+        self.labels[i] = k
+
+    def close_empty(self) -> None:
+        """Drop the clusters without points, and number the others anew."""
+        held, self.labels = np.unique(self.labels, return_inverse=True)
+        self.labels = self.labels.astype(np.int64)
+        self.centroids = self.centroids[held]
+        self.costs = self.costs[:, held]
+
+    def refit(self) -> bool:
+        """Move the centroids to the means of their clusters; return whether any moved."""
+        before = self.centroids
+        k = len(before)
+        self.centroids = self.distortion.centroids(self.points, self.labels, k, before)
+        self.costs = self.distances(self.centroids)
+        return not np.array_equal(before, self.centroids)
+
+    def own(self) -> float:
+        """Return the summed cost of the points in their clusters."""
+        return float(self.costs[np.arange(self.n), self.labels].sum())
+
+
+class RDPMeans(ConstrainedClusterer):
+    r"""K-means that opens clusters at a price, and pays for separated friends and joined strangers.
+
+    ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
+
+    From one cluster at the mean of all points, each sweep assigns one point after the other to the
+    cluster that is cheapest for it, or opens a new one at the point where all cost more than
+    ``lambda``; then the centroids follow, and clusters that have lost all points are closed.
+
+    Parameters
+    ----------
+    n_clusters : int
+        What `cluster_cost` is derived from where it is a rule; how many clusters there are in the
+        end is `n_clusters_`.
+    cluster_cost : float, "farthest-first" or "kth-distance"
+        ``lambda``. "farthest-first" (Kulis and Jordan): beginning with the mean, add the point
+        farthest from all chosen so far, `n_clusters` times; the last one's cost. "kth-distance":
+        the `n_clusters`-th largest cost of a point at the mean, as the published code has it.
+    xi : float
+        Price of a violated pair of weight 1.
+    xi_rate : float
+        What ``xi`` is multiplied by after each sweep; 1 keeps it, and the objective monotone.
+    xi_max : float or None
+        Where it stops to grow.
+    patience : int
+        Stop when so many sweeps on end have changed no label. With a growing ``xi``, of which the
+        last labels change nothing, these are 20 in the paper.
+    warm_up : int
+        First sweeps in which pairs do not count.
+    distortion : str or Distortion
+        As in `HMRFKMeans`.
+    squared : bool
+        Costs are squared distances; False takes their roots, as the published code does, with
+        means as centroids all the same, so that the objective may rise. Euclidean costs only.
+    e_step : str or Solver
+        ``"sweep"``, or any solver that heeds label costs: clusters are labels with a price, the
+        present ones and `candidates` more at points chosen farthest first.
+    candidates : int
+        Clusters that a solver may open in an E-step.
+    e_step_time_limit : float, optional
+        Seconds an E-step of a solver.
+    start : {"mean", "box"}
+        Where the first cluster is: at the mean, or at random in the box of the data.
+    order : {"random", "sequential"}
+        Of the points in a sweep.
+    ties : {"keep", "last"}
+        Of equal costs the present cluster wins, or the last one.
+    max_clusters : int
+        No more are opened.
+    n_init, max_iter : int
+        Starts, of which the one of least objective is kept; limit on sweeps.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_, metrics_, \
+constraints_
+        As in `HMRFKMeans`.
+    n_clusters_ : int
+    cluster_cost_ : float
+        ``lambda`` as used.
+    xi_ : float
+        ``xi`` in the end, which the objective is stated with.
+
+    Guarantees
+    ----------
+    With ``xi_rate=1``, no warm-up, squared costs and centroids that minimise them, the objective
+    never rises, whatever does the E-step. With ``xi=0`` the result is that of `DPMeans`.
+
+    Complexity
+    ----------
+    A sweep costs O(n d K + p) for p pairs, and O(n d) a cluster that it opens. Memory: ``n K``
+    costs. A solver's factor graph holds all points, which label costs couple.
+
+    References
+    ----------
+    D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a
+    probabilistic model to a deterministic algorithm", 2015, algorithm 1.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> model = RDPMeans(cluster_cost=4.0, xi=1.0, random_state=0)
+    >>> model.fit(X).n_clusters_, model.fit(X, cannot_link=[(0, 1)], cl_weight=9.0).n_clusters_
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        cluster_cost: float | ClusterCost = "farthest-first",
+        xi: float = 0.001,
+        xi_rate: float = 1.0,
+        xi_max: float | None = None,
+        patience: int = 1,
+        warm_up: int = 0,
+        distortion: str | Distortion = "euclidean",
+        squared: bool = True,
+        e_step: str | Solver = "sweep",
+        candidates: int = 8,
+        e_step_time_limit: float | None = None,
+        start: Literal["mean", "box"] = "mean",
+        order: Literal["random", "sequential"] = "random",
+        ties: Literal["keep", "last"] = "keep",
+        max_clusters: int = 1000,
+        n_init: int = 1,
+        max_iter: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.cluster_cost = cluster_cost
+        self.xi = xi
+        self.xi_rate = xi_rate
+        self.xi_max = xi_max
+        self.patience = patience
+        self.warm_up = warm_up
+        self.distortion = distortion
+        self.squared = squared
+        self.e_step = e_step
+        self.candidates = candidates
+        self.e_step_time_limit = e_step_time_limit
+        self.start = start
+        self.order = order
+        self.ties = ties
+        self.max_clusters = max_clusters
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @classmethod
+    def release(cls, n_clusters: int, random_state: Any = None) -> RDPMeans:
+        """Return the settings that do what the code published with the paper does.
+
+        Distances without squares, ``lambda`` the k-th largest one to the mean, a first centre at
+        random in the box of the data, a first sweep without pairs, ``xi`` from 0.001 on twice as
+        large after each sweep for as long as it takes, points in random order, ties to the last
+        cluster, and the end after 20 sweeps in which nothing changes. Since ``xi`` grows in these,
+        too, what comes out is in the end a partition by the pairs, seeded by DP-means. (The code
+        numbers clusters wrongly where two become empty at once; that is not reproduced.)
+        """
+        return RDPMeans(
+            n_clusters,
+            cluster_cost="kth-distance",
+            xi_rate=2.0,
+            patience=20,
+            warm_up=1,
+            squared=False,
+            start="box",
+            ties="last",
+            max_iter=20_000,
+            random_state=random_state,
+        )
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X, y, must_link, cannot_link, ml_weight, cl_weight, sample_ids
+            As in `HMRFKMeans.fit`; weights are finite, and multiplied by ``xi``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used, or the solver does not heed label
+            costs.
+        """
+        points = self._centred(self._read_points(X, reset=True))
+        self._check_settings(points.shape[0])
+        constraints = read_constraints(
+            points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
+        )
+        for name in ("ml_weights", "cl_weights"):
+            if np.isinf(getattr(constraints, name)).any():
+                raise ValueError(f"{name[:-1]} must be finite: xi multiplies it")
+        price = self._price(points)
+        pairs = _Pairs(constraints, points.shape[0])
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, price, rng))
+        state = best.state
+        self.labels_ = state.labels
+        self.cluster_centers_ = (
+            state.centroids if self._origin is None else state.centroids + self._origin
+        )
+        self.metrics_ = [state.distortion]
+        self.n_clusters_ = len(state.centroids)
+        self.cluster_cost_ = price
+        self.xi_ = best.xi
+        self.objective_ = best.objective
+        self.n_iter_ = best.n_iter
+        self.history_ = best.history
+        self.converged_ = best.converged
+        self.constraints_ = constraints
+        self._count_violations(constraints)
+        return self
+
+    def _check_settings(self, n_points: int) -> None:
+        super()._check_settings(n_points)
+        for name, low, high in (
+            ("xi", 0.0, math.inf),
+            ("xi_rate", 1.0, math.inf),
+            ("xi_max", 0.0, math.inf),
+            ("patience", 1, math.inf),
+            ("warm_up", 0, math.inf),
+            ("candidates", 1, math.inf),
+            ("max_clusters", 1, math.inf),
+        ):
+            value = getattr(self, name)
+            if value is not None and not low <= value < high:
+                raise ValueError(f"{name} must be finite and at least {low:g}, got {value}")
+        for name, allowed in (
+            ("start", ("mean", "box")),
+            ("order", ("random", "sequential")),
+            ("ties", ("keep", "last")),
+        ):
+            if getattr(self, name) not in allowed:
+                words = ", ".join(map(repr, allowed))
+                raise ValueError(f"{name} = {getattr(self, name)!r} is unknown; allowed: {words}")
+        if not self.squared and not isinstance(self._distortion(), SquaredEuclidean):
+            raise ValueError("squared=False takes roots of squared Euclidean distances only")
+
+    def _price(self, points: Points) -> float:
+        """Return ``lambda``."""
+        rule = self.cluster_cost
+        if not isinstance(rule, str):
+            if not 0.0 <= rule < math.inf:
+                raise ValueError(f"cluster_cost must be finite and not negative, got {rule}")
+            return float(rule)
+        distortion = self._distortion()
+        nobody = np.zeros(points.shape[0], dtype=np.int64)
+        mean = distortion.centroids(points, nobody, 1, np.zeros((1, points.shape[1])))
+        state = _State(points, distortion, self.squared, mean)
+        nearest = state.costs[:, 0].copy()
+        if rule == "kth-distance":
+            return float(np.partition(nearest, -self.n_clusters)[-self.n_clusters])
+        if rule != "farthest-first":
+            raise ValueError(
+                f"cluster_cost = {rule!r} is unknown; give a number, 'farthest-first' or "
+                "'kth-distance'"
+            )
+        price = 0.0
+        for _ in range(self.n_clusters):
+            farthest = int(nearest.argmax())
+            price = float(nearest[farthest])
+            nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
+        return max(price, 0.0)
+
+
+class DPMeans(RDPMeans):
+    r"""K-means that opens a cluster wherever a point is farther than a price from all others.
+
+    ``J = sum_i D(x_i, mu_{l_i}) + lambda K``
+
+    Parameters
+    ----------
+    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit, start, \
+order, max_clusters, n_init, max_iter, random_state
+        See `RDPMeans`. Pairs given to ``fit`` are only counted, in `violations_`.
+
+    Guarantees
+    ----------
+    The objective never rises, with squared costs and centroids that minimise them.
+
+    References
+    ----------
+    B. Kulis, M. Jordan, "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML
+    2012. K. Jiang, B. Kulis, M. Jordan, "Small-variance asymptotics for exponential family
+    Dirichlet process mixture models", NIPS 2012 (Bregman divergences).
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0], [20.0]]
+    >>> [DPMeans(cluster_cost=c, random_state=0).fit(X).n_clusters_ for c in (1000.0, 4.0, 0.1)]
+    [1, 3, 5]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        cluster_cost: float | ClusterCost = "farthest-first",
+        distortion: str | Distortion = "euclidean",
+        squared: bool = True,
+        e_step: str | Solver = "sweep",
+        candidates: int = 8,
+        e_step_time_limit: float | None = None,
+        start: Literal["mean", "box"] = "mean",
+        order: Literal["random", "sequential"] = "random",
+        max_clusters: int = 1000,
+        n_init: int = 1,
+        max_iter: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            cluster_cost=cluster_cost,
+            xi=0.0,
+            distortion=distortion,
+            squared=squared,
+            e_step=e_step,
+            candidates=candidates,
+            e_step_time_limit=e_step_time_limit,
+            start=start,
+            order=order,
+            max_clusters=max_clusters,
+            n_init=n_init,
+            max_iter=max_iter,
+            random_state=random_state,
+        )
+
+
+class _Fit:
+    """One start."""
+
+    def __init__(
+        self,
+        settings: RDPMeans,
+        points: Points,
+        pairs: _Pairs,
+        price: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self.settings, self.pairs, self.price, self.rng = settings, pairs, price, rng
+        self.history: list[HalfStep] = []
+        self.converged = False
+        self.n_iter = 0
+        self.xi = settings.xi
+        sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
+        self.solver = None if sweeping else as_solver(settings.e_step)
+        self.state = _State(points, settings._distortion(), settings.squared, self._first(points))
+        self._iterate()
+        self.objective = self._objective()
+
+    def _first(self, points: Points) -> FloatArray:
+        """Return the centroid of the first cluster."""
+        distortion = self.settings._distortion()
+        zeros = np.zeros((1, points.shape[1]))
+        if self.settings.start == "box":
+            low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
+            return np.asarray(self.rng.uniform(low, high).reshape(1, -1))
+        return distortion.centroids(points, np.zeros(points.shape[0], dtype=np.int64), 1, zeros)
+
+    def _objective(self) -> float:
+        state = self.state
+        weight = violations(self.pairs.constraints, state.labels).weight
+        return state.own() + self.price * len(state.centroids) + self.xi * weight
+
+    def _iterate(self) -> None:
+        settings, state = self.settings, self.state
+        quiet = 0
+        grown = settings.xi
+        while self.n_iter < settings.max_iter and not self.converged:
+            self.n_iter += 1
+            self.xi = 0.0 if self.n_iter <= settings.warm_up else grown
+            since = time.perf_counter()
+            if self.solver is None:
+                changed, solution = self._sweep(), None
+            else:
+                changed, solution = self._solve(self.solver)
+            self._note("E", since, solution)
+            since = time.perf_counter()
+            moved = state.refit()
+            self._note("centroids", since, None)
+            quiet = 0 if changed or moved else quiet + 1
+            self.converged = quiet >= settings.patience and self.n_iter > settings.warm_up
+            if self.n_iter > settings.warm_up and not self.converged:
+                most = math.inf if settings.xi_max is None else settings.xi_max
+                # Beyond this size nothing but the pairs counts, and products overflow.
+                grown = min(grown * settings.xi_rate, max(most, settings.xi), 1e90)
+
+    def _note(self, step: str, since: float, solution: Solution | None) -> None:
+        line = HalfStep(self.n_iter, step, self._objective(), time.perf_counter() - since)
+        if solution is not None:
+            line = line._replace(
+                status=str(solution.status),
+                energy=solution.energy,
+                lower_bound=solution.lower_bound,
+            )
+        self.history.append(line)
+
+    def _sweep(self) -> bool:
+        """Assign the points one by one; return whether any label changed."""
+        state, settings = self.state, self.settings
+        order = np.arange(state.n)
+        if settings.order == "random":
+            order = self.rng.permutation(state.n)
+        changed = np.zeros(1, dtype=np.int64)
+        sizes = np.bincount(state.labels[state.labels >= 0], minlength=len(state.centroids))
+        if state.labels[0] < 0:
+            # Before the first sweep the one cluster there is has no points yet.
+            sizes[0] = 1
+        at = 0
+        while at < state.n:
+            full = len(state.centroids) >= settings.max_clusters
+            at = assign(
+                state.costs, len(state.centroids), self.price, self.xi, self.pairs.ptr,
+                self.pairs.partner, self.pairs.weight, state.labels, sizes, order, at, full,
+                settings.ties == "last", changed,
+            )  # fmt: skip
+            if at < state.n:
+                i = int(order[at])
+                if state.labels[i] >= 0:
+                    sizes[state.labels[i]] -= 1
+                state.open(i)
+                sizes = np.append(sizes, 1)
+                changed[0] += 1
+                at += 1
+        state.close_empty()
+        return bool(changed[0])
+
+    def _solve(self, solver: Solver) -> tuple[bool, Solution]:
+        """Label the points with a solver; return whether any label changed."""
+        state, settings = self.state, self.settings
+        for _ in range(min(settings.candidates, settings.max_clusters - len(state.centroids))):
+            nearest = state.costs[:, : len(state.centroids)].min(axis=1)
+            farthest = int(nearest.argmax())
+            if nearest[farthest] <= 0.0:
+                break
+            label = state.labels[farthest]
+            state.open(farthest)
+            state.labels[farthest] = label
+        k = len(state.centroids)
+        before = None if state.labels[0] < 0 else state.labels
+        graph = FactorGraph.from_terms(
+            np.ascontiguousarray(state.costs[:, :k]), self.pairs.terms(self.xi)
+        ).with_label_costs(self.price)
+        solution = solve(
+            graph,
+            solver,
+            seed=int(self.rng.integers(2**31)),
+            time_limit=settings.e_step_time_limit,
+            initial=before,
+        )
+        if solution.status == Status.UNSUPPORTED or solution.labels is None:
+            raise ValueError(
+                f"e_step={solution.solver} cannot label these points: {solution.message}"
+            )
+        changed = before is None or not np.array_equal(before, solution.labels)
+        state.labels = solution.labels
+        state.close_empty()
+        return changed, solution

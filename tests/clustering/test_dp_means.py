@@ -1,0 +1,195 @@
+"""DP-means and RDP-means: against the algorithm as printed, and by what they promise."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from inference_lab.clustering import DPMeans, RDPMeans
+from inference_lab.constraints import Constraints
+
+IRIS = load_iris(return_X_y=True)
+
+
+@parametrize_with_checks([DPMeans(), RDPMeans()])
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def drawn(seed: int, n: int = 40, pairs: int = 30) -> tuple[np.ndarray, Constraints]:
+    """Draw points of three groups and pairs, a tenth of them wrong."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n)
+    points = rng.normal(size=(n, 2)) + 3.0 * truth[:, None]
+    return points, Constraints.sample(truth, pairs, rng).flip(0.1, rng)
+
+
+def links(constraints: Constraints) -> dict[str, Any]:
+    return {"must_link": constraints.must_link, "cannot_link": constraints.cannot_link}
+
+
+def objective(
+    points: np.ndarray, labels: np.ndarray, price: float, xi: float, constraints: Constraints
+) -> float:
+    """Return the objective at the means, from its definition."""
+    own = sum(
+        float(((points[labels == h] - points[labels == h].mean(axis=0)) ** 2).sum())
+        for h in np.unique(labels)
+    )
+    ml, cl = constraints.must_link, constraints.cannot_link
+    broken = (labels[ml[:, 0]] != labels[ml[:, 1]]).sum()
+    joined = (labels[cl[:, 0]] == labels[cl[:, 1]]).sum()
+    return own + price * len(np.unique(labels)) + xi * float(broken + joined)
+
+
+def printed(
+    points: np.ndarray, price: float, xi: float, constraints: Constraints, sweeps: int
+) -> np.ndarray:
+    """Algorithm 1 of Khashabi et al., points in order; closed clusters stay closed."""
+    n = len(points)
+    friends = [set() for _ in range(n)]
+    strangers = [set() for _ in range(n)]
+    for pairs, lists in ((constraints.must_link, friends), (constraints.cannot_link, strangers)):
+        for i, j in pairs.tolist():
+            lists[i].add(j)
+            lists[j].add(i)
+    labels = [-1] * n
+    means = [points.mean(axis=0)]
+    for sweep in range(sweeps):
+        for i in range(n):
+            costs = []
+            for h, mean in enumerate(means):
+                empty = h not in labels and not (sweep == 0 and h == 0)
+                near = sum(labels[j] == h for j in friends[i])
+                far = sum(labels[j] == h for j in strangers[i])
+                distance = float(((points[i] - mean) ** 2).sum())
+                costs.append(np.inf if empty else distance - xi * near + xi * far)
+            if min(costs) > price:
+                means.append(points[i])
+                labels[i] = len(means) - 1
+            else:
+                labels[i] = int(np.argmin(costs))
+        kept = sorted(set(labels))
+        labels = [kept.index(h) for h in labels]
+        means = [points[np.array(labels) == h].mean(axis=0) for h in range(len(kept))]
+    return np.array(labels)
+
+
+@pytest.mark.parametrize(("seed", "xi"), [(s, xi) for s in range(6) for xi in (0.0, 1.0, 20.0)])
+def test_sweeps_are_those_of_the_paper(seed, xi):
+    points, constraints = drawn(seed)
+    for sweeps in (1, 4):
+        model = RDPMeans(cluster_cost=12.0, xi=xi, order="sequential", max_iter=sweeps)
+        model.fit(points, **links(constraints))
+        done = model.n_iter_
+        expected = printed(points, 12.0, xi, constraints, done)
+        np.testing.assert_array_equal(model.labels_, expected)
+
+
+@pytest.mark.parametrize("e_step", ["sweep", "icm", "alpha-expansion"])
+def test_the_objective_never_rises_and_is_the_definition(e_step):
+    for seed in range(4):
+        points, constraints = drawn(seed)
+        for xi in (0.0, 2.0):
+            model = RDPMeans(cluster_cost=12.0, xi=xi, e_step=e_step, random_state=seed)
+            model.fit(points, **links(constraints))
+            values = [line.objective for line in model.history_]
+            assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values)), (seed, xi)
+            expected = objective(points, model.labels_, 12.0, xi, constraints)
+            assert model.objective_ == pytest.approx(expected)
+            assert model.converged_ and model.n_clusters_ == len(np.unique(model.labels_))
+            assert model.cluster_centers_.shape == (model.n_clusters_, 2)
+
+
+def test_without_weight_pairs_do_nothing():
+    points, constraints = drawn(0)
+    for seed in range(3):
+        one = RDPMeans(4, xi=0.0, random_state=seed).fit(points, **links(constraints))
+        two = DPMeans(4, random_state=seed).fit(points)
+        np.testing.assert_array_equal(one.labels_, two.labels_)
+        assert one.objective_ == two.objective_
+
+
+def test_an_exact_e_step_is_no_worse_than_its_own_bound_and_its_start():
+    points, constraints = drawn(1, n=12, pairs=8)
+    model = RDPMeans(cluster_cost=12.0, xi=5.0, e_step="ilp", candidates=2, random_state=0)
+    model.fit(points, **links(constraints))
+    for line in model.history_:
+        if line.step == "E":
+            assert line.status == "optimal"
+            assert line.objective == pytest.approx(line.energy)
+    other = RDPMeans(cluster_cost=12.0, xi=5.0, random_state=0).fit(points, **links(constraints))
+    assert model.objective_ <= other.objective_ * 1.5
+
+
+def test_rules_for_the_price():
+    points = np.array([[0.0], [1.0], [4.0], [11.0]])  # mean 4
+    farthest = DPMeans(2, cluster_cost="farthest-first").fit(points)
+    # From the mean: 11 (49), then 0 (16).
+    assert farthest.cluster_cost_ == pytest.approx(16.0)
+    assert DPMeans(2, cluster_cost="kth-distance").fit(points).cluster_cost_ == pytest.approx(16.0)
+    root = DPMeans(3, cluster_cost="kth-distance", squared=False).fit(points)
+    assert root.cluster_cost_ == pytest.approx(3.0)
+
+
+def test_pairs_that_count_are_kept_and_the_weight_grows():
+    points, _ = IRIS
+    constraints = Constraints.sample(IRIS[1], 300, np.random.default_rng(0))
+    model = RDPMeans(3, xi_rate=2.0, patience=20, random_state=0)
+    model.fit(points, **links(constraints))
+    assert model.violations_.weight == 0 and model.xi_ > 1.0
+    capped = RDPMeans(3, xi_rate=2.0, xi_max=0.01, patience=20, random_state=0)
+    assert capped.fit(points, **links(constraints)).xi_ == 0.01
+
+
+def test_the_release_seeds_by_distances_and_ends_by_pairs():
+    points, truth = IRIS
+    constraints = Constraints.sample(truth, 500, np.random.default_rng(1))
+    model = RDPMeans.release(3, random_state=0).fit(points, **links(constraints))
+    assert model.violations_.weight == 0
+    assert model.xi_ > 1e3
+    mean = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1))
+    assert model.cluster_cost_ == pytest.approx(np.sort(mean)[-3])
+
+
+def test_bregman_costs():
+    rng = np.random.default_rng(0)
+    points = rng.dirichlet([8.0, 1.0, 1.0], size=30)
+    points[15:] = points[15:, ::-1]
+    model = DPMeans(2, distortion="kl", random_state=0).fit(points)
+    values = [line.objective for line in model.history_]
+    assert len(set(model.labels_[:15])) == 1 and model.n_clusters_ >= 2
+    assert model.labels_[0] != model.labels_[-1] and np.isfinite(values).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"xi": -1.0}, "xi must be finite and at least 0, got -1"),
+        ({"xi_rate": 0.5}, "xi_rate must be finite and at least 1"),
+        ({"cluster_cost": "often"}, "cluster_cost = 'often' is unknown"),
+        ({"cluster_cost": -1.0}, "cluster_cost must be finite and not negative"),
+        ({"squared": False, "distortion": "kl"}, "roots of squared Euclidean distances only"),
+        ({"order": "sorted"}, "order = 'sorted' is unknown; allowed: 'random', 'sequential'"),
+        ({"e_step": "trw-s"}, "cannot label these points: trw-s knows nothing of label costs"),
+    ],
+)
+def test_what_is_refused(settings, said):
+    points = np.random.default_rng(0).random((10, 2)) + 0.1
+    with pytest.raises(ValueError, match=said):
+        RDPMeans(**settings).fit(points)
+
+
+def test_infinite_weights_are_refused():
+    with pytest.raises(ValueError, match="ml_weight must be finite"):
+        RDPMeans().fit(np.eye(4), must_link=[(0, 1)], ml_weight=np.inf)
+
+
+def test_no_more_clusters_than_allowed():
+    points, _ = drawn(0)
+    assert DPMeans(cluster_cost=0.0, max_clusters=5, random_state=0).fit(points).n_clusters_ == 5
