@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.words import (
@@ -19,6 +20,7 @@ from inference_lab.words import (
 __all__ = [
     "Columns",
     "best_marked",
+    "column_of",
     "count_cell",
     "energy_cell",
     "number_cell",
@@ -96,6 +98,21 @@ def table_of(
     """Return a table of columns, each with its cells."""
     rows = tuple(zip(*(cells for _, cells in columns), strict=True))
     return Table(name, caption, tuple(column for column, _ in columns), rows, note)
+
+
+_T = TypeVar("_T")
+
+
+def column_of(
+    items: Iterable[_T],
+    title: str,
+    cell: Callable[[_T], Cell],
+    *,
+    right: bool = True,
+    help: str = "",
+) -> tuple[Column, list[Cell]]:
+    """Return a column with a cell for each of some things."""
+    return Column(title, right, help), [cell(item) for item in items]
 
 
 def optional_column(

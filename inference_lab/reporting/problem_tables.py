@@ -7,10 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.contract import proves
 from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.cells import (
     Columns,
+    column_of,
     count_cell,
     energy_cell,
     number_cell,
@@ -22,7 +22,14 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.document import Cell, Column, Section, Table, Text
-from inference_lab.reporting.facts import known_facts, row_decimals, sizes
+from inference_lab.reporting.facts import (
+    energy_cells,
+    known_facts,
+    proof_cell,
+    row_decimals,
+    score_columns,
+    sizes,
+)
 from inference_lab.reporting.statistics import quantile
 from inference_lab.results.summaries import ProblemSummary, Row
 from inference_lab.words import NONE, decimals_for, seconds_text, shortened
@@ -120,73 +127,49 @@ def _problem_table(
 ) -> Table:
     decimals = row_decimals(problem, rows)
     several = any(row.runs > 1 for row in rows)
-    energies = [
-        Cell(cell.text, cell.value, "best") if proves(row.energy, problem.best_energy) else cell
-        for row in rows
-        for cell in [energy_cell(row.energy, decimals)]
-    ]
     columns: Columns = [
-        (Column("solver", right=False), [text_cell(row.solver) for row in rows]),
-        (Column("energy"), energies),
+        column_of(rows, "solver", lambda row: text_cell(row.solver), right=False),
+        (Column("energy"), energy_cells(problem, rows, decimals)),
     ]
     if several:
         columns += [
-            (Column("lowest"), [energy_cell(row.energy_min, decimals) for row in rows]),
-            (Column("highest"), [energy_cell(row.energy_max, decimals) for row in rows]),
+            column_of(rows, "lowest", lambda row: energy_cell(row.energy_min, decimals)),
+            column_of(rows, "highest", lambda row: energy_cell(row.energy_max, decimals)),
         ]
     columns += [
-        (Column("primal gap %"), [percent_cell(float(gap)) for gap in primal]),
-        (Column("gap %"), [percent_cell(row.gap_percent) for row in rows]),
-        (Column("bound"), [energy_cell(row.lower_bound, decimals) for row in rows]),
-        (
-            Column(
-                "proved",
-                right=False,
-                help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
-            ),
-            [text_cell(row.proved_by if row.answered else NONE) for row in rows],
+        column_of(primal.tolist(), "primal gap %", percent_cell),
+        column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)),
+        column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)),
+        column_of(
+            rows,
+            "proved",
+            proof_cell,
+            right=False,
+            help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
         ),
-        (Column("seconds"), [seconds_cell(row.seconds) for row in rows]),
+        column_of(rows, "seconds", lambda row: seconds_cell(row.seconds)),
     ]
     if several:
-        columns += [
-            (
-                Column("quartiles", help="of the seconds", as_text=True),
-                [
-                    number_cell(
-                        float(b),
-                        NONE
-                        if np.isnan(b)
-                        else f"{seconds_text(float(a))} to {seconds_text(float(b))}",
-                    )
-                    for a, b in zip(quick, slow, strict=True)
-                ],
-            )
-        ]
-
+        head = Column("quartiles", help="of the seconds", as_text=True)
+        columns.append((head, list(map(_quartiles_cell, quick.tolist(), slow.tolist()))))
     columns += optional_column("accuracy", [row.accuracy for row in rows], score_cell)
     columns += optional_column("pairwise F", [row.pairwise_f for row in rows], score_cell)
     columns += optional_column("NMI", [row.nmi for row in rows], score_cell)
     columns += optional_column("ARI", [row.ari for row in rows], score_cell)
-    for name in dict.fromkeys(name for row in rows for name in row.scores):
-        columns += optional_column(
-            name.replace("_", " "),
-            [row.scores.get(name) for row in rows],
-            lambda v: number_cell(v, NONE if v is None else f"{v:.4g}"),
-        )
+    columns += score_columns(rows)
     columns += [
-        (Column("runs"), [count_cell(row.runs) for row in rows]),
-        (
-            Column("status", right=False),
-            [
-                Cell(
-                    row.status,
-                    mark="failed" if row.failed else "",
-                    title=shortened("; ".join(row.messages), _REASON_WIDTH),
-                )
-                for row in rows
-            ],
-        ),
+        column_of(rows, "runs", lambda row: count_cell(row.runs)),
+        column_of(rows, "status", _status_cell, right=False),
     ]
     known = "; ".join([sizes(problem), *known_facts(problem, decimals)])
     return table_of(f"problem-{problem.name}", f"{problem.name}: {known}.", columns)
+
+
+def _quartiles_cell(quick: float, slow: float) -> Cell:
+    text = NONE if math.isnan(slow) else f"{seconds_text(quick)} to {seconds_text(slow)}"
+    return number_cell(slow, text)
+
+
+def _status_cell(row: Row) -> Cell:
+    reasons = shortened("; ".join(row.messages), _REASON_WIDTH)
+    return Cell(row.status, mark="failed" if row.failed else "", title=reasons)

@@ -8,10 +8,26 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inference_lab.contract import proves
+from inference_lab.reporting.cells import (
+    Columns,
+    column_of,
+    energy_cell,
+    percent_cell,
+    score_cell,
+    seconds_cell,
+    table_of,
+    text_cell,
+)
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
-from inference_lab.reporting.document import Cell, Column
-from inference_lab.reporting.facts import known_facts, row_decimals, sizes
+from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.facts import (
+    energy_cells,
+    known_facts,
+    proof_cell,
+    row_decimals,
+    score_columns,
+    sizes,
+)
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import jsonable
@@ -23,12 +39,11 @@ from inference_lab.words import (
     percent_text,
     rate_text,
     seconds_text,
-    share_text,
     shortened,
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
 __all__ = ["csv_text", "markdown", "plain_text", "rich_table"]
 
@@ -40,27 +55,9 @@ _WARNINGS = 3
 _WARNING_WIDTH = 160
 
 
-class _Column(NamedTuple):
-    title: str
-    cells: list[str]
-    right: bool = True
+# ---------------------------------------------------------------------- what is in the tables
 
-    @property
-    def width(self) -> int:
-        return max(map(len, (self.title, *self.cells)))
-
-
-class _Block(NamedTuple):
-    """One table to be: a title, what follows it, a line under it, columns, the best rows."""
-
-    title: str
-    detail: str
-    line: str
-    columns: list[_Column]
-    best: list[bool]
-
-
-# ---------------------------------------------------------------------- blocks
+# Each is a `Table` named by its title; its caption follows the title, its note stands under that.
 
 
 def _footnotes(comparison: Findings) -> dict[str, int]:
@@ -82,57 +79,43 @@ def _status(row: Row, notes: dict[str, int]) -> str:
     return row.status.replace("error", "failed") + marks
 
 
-def _problem_block(
+def _problem_table(
     problem: ProblemSummary, rows: list[Row], notes: dict[str, int], shown: _Shown
-) -> _Block:
+) -> Table:
     decimals = row_decimals(problem, rows)
-    columns = [
-        _Column("solver", [row.solver for row in rows], right=False),
-        _Column("energy", [energy_text(row.energy, decimals) for row in rows]),
+    columns: Columns = [
+        column_of(rows, "solver", lambda row: text_cell(row.solver), right=False),
+        (Column("energy"), energy_cells(problem, rows, decimals)),
     ]
     if shown.spread:
-        spreads = [
-            row.energy_max - row.energy_min if math.isfinite(row.energy) else None for row in rows
-        ]
-        columns.append(
-            _Column("spread", ["0" if s == 0 else energy_text(s, decimals) for s in spreads])
-        )
-    columns.append(_Column("gap %", [percent_text(row.gap_percent) for row in rows]))
+        columns.append(column_of(rows, "spread", lambda row: _spread_cell(row, decimals)))
+    columns.append(column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)))
     if shown.bounds:
-        columns.append(_Column("bound", [energy_text(row.lower_bound, decimals) for row in rows]))
-    columns.append(
-        _Column("proved", [row.proved_by if row.answered else NONE for row in rows], right=False)
-    )
+        columns.append(column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)))
+    columns.append(column_of(rows, "proved", proof_cell, right=False))
     if shown.partition:
-        signs = {"exact": " =", "lower": " >=", "upper": " <="}
-        columns.append(
-            _Column(
-                "log Z",
-                [
-                    NONE
-                    if row.log_partition is None
-                    else energy_text(row.log_partition, decimals)
-                    + signs.get(row.log_partition_kind or "", " ~")
-                    for row in rows
-                ],
-            )
-        )
-    columns.append(_Column("seconds", [seconds_text(row.seconds) for row in rows]))
+        columns.append(column_of(rows, "log Z", lambda row: _partition_cell(row, decimals)))
+    columns.append(column_of(rows, "seconds", lambda row: seconds_cell(row.seconds)))
     if shown.accuracy:
-        columns.append(_Column("accur.", [share_text(row.accuracy) for row in rows]))
+        columns.append(column_of(rows, "accur.", lambda row: score_cell(row.accuracy)))
     if shown.pairwise:
-        columns.append(_Column("pair F", [share_text(row.pairwise_f) for row in rows]))
-    for name in dict.fromkeys(name for row in rows for name in row.scores):
-        cells = [f"{row.scores[name]:.4g}" if name in row.scores else NONE for row in rows]
-        columns.append(_Column(name.replace("_", " "), cells))
-    columns.append(_Column("status", [_status(row, notes) for row in rows], right=False))
-    return _Block(
-        problem.name,
-        sizes(problem),
-        ", ".join(known_facts(problem, decimals)),
-        columns,
-        [proves(row.energy, problem.best_energy) for row in rows],
-    )
+        columns.append(column_of(rows, "pair F", lambda row: score_cell(row.pairwise_f)))
+    columns += score_columns(rows)
+    columns.append(column_of(rows, "status", lambda row: Cell(_status(row, notes)), right=False))
+    known = ", ".join(known_facts(problem, decimals))
+    return table_of(problem.name, sizes(problem), columns, known)
+
+
+def _spread_cell(row: Row, decimals: int) -> Cell:
+    spread = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
+    return Cell("0") if spread == 0 else energy_cell(spread, decimals)
+
+
+def _partition_cell(row: Row, decimals: int) -> Cell:
+    if row.log_partition is None:
+        return Cell(NONE)
+    sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
+    return Cell(f"{energy_text(row.log_partition, decimals)} {sign}")
 
 
 class _Shown(NamedTuple):
@@ -157,22 +140,22 @@ def _shown(comparison: Findings) -> _Shown:
     )
 
 
-def _problem_blocks(comparison: Findings, notes: dict[str, int], shown: _Shown) -> list[_Block]:
+def _problem_tables(comparison: Findings, notes: dict[str, int], shown: _Shown) -> list[Table]:
     rows: dict[str, list[Row]] = {}
     for row in comparison.rows:
         rows.setdefault(row.problem, []).append(row)
     return [
-        _problem_block(problem, rows[problem.name], notes, shown) for problem in comparison.problems
+        _problem_table(problem, rows[problem.name], notes, shown) for problem in comparison.problems
     ]
 
 
-def _summary_block(solvers: list[SolverSummary]) -> _Block:
-    def column(title: str, cell: Callable[[SolverSummary], str]) -> _Column:
-        return _Column(title, [cell(s) for s in solvers])
+def _summary_table(solvers: list[SolverSummary]) -> Table:
+    def column(title: str, cell: Callable[[SolverSummary], str]) -> tuple[Column, list[Cell]]:
+        return column_of(solvers, title, lambda s: Cell(cell(s)), right=title != "solver")
 
     partial = any(0 < s.gaps < s.problems for s in solvers)
     columns = [
-        _Column("solver", [s.solver for s in solvers], right=False),
+        column("solver", lambda s: s.solver),
         column("gap %", lambda s: percent_text(s.mean_gap_percent)),
         *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
         column("% best", lambda s: rate_text(s.percent_best)),
@@ -186,12 +169,12 @@ def _summary_block(solvers: list[SolverSummary]) -> _Block:
         column("runs", lambda s: str(s.runs)),
     ]
     n = max((s.problems for s in solvers), default=0)
-    line = (
+    note = (
         "gap: mean over problems"
         + (" where it is known" if partial else "")
         + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
     )
-    return _Block(f"All {counted(n, 'problem')}", "", line, columns, [False] * len(solvers))
+    return table_of(f"All {counted(n, 'problem')}", "", columns, note)
 
 
 def _legend(comparison: Findings) -> str:
@@ -212,32 +195,32 @@ _SOLVER_MIN_WIDTH = 10
 _MARK_WIDTH = 2
 
 
-def _widths(blocks: list[_Block]) -> dict[str, int]:
+def _widths(tables: list[Table]) -> dict[str, int]:
     """Return widths by title that let the columns of all problems stand under each other."""
     widths: dict[str, int] = {}
-    for column in (column for block in blocks for column in block.columns):
-        widths[column.title] = max(column.width, widths.get(column.title, 0))
+    for table in tables:
+        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+            width = max(len(column.title), *(len(cell.text) for cell in cells))
+            widths[column.title] = max(width, widths.get(column.title, 0))
     if widths:
         widths["solver"] = min(widths["solver"], _SOLVER_WIDTH)
     return widths
 
 
-def _line_width(blocks: list[_Block], padding: int) -> int:
-    """Return how many characters the widest of some blocks takes."""
-    widths = _widths(blocks)
+def _line_width(tables: list[Table], padding: int) -> int:
+    """Return how many characters the widest of some tables takes."""
+    widths = _widths(tables)
     return max(
         (
-            _MARK_WIDTH + sum(widths[c.title] + padding for c in block.columns) - padding
-            for block in blocks
+            _MARK_WIDTH + sum(widths[c.title] + padding for c in table.columns) - padding
+            for table in tables
         ),
         default=0,
     )
 
 
-def _fit(
-    comparison: Findings, notes: dict[str, int], width: int | None
-) -> tuple[list[_Block], int]:
-    """Return the blocks of the problems with the columns there is room for, and the padding."""
+def _fit(comparison: Findings, notes: dict[str, int], width: int | None) -> tuple[list[Table], int]:
+    """Return the tables of the problems with the columns there is room for, and the padding."""
     everything = _shown(comparison)
     choices = [
         (everything, 2),
@@ -246,20 +229,20 @@ def _fit(
         (everything._replace(pairwise=False, bounds=False), 1),
     ]
     for shown, padding in choices:
-        blocks = _problem_blocks(comparison, notes, shown)
-        if width is None or _line_width(blocks, padding) <= width:
+        tables = _problem_tables(comparison, notes, shown)
+        if width is None or _line_width(tables, padding) <= width:
             break
-    return blocks, padding
+    return tables, padding
 
 
-def rich_table(comparison: Findings, width: int | None = None) -> Table:
+def rich_table(comparison: Findings, width: int | None = None) -> RichTable:
     """Lay out a comparison as one rich table; see `Comparison.table`."""
     from rich.table import Table
     from rich.text import Text
 
     notes = _footnotes(comparison)
-    blocks, padding = _fit(comparison, notes, width)
-    widths = _widths(blocks)
+    tables, padding = _fit(comparison, notes, width)
+    widths = _widths(tables)
     page = Table.grid()
     page.add_column()
     for alarm in comparison.alarms:
@@ -269,15 +252,15 @@ def rich_table(comparison: Findings, width: int | None = None) -> Table:
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if comparison.alarms or warnings:
         page.add_row("")
-    summaries = [_summary_block(comparison.solvers)] if len(blocks) > 1 else []
-    for number, block in enumerate([*blocks, *summaries]):
+    summaries = [_summary_table(comparison.solvers)] if len(tables) > 1 else []
+    for number, table in enumerate([*tables, *summaries]):
         if number:
             page.add_row("")
-        detail = f"  {block.detail}" if block.detail else ""
-        page.add_row(Text.assemble((block.title, "bold cyan"), (detail, "dim")))
-        page.add_row(Text(block.line, style="dim"))
-        page.add_row(_rich_block(block, widths if number < len(blocks) else None, padding))
-    if blocks:
+        caption = f"  {table.caption}" if table.caption else ""
+        page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
+        page.add_row(Text(table.note, style="dim"))
+        page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
+    if tables:
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
     for reason, number in notes.items():
@@ -285,34 +268,37 @@ def rich_table(comparison: Findings, width: int | None = None) -> Table:
     return page
 
 
-def _rich_block(block: _Block, widths: dict[str, int] | None, padding: int) -> Table:
-    from rich.table import Table
+def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> RichTable:
+    """Return columns and rows for the terminal; those with a best cell begin with a star."""
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, padding, 0, 0), header_style="underline")
-    table.add_column("", width=1)
-    for c, column in enumerate(block.columns):
+    laid = RichTable(box=None, pad_edge=False, padding=(0, padding, 0, 0), header_style="underline")
+    laid.add_column("", width=1)
+    last = len(table.columns) - 1
+    for c, column in enumerate(table.columns):
         title = Text(column.title)
         if widths is not None:
             (title.pad_left if column.right else title.pad_right)(
                 max(0, widths[column.title] - len(column.title))
             )
-        table.add_column(
+        laid.add_column(
             title,
             justify="right" if column.right else "left",
-            no_wrap=0 < c < len(block.columns) - 1,
+            no_wrap=0 < c < last,
             min_width=_SOLVER_MIN_WIDTH if c == 0 else None,
             max_width=_SOLVER_WIDTH if c == 0 else None,
             overflow="fold",
         )
-    for r, best in enumerate(block.best):
-        cells = [Text(column.cells[r]) for column in block.columns]
-        if best:
-            cells[1].stylize("bold green")
-        if block.columns[-1].title == "status" and "[" in cells[-1].plain:
-            cells[-1].stylize("yellow")
-        table.add_row("*" if best else "", *cells)
-    return table
+    for row in table.rows:
+        cells = [Text(cell.text) for cell in row]
+        best = [text for text, cell in zip(cells, row, strict=True) if cell.mark == "best"]
+        for text in best:
+            text.stylize("bold green")
+        if table.columns[last].title == "status" and "[" in cells[last].plain:
+            cells[last].stylize("yellow")
+        laid.add_row("*" if best else "", *cells)
+    return laid
 
 
 def plain_text(comparison: Findings, width: int | None = None) -> str:
@@ -321,8 +307,8 @@ def plain_text(comparison: Findings, width: int | None = None) -> str:
 
     if width is None:
         notes = _footnotes(comparison)
-        blocks, padding = _fit(comparison, notes, None)
-        width = max(120, _line_width(blocks, padding) + padding)
+        tables, padding = _fit(comparison, notes, None)
+        width = max(120, _line_width(tables, padding) + padding)
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False)
     console.print(rich_table(comparison, width))
@@ -332,33 +318,22 @@ def plain_text(comparison: Findings, width: int | None = None) -> str:
 # ---------------------------------------------------------------------- Markdown and CSV
 
 
-def _markdown_block(block: _Block) -> list[str]:
-    detail = "; ".join(part for part in (block.detail, block.line) if part)
-    rows = []
-    for r, best in enumerate(block.best):
-        cells = [Cell(column.cells[r]) for column in block.columns]
-        if best:
-            cells[1] = Cell(cells[1].text, mark="best")
-        rows.append(cells)
-    columns = [Column(c.title, c.right) for c in block.columns]
-    return [
-        f"### {escape_markdown(block.title)}",
-        escape_markdown(detail),
-        markdown_rows(columns, rows),
-    ]
-
-
 def markdown(comparison: Findings) -> str:
     """Render a comparison as Markdown; names and reasons are escaped."""
     notes = _footnotes(comparison)
     parts = [f"> **Contradiction:** {escape_markdown(alarm)}" for alarm in comparison.alarms]
     parts += [f"> **Warning:** {escape_markdown(warning)}" for warning in _warnings(comparison)]
-    blocks = _problem_blocks(comparison, notes, _shown(comparison))
-    if len(blocks) > 1:
-        blocks.append(_summary_block(comparison.solvers))
-    for block in blocks:
-        parts += _markdown_block(block)
-    if blocks:
+    tables = _problem_tables(comparison, notes, _shown(comparison))
+    if len(tables) > 1:
+        tables.append(_summary_table(comparison.solvers))
+    for table in tables:
+        said = "; ".join(part for part in (table.caption, table.note) if part)
+        parts += [
+            f"### {escape_markdown(table.name)}",
+            escape_markdown(said),
+            markdown_rows(table.columns, table.rows),
+        ]
+    if tables:
         parts.append(escape_markdown(_legend(comparison).replace("* best", "bold: best", 1)))
     for reason, number in notes.items():
         parts.append(f"\\[{number}\\] {escape_markdown(shortened(reason, _REASON_WIDTH))}")
