@@ -31,6 +31,7 @@ from inference_lab.cli.common import (
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
+    from inference_lab.results.records import RecordStore
 
 
 #: What ``inference-lab compare`` compares when nothing is named: E-steps of real data with few
@@ -162,7 +163,7 @@ def compare(
     else:
         print_table(comparison)
         if not quiet:
-            _say_more(comparison, out, new, bool(problems))
+            _say_more(comparison, store, new, bool(problems))
     for alarm in comparison.alarms:
         say(f"contradiction: {alarm}")
     failed = sum(record.failed for record in comparison.records)
@@ -177,14 +178,15 @@ def compare(
         click.get_current_context().exit(1)
 
 
-def _say_more(comparison: Comparison, out: Path, new: int, named: bool) -> None:
+def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool) -> None:
     """Say where the results are, and what may come next."""
     kept = len(comparison) - new
     say("")
     if kept > 0:
         there = "all" if not new else f"{kept} of {len(comparison)}"
         say(f"{there} runs were recorded already and not made again; --rerun all makes them anew.")
-    say(f"Records and tables are in {out}: runs.jsonl, runs.csv, table.csv, table.md.")
+    out = store.path.parent
+    say(f"Records and tables are in {out}: {store.path.name}, runs.csv, table.csv, table.md.")
     say(f"Figures and a page to look at: inference-lab report {out}")
     if not named:
         say(

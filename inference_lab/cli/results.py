@@ -127,8 +127,9 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
 
     with as_input():
         sources = [find_store(folder) for folder in folders]
-        new, old = merge_stores(sources, RecordStore(out / RECORDS))
-    click.echo(f"{new} records added to {out / RECORDS}, {old} were there already")
+        target = RecordStore(out / RECORDS)
+        new, old = merge_stores(sources, target)
+    click.echo(f"{new} records added to {target.path}, {old} were there already")
 
 
 @click.command()

@@ -70,9 +70,10 @@ def reproduce(
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.harness.executors import ClusterError
     from inference_lab.reporting.writing import check_folder
+    from inference_lab.results.records import RecordError
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
-    bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError)
+    bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
     try:
         place, ours = find_study(study)
         definition = load_study(place)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from inference_lab.harness.planning import InputError, Plan, solver_source
-from inference_lab.results.json_lines import JsonLine, LineStore
+from inference_lab.results.json_lines import JsonLine
+from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
 from inference_lab.words import printable
 
@@ -118,7 +119,7 @@ class Planned(JsonLine):
 
 
 def _plans(store: RecordStore) -> LineStore[Planned]:
-    return LineStore(store.path.with_suffix(".plan.jsonl"), Planned)
+    return LineStore(store.beside(".plan.jsonl"), Planned)
 
 
 def note_plan(store: RecordStore, plan: Planned) -> None:
@@ -146,12 +147,14 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore:
     """
     path = Path(place)
     if path.is_dir():
-        if (path / RECORDS).is_file():
-            return RecordStore(path / RECORDS)
-        raise InputError(f"{path} holds no records: there is no {RECORDS} in it")
-    if not path.is_file():
+        store = RecordStore(path / RECORDS)
+        if not store.path.is_file():
+            raise InputError(f"{path} holds no records: there is no {RECORDS} in it")
+        return store
+    store = RecordStore(path)
+    if not store.path.is_file():
         raise InputError(f"{path} does not exist")
-    return RecordStore(path)
+    return store
 
 
 # ---------------------------------------------------------------------- states

@@ -4,7 +4,8 @@ A `Record` holds what is needed to redo a run and to judge it. A `RecordStore` i
 lines to which a record is appended, flushed and synced the moment its run ends, so that a crash
 or a power cut loses at most the runs in flight.
 
-See `inference_lab.results.json_lines` for the form of the lines; the free-form mappings of a record
+See `inference_lab.results.json_lines` for the form of the lines, and
+`inference_lab.results.line_store` for that of the file; the free-form mappings of a record
 are `settings`, `diagnostics`, `problem_info` and `environment`.
 """
 
@@ -29,12 +30,11 @@ import numpy as np
 from inference_lab.contract import Status, TracePoint
 from inference_lab.results.json_lines import (
     JsonLine,
-    LineStore,
     RecordError,
-    RecordWarning,
     json_object,
     jsonable,
 )
+from inference_lab.results.line_store import LineStore, RecordWarning
 
 __all__ = [
     "SCHEMA",

@@ -15,7 +15,8 @@ from inference_lab.harness.executors import Call, executor
 from inference_lab.processes.workers import Crash, said, traceback_tail
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.files import write_whole
-from inference_lab.results.json_lines import JsonLine, LineStore, RecordError, json_object, jsonable
+from inference_lab.results.json_lines import JsonLine, RecordError, json_object, jsonable
+from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.definition import Method, Protocol, Study

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import math
 import os
 import re
 import threading
+import tracemalloc
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +50,25 @@ def make(**changes):
         trace=(TracePoint(0.1, 2.0, 2.0, -math.inf), TracePoint(0.2, 1.5, 1.5, 0.25)),
     )
     return replace(record, **changes)
+
+
+@pytest.fixture(params=["runs.jsonl", "runs.jsonl.gz"])
+def path(request, tmp_path):
+    """Where a store is, plain or packed."""
+    return tmp_path / "deep" / request.param
+
+
+def content(path):
+    """Return the lines that a store holds, plain or packed."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def fill(path, text):
+    """Write some lines as one would by hand, and return the bytes of the file."""
+    data = text if isinstance(text, bytes) else text.encode()
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path.read_bytes()
 
 
 def no_constants(token):
@@ -180,33 +202,33 @@ def test_what_is_free_of_form_has_its_limits():
     assert record.diagnostics["list"] == {"length": 10**5} and record.diagnostics["few"] == [1, 2]
 
 
-def test_records_come_back_in_order(tmp_path):
-    path = tmp_path / "deep" / "runs.jsonl"
+def test_records_come_back_in_order(path):
     written = [make(seed=s) for s in range(5)]
     store = RecordStore(path)
     for record in written:
         store.append(record)
     assert RecordStore(path).read() == written
+    # As every program that reads JSON lines reads them.
+    frame = pd.read_json(path, lines=True)
+    assert list(frame["seed"]) == [0, 1, 2, 3, 4]
 
 
-def test_a_record_is_synced_before_append_returns(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
+def test_a_record_is_synced_before_append_returns(path, monkeypatch):
     synced = []
     real = os.fsync
 
     def fsync(handle):
         real(handle)
-        synced.append(path.read_text())
+        synced.append(content(path))
 
     monkeypatch.setattr(os, "fsync", fsync)
     record = make()
     RecordStore(path).append(record)
-    assert synced == [record.to_json() + "\n"]
+    assert synced == [record.to_json().encode() + b"\n"]
 
 
 @pytest.mark.parametrize("share", [0.001, 0.02, 0.5, 0.999])
-def test_a_half_written_last_line_is_left_out_and_then_replaced(tmp_path, share):
-    path = tmp_path / "runs.jsonl"
+def test_a_half_written_last_line_is_left_out_and_then_replaced(path, share):
     store = RecordStore(path)
     first, second, third = (make(seed=s) for s in range(3))
     store.append(first)
@@ -215,29 +237,33 @@ def test_a_half_written_last_line_is_left_out_and_then_replaced(tmp_path, share)
     line = len(path.read_bytes()) - len(whole)
     path.write_bytes(path.read_bytes()[: len(whole) + max(1, int(share * (line - 1)))])
 
-    with pytest.warns(RecordWarning, match=r"runs.jsonl:2.*cut off"):
+    with pytest.warns(RecordWarning, match=r"runs.jsonl(.gz)?:2.*cut off"):
         assert store.read() == [first]
     with pytest.warns(RecordWarning, match="removed"):
         store.append(third)
     assert store.read() == [first, third]
 
 
-def test_zeros_that_a_crash_leaves_are_a_half_written_line(tmp_path):
-    path = tmp_path / "runs.jsonl"
+@pytest.mark.parametrize("left", [0, 1, 40])
+def test_zeros_that_a_crash_leaves_are_a_half_written_line(path, left):
     store = RecordStore(path)
     record = make()
     store.append(record)
-    with path.open("ab") as stream:
-        stream.write(b"\0" * 100)
-    with pytest.warns(RecordWarning):
+    whole = path.read_bytes()
+    store.append(make(seed=1))
+    # Of what was written last only the beginning is on the disk.
+    path.write_bytes(path.read_bytes()[: len(whole) + left] + b"\0" * 100)
+    with pytest.warns(RecordWarning, match="cut off"):
         assert store.read() == [record]
+    with pytest.warns(RecordWarning, match="removed"):
+        store.append(make(seed=2))
+    assert [r.seed for r in store.read()] == [0, 2]
 
 
-def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
-    path = tmp_path / "runs.jsonl"
+def test_a_whole_last_line_without_its_end_is_kept(path):
     store = RecordStore(path)
     first, second = make(seed=0), make(seed=1)
-    path.write_text(first.to_json())
+    fill(path, first.to_json())
     assert store.read() == [first]
     store.append(second)
     assert store.read() == [first, second]
@@ -264,10 +290,9 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
         ("[" * 100_000, "not a line of JSON"),
     ],
 )
-def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(tmp_path, line, said):
-    path = tmp_path / "runs.jsonl"
+def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(path, line, said):
     good = make()
-    path.write_text(f"{good.to_json()}\n{line}\n{good.to_json()}\n")
+    fill(path, f"{good.to_json()}\n{line}\n{good.to_json()}\n")
     store = RecordStore(path)
     with pytest.warns(RecordWarning) as caught:
         assert store.read() == [good, good]
@@ -276,16 +301,17 @@ def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(tmp_path,
     assert said in store.remarks[0]
 
 
-@pytest.mark.parametrize("content", [b"my notes\n", b"my notes", b"\xff\xfe\n"])
-def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path, content):
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
+@pytest.mark.parametrize("name", ["notes.txt", "notes.gz"])
+@pytest.mark.parametrize("text", [b"my notes\n", b"my notes", b"\xff\xfe\n"])
+def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path, text, name):
+    path = tmp_path / name
+    before = fill(path, text)
     with pytest.raises(RecordError):
         RecordStore(path).prepare()
-    if not content.endswith(b"\n"):
-        with pytest.raises(RecordError, match=r"notes\.txt:1"):
+    if not text.endswith(b"\n"):
+        with pytest.raises(RecordError, match=rf"{name}:1"):
             RecordStore(path).append(make())
-    assert path.read_bytes() == content
+    assert path.read_bytes() == before
 
 
 def test_prepare_makes_the_file_and_says_when_it_cannot(tmp_path):
@@ -296,8 +322,7 @@ def test_prepare_makes_the_file_and_says_when_it_cannot(tmp_path):
         RecordStore(tmp_path / "file" / "runs.jsonl").prepare()
 
 
-def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
+def test_a_full_disk_leaves_the_file_as_it_was(path, monkeypatch):
     store = RecordStore(path)
     store.append(make(seed=0))
     before = path.read_bytes()
@@ -317,9 +342,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
-def test_ctrl_c_while_waiting_for_the_disk_keeps_the_record(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
-
+def test_ctrl_c_while_waiting_for_the_disk_keeps_the_record(path, monkeypatch):
     def fsync(handle):
         raise KeyboardInterrupt
 
@@ -330,9 +353,7 @@ def test_ctrl_c_while_waiting_for_the_disk_keeps_the_record(tmp_path, monkeypatc
     assert RecordStore(path).read() == [record]
 
 
-def test_a_disk_that_fails_to_sync_leaves_the_file_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
-
+def test_a_disk_that_fails_to_sync_leaves_the_file_as_it_was(path, monkeypatch):
     def fsync(handle):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -342,8 +363,7 @@ def test_a_disk_that_fails_to_sync_leaves_the_file_as_it_was(tmp_path, monkeypat
     assert path.read_bytes() == b""
 
 
-def test_several_writers_do_not_mix_their_lines(tmp_path, monkeypatch):
-    path = tmp_path / "runs.jsonl"
+def test_several_writers_do_not_mix_their_lines(path, monkeypatch):
     real = os.write
 
     def in_pieces(handle, data):
@@ -367,3 +387,86 @@ def test_several_writers_do_not_mix_their_lines(tmp_path, monkeypatch):
     assert sorted(seeds) == [100 * w + s for w in range(4) for s in range(20)]
     for w in range(4):
         assert [s for s in seeds if s // 100 == w] == [100 * w + s for s in range(20)]
+
+
+# ---------------------------------------------------------------------- packed
+
+
+def test_a_store_that_was_packed_goes_on_under_its_name(tmp_path):
+    plain, packed = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.gz"
+    RecordStore(plain).extend(make(seed=s) for s in range(3))
+    before = fill(packed, plain.read_bytes())
+    plain.unlink()
+    store = RecordStore(plain)
+    assert store.path == packed and store.rejected == tmp_path / "runs.rejected.jsonl"
+    assert len(store.prepare()) == 3
+    store.extend([make(seed=3), make(seed=4)])
+    store.append(make(seed=5))
+    assert [r.seed for r in RecordStore(packed)] == list(range(6)) and not plain.exists()
+    # What was there is not touched, so that differences are the new runs only.
+    after = packed.read_bytes()
+    assert after.startswith(before)
+    assert gzip.decompress(after[len(before) :]).count(b"\n") == 3
+
+
+def test_a_store_that_is_there_plain_and_packed_is_refused(tmp_path):
+    plain, packed = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.gz"
+    RecordStore(plain).append(make())
+    fill(packed, plain.read_bytes())
+    for path in (plain, packed):
+        for use in ("prepare", "read", "append"):
+            with pytest.raises(RecordError, match="are both there"):
+                getattr(RecordStore(path), use)(*[make()] * (use == "append"))
+
+
+def test_a_packed_store_that_was_cut_off_anywhere_keeps_what_was_whole(tmp_path):
+    path = tmp_path / "runs.jsonl.gz"
+    store = RecordStore(path)
+    store.append(make(seed=0))
+    first = path.stat().st_size
+    store.extend([make(seed=1), make(seed=2)])
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert [r.seed for r in RecordStore(path).prepare()] == [0] * (size >= first)
+            if size % 7 == 0:
+                RecordStore(path).append(make(seed=3))
+                assert [r.seed for r in RecordStore(path)] == [0] * (size >= first) + [3]
+
+
+def test_a_damaged_packed_store_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "runs.jsonl.gz"
+    for s in range(3):
+        RecordStore(path).append(make(seed=s))
+    whole = path.read_bytes()
+    for at in (1, 40, len(whole) // 2, len(whole) - 6):
+        damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        path.write_bytes(damaged)
+        for use in ("prepare", "read", "append"):
+            with pytest.raises(RecordError, match=r"runs\.jsonl\.gz: (damaged|no) gzip data"):
+                getattr(RecordStore(path), use)(*[make()] * (use == "append"))
+        assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("cut", [0, 10])
+def test_a_packed_file_of_something_else_that_was_cut_off_is_left_alone(tmp_path, cut):
+    path = tmp_path / "notes.gz"
+    before = fill(path, bytes(range(32, 127)) * 5)[: -10 - cut]
+    path.write_bytes(before)
+    for use in ("prepare", "append"):
+        with pytest.raises(RecordError, match="not records"):
+            getattr(RecordStore(path), use)(*[make()] * (use == "append"))
+    assert path.read_bytes() == before
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * (40 << 20)) * 3)
+    tracemalloc.start()
+    with pytest.raises(RecordError, match="more than 33,554,432 bytes of content"):
+        RecordStore(path).prepare()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 80 << 20

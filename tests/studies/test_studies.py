@@ -628,10 +628,8 @@ def test_definitions_name_data_that_exist(name):
 def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path):
     """The page in the repository is what the records give, and no fit is missing."""
     study = load_study(REPORTS / name)
-    (tmp_path / "records.jsonl").write_bytes((REPORTS / name / "records.jsonl").read_bytes())
-    (tmp_path / "environments.json").write_bytes(
-        (REPORTS / name / "environments.json").read_bytes()
-    )
+    for file in ("records.jsonl.gz", "environments.json"):
+        (tmp_path / file).write_bytes((REPORTS / name / file).read_bytes())
     records = run_study(study, tmp_path, jobs=0)
     page = render_study(study, records, tmp_path)
     assert page.read_text() == (REPORTS / name / "README.md").read_text()
@@ -642,3 +640,12 @@ def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path):
         assert (tmp_path / "tables" / path.name).read_bytes() == path.read_bytes(), path
     assert study.answer
     assert "have not been run" not in page.read_text()
+
+
+def test_reports_stay_small():
+    """Records are packed, and what one command makes of the rest is not kept."""
+    files = [path for path in REPORTS.rglob("*") if path.is_file() and path.name != "index.html"]
+    assert {path.suffix for path in files if "jsonl" in path.name and "plan" not in path.name} == {
+        ".gz"
+    }
+    assert sum(path.stat().st_size for path in files) < 10_000_000

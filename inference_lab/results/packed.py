@@ -1,0 +1,116 @@
+"""Content of gzip files that grow: each batch that is appended is a member of its own.
+
+All members before it stay byte for byte as they were, so that a version control system that keeps
+differences keeps the new one only; every program that reads gzip reads them as one text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import NamedTuple
+
+__all__ = ["SUFFIX", "Unpacked", "pack", "unpack"]
+
+#: Suffix of the names of packed files.
+SUFFIX = ".gz"
+
+#: Bytes that are unpacked at a time.
+_CHUNK = 1 << 16
+
+#: How a member begins.
+_MAGIC = b"\x1f\x8b\x08"
+
+
+class Unpacked(NamedTuple):
+    """What a packed file holds.
+
+    Attributes
+    ----------
+    content : bytes
+        Of all members that are whole.
+    size, of : int
+        Bytes that these take, of so many that the file has.
+    rest : bytes
+        What can be read of a last member that was cut off while it was written.
+    """
+
+    content: bytes
+    size: int
+    of: int
+    rest: bytes
+
+
+def pack(content: bytes) -> bytes:
+    """Return some content as one member; the same content gives the same bytes.
+
+    Examples
+    --------
+    >>> unpack(pack(b"one") + pack(b" two") + pack(b" three")[:-1])
+    Unpacked(content=b'one two', size=47, of=72, rest=b' three')
+    """
+    return gzip.compress(content, 9, mtime=0)
+
+
+def unpack(data: bytes) -> Unpacked:
+    """Return what the members of a file hold.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+
+    Raises
+    ------
+    ValueError
+        If it is no gzip, is damaged otherwise than by being cut off, or holds more than a model
+        file of its size may (see `inference_lab.io`): few bytes can unpack into terabytes.
+    """
+    from inference_lab.io import _limits
+
+    most = min(_limits.MAX_BYTES, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * len(data)))
+    parts: list[bytes] = []
+    at = total = 0
+    rest = b""
+    while at < len(data):
+        try:
+            content, size = _member(memoryview(data)[at:], most - total)
+        except zlib.error as problem:
+            # A crash may leave zeros where the end of what was written should be.
+            left = data[at:].rstrip(b"\0")
+            if not (left.startswith(_MAGIC) or _MAGIC.startswith(left)):
+                raise ValueError(f"no gzip data after {total:,} bytes of content") from None
+            try:
+                content, size = _member(memoryview(left), most - total)
+            except zlib.error:
+                raise ValueError(
+                    f"damaged gzip data after {total:,} bytes of content: {problem}"
+                ) from None
+        total += len(content)
+        if total > most:
+            raise ValueError(
+                f"more than {most:,} bytes of content, the most that is read of {len(data):,} "
+                "bytes of gzip data"
+            )
+        if not size:
+            rest = content
+            break
+        parts.append(content)
+        at += size
+    return Unpacked(b"".join(parts), at, len(data), rest)
+
+
+def _member(data: memoryview, room: int) -> tuple[bytes, int]:
+    """Return what the first member holds, and its size, 0 if it is cut off.
+
+    No more is unpacked than one byte beyond what there is room for.
+    """
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    parts = []
+    taken = 0
+    while not reader.eof and room >= 0 and taken < len(data):
+        chunk = data[taken : taken + _CHUNK]
+        parts.append(reader.decompress(chunk, room + 1))
+        room -= len(parts[-1])
+        taken += len(chunk)
+    return b"".join(parts), taken - len(reader.unused_data) if reader.eof else 0
