@@ -30,7 +30,9 @@ class EStep(ProblemFamily):
 
     ``E(x) = sum_i ||f_i - mu_{x_i}||^2 + w sum_ML [x_i != x_j] + w sum_CL [x_i = x_j]``
 
-    with fixed centroids ``mu``, each unordered pair counted once and whole squared distances.
+    with fixed centroids ``mu``, each unordered pair counted once and whole squared distances; and
+    ``+ lambda |{x_i}|`` where clusters have a price, which the E-step of DP-means and RDP-means
+    minimises.
     Constraints are random pairs of points, typed by the classes; the ground truth is the classes,
     with clusters numbered like the classes they overlap most.
 
@@ -54,6 +56,14 @@ class EStep(ProblemFamily):
     centroids : {"constraints", "kmeans", "classes"}
         From the neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), from k-means
         without constraints, or the means of the classes.
+    label_cost : float or "auto"
+        What each cluster in use costs, of which only solvers that heed label costs know; "auto"
+        is the cost of the point that a farthest-first traversal from the mean finds last, as many
+        steps as there are classes (Kulis and Jordan 2012).
+    clusters : {"classes", "open"}
+        Which clusters there are to choose from: one for each class, or as many more besides, at
+        points chosen farthest first, that are there to be opened; `label_cost` is then "auto"
+        where it would be 0.
     standardise : bool
         Scale each feature to unit variance first.
     train : float in (0, 1]
@@ -69,7 +79,8 @@ class EStep(ProblemFamily):
     ----------
     S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering",
     KDD 2004. M. Bilenko, S. Basu, "A comparison of inference techniques for semi-supervised
-    clustering with hidden Markov random fields", SRL workshop 2004.
+    clustering with hidden Markov random fields", SRL workshop 2004. B. Kulis, M. Jordan,
+    "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML 2012.
 
     Examples
     --------
@@ -78,6 +89,8 @@ class EStep(ProblemFamily):
     FactorGraph(150 variables x 3 labels; terms: 50 Potts)
     >>> problem.name
     'estep(data=iris, constraints=50)'
+    >>> EStep(data="iris", constraints=50, clusters="open").build().graph
+    FactorGraph(150 variables x 6 labels; terms: 50 Potts, 6 label costs)
     """
 
     data: str = setting("iris", always=True)
@@ -87,6 +100,8 @@ class EStep(ProblemFamily):
     weight_factor: float = setting(1.0, above=0, below=math.inf)
     closure: bool = False
     centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
+    label_cost: float | Literal["auto"] = setting(0.0, at_least=0, below=math.inf)
+    clusters: Literal["classes", "open"] = "classes"
     standardise: bool = False
     train: float = setting(1.0, above=0, at_most=1)
     score: Literal["all", "held-out"] = "all"
@@ -130,6 +145,8 @@ class EStep(ProblemFamily):
         unary = squared_distances(features, centroids)
         order = _numbered_like_classes(unary.argmin(axis=1), truth, k)
         unary = np.ascontiguousarray(unary[:, order])
+        if self.clusters == "open":
+            unary = _with_far_points(unary, features, k)
         graph = FactorGraph.from_terms(
             unary,
             [
@@ -137,6 +154,9 @@ class EStep(ProblemFamily):
                 DiagonalTerms(used.cannot_link, same=used.cl_weights, differ=0.0),
             ],
         )
+        price = self._price(features, k)
+        if price:
+            graph = graph.with_label_costs(price)
         held_out = np.setdiff1d(np.arange(n), training)
         info: dict[str, Any] = {
             "points": n,
@@ -148,6 +168,8 @@ class EStep(ProblemFamily):
             "contradictions": contradictions,
             "source": dataset.source,
         }
+        if price:
+            info |= {"label_cost": price, "clusters": unary.shape[1]}
         return Problem(
             self.spec,
             graph,
@@ -159,6 +181,13 @@ class EStep(ProblemFamily):
     def _weight(self, features: FloatArray) -> float:
         weight = features.var(axis=0).sum() if self.weight == "auto" else self.weight
         return float(self.weight_factor * weight)
+
+    def _price(self, features: FloatArray, k: int) -> float:
+        """Return what each cluster in use costs."""
+        if self.label_cost != "auto" and (self.label_cost or self.clusters == "classes"):
+            return float(self.label_cost)
+        apart = squared_distances(features, features.mean(axis=0)[None])
+        return float(_with_far_points(apart, features, k - 1).min(axis=1).max())
 
     def _centroids(
         self,
@@ -177,6 +206,14 @@ class EStep(ProblemFamily):
             "additive" if self.standardise else "multiplicative"
         )
         return constraint_centroids(features, constraints, k, rng, perturbation=perturbation)
+
+
+def _with_far_points(costs: FloatArray, features: FloatArray, count: int) -> FloatArray:
+    """Add the costs of clusters at points, each the dearest to the clusters before it."""
+    for _ in range(count):
+        farthest = int(costs.min(axis=1).argmax())
+        costs = np.hstack([costs, squared_distances(features, features[[farthest]])])
+    return costs
 
 
 def _numbered_like_classes(nearest: IntArray, truth: IntArray, k: int) -> IntArray:

@@ -267,9 +267,9 @@ constraints_
 
     Examples
     --------
-    >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> model = RDPMeans(cluster_cost=4.0, xi=1.0, random_state=0)
-    >>> model.fit(X).n_clusters_, model.fit(X, cannot_link=[(0, 1)], cl_weight=9.0).n_clusters_
+    >>> X = [[0.0], [1.0], [50.0], [51.0]]
+    >>> model = RDPMeans(cluster_cost=100.0, xi=1.0, random_state=0)
+    >>> model.fit(X).n_clusters_, model.fit(X, cannot_link=[(0, 1)], cl_weight=200.0).n_clusters_
     (2, 3)
     """
 
