@@ -282,9 +282,10 @@ class PCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init, max_iter, tol, \
-random_state
+    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init
         See `HMRFKMeans`. Weights should be of the order of the squared distances.
+    max_iter, tol, random_state
+        See `HMRFKMeans`.
 
     Notes
     -----
@@ -343,8 +344,9 @@ class MPCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init, max_iter, tol, \
-random_state
+    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init
+        See `HMRFKMeans`.
+    max_iter, tol, random_state
         See `HMRFKMeans`.
     metric : {"diagonal", "full"}
     metric_per_cluster : bool
