@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-thorough fuzz bench format clean
+.PHONY: help setup demo test test-thorough fuzz bench docs docs-links format clean
 
 help:  ## show these lines
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
 	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
 	$(one-thread) $(BIN)/python tests/benchmarks/harness.py
+
+docs: $(VENV)/.docs  ## build the site in build/docs, with all examples run: some minutes the first time
+	$(one-thread) $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
+	@echo "The site is in build/docs/index.html"
+
+docs-links: $(VENV)/.docs  ## check the links of the site, which takes a network
+	$(BIN)/sphinx-build --quiet --builder linkcheck -D sphinx_gallery_conf.plot_gallery=False docs build/links
 
 format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
 	$(BIN)/ruff check --fix
@@ -67,4 +74,9 @@ $(VENV)/.dev: $(VENV)/.package
 	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
 	@$(PIP) install --only-binary ortools,pytoulbar2 --editable '.[all]' || \
 	  echo "The optional solvers cannot be installed here; the rest is complete" >&2
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.package
+	@echo "Adding the tools that build the site"
+	@$(PIP) install --group docs
 	@touch $@

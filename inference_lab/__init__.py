@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from inference_lab.contract import Solution as Solution
     from inference_lab.contract import Solver as Solver
     from inference_lab.contract import Status as Status
+    from inference_lab.contract import UnsolvedError as UnsolvedError
     from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
     from inference_lab.graph.terms import DiagonalTerms as DiagonalTerms
     from inference_lab.graph.terms import OwnTables as OwnTables
@@ -48,6 +49,7 @@ _HOME = {
     "Solution": "contract",
     "Solver": "contract",
     "Status": "contract",
+    "UnsolvedError": "contract",
     "DiagonalTerms": "graph.terms",
     "FactorGraph": "graph.factor_graph",
     "OwnTables": "graph.terms",
@@ -68,7 +70,10 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     """Load a public name from the module it lives in."""
     if name not in _HOME:
-        raise AttributeError(f"module 'inference_lab' has no attribute {name!r}")
+        from inference_lab.words import nearest
+
+        hint = "" if name.startswith("_") else nearest(name, _HOME)
+        raise AttributeError(f"module 'inference_lab' has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(f"inference_lab.{_HOME[name]}"), name)
     globals()[name] = value
     return value
@@ -76,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
-    return sorted({*globals(), *_HOME})
+    return __all__

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,10 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import Settings
+from inference_lab.words import counted, seconds_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: A bound that is within this relative distance of an energy proves it optimal.
 OPTIMALITY_TOLERANCE = 1e-8
@@ -358,7 +362,11 @@ class Solver(Settings, ABC):
         """Solve; offer labellings and bounds to `run` on the way, and stop when it says so."""
 
 
-@dataclass(frozen=True)
+class UnsolvedError(RuntimeError):
+    """A run gave no answer: the method refused, failed, or was ended."""
+
+
+@dataclass(frozen=True, repr=False)
 class Solution:
     """The result of one run.
 
@@ -407,8 +415,116 @@ class Solution:
     temperature: float = 0.0
     seed: int | None = None
     solver: str = ""
-    trace: list[TracePoint] = field(default_factory=list, repr=False)
-    diagnostics: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    trace: list[TracePoint] = field(default_factory=list)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return what was asked, what was found, and how long it took, in three lines."""
+        facts = self._facts()
+        return (
+            f"Solution({self.solver}: {facts['status']})\n"
+            f"  energy {facts['energy']}, bound {facts['lower bound']}, gap {facts['gap']}\n"
+            f"  labels {facts['labels']}; {facts['time']}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, which notebooks show."""
+        from inference_lab.pictures.html import facts_table
+
+        return facts_table(self.solver, self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is shown of a solution."""
+        shown = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
+        facts = {
+            "status": f"{self.status}, {self.message or self.status.sentence}",
+            "energy": f"{self.energy:.10g}",
+            "lower bound": f"{self.lower_bound:.10g}",
+            "gap": f"{self.gap:.3g}",
+            "labels": shown,
+            "time": f"{seconds_text(self.seconds)} s, {counted(self.iterations, 'iteration')}",
+        }
+        if self.temperature:
+            value, kind = self.log_partition, self.log_partition_kind
+            facts["temperature"] = f"{self.temperature:g}"
+            facts["log-partition"] = "none" if value is None else f"{value:.10g} ({kind})"
+        return facts
+
+    def raise_for_status(self) -> Self:
+        """Return the solution itself if the method gave an answer, else raise.
+
+        Raises
+        ------
+        UnsolvedError
+            If the method does not cover the problem, failed, or its process was ended.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> il.solve(g, "icm").raise_for_status().energy
+        0.5
+        """
+        answered = (Status.OPTIMAL, Status.CONVERGED, Status.LIMIT, Status.INFEASIBLE)
+        if self.status in answered:
+            return self
+        raise UnsolvedError(
+            f"{self.solver} gave no answer: {self.status}, {self.message or self.status.sentence}"
+        )
+
+    def plot_trace(self, *, axes: Axes | None = None) -> Axes:
+        """Draw the best energy and the bound over the solver's time.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to draw, so that several runs share a picture; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> axes = il.solve(g, "ilp").plot_trace()
+        """
+        from inference_lab.pictures.plots import draw_history
+
+        points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
+        points.append((self.seconds, self.energy, self.lower_bound))
+        seconds, energies, bounds = zip(*points, strict=True)
+        return draw_history(seconds, energies, bounds, self.solver, axes)
+
+    def plot_marginals(self, *, axes: Axes | None = None) -> Axes:
+        """Draw the marginals as stacked bars, one a variable.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ValueError
+            If the solution has no marginals.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> axes = il.solve(g, "junction-tree", temperature=1.0).plot_marginals()
+        """
+        from inference_lab.pictures.plots import draw_marginals
+
+        if self.marginals is None:
+            raise ValueError("there are no marginals; ask for them with a temperature above 0")
+        return draw_marginals(list(self.marginals), axes)
 
     @property
     def gap(self) -> float:

@@ -14,6 +14,7 @@ from places import ROOT
 #: The table of rooms in CONTRIBUTING.md has the same order.
 ROOMS = (
     "words",
+    "pictures",
     "specs",
     "loading",
     "processes",

@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,9 @@ from inference_lab.graph.terms import (
     unwrap,
 )
 from inference_lab.words import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["FactorGraph"]
 
@@ -502,6 +505,57 @@ class FactorGraph:
             f"FactorGraph({self.n_variables} variables x {labels} labels; "
             f"terms: {', '.join(kinds) or 'unary only'})"
         )
+
+    def _repr_html_(self) -> str:
+        """Return the sizes as a table, which notebooks show."""
+        from inference_lab.pictures.html import facts_table
+
+        facts = {
+            "variables": f"{self.n_variables:,}",
+            "pairs": f"{self.n_edges:,}",
+            "higher-order factors": f"{self.n_factors:,}",
+            "connected parts": f"{int(self.components.max(initial=-1)) + 1:,}",
+            "forest": "yes" if self.is_forest else "no",
+            "forbidden combinations": "yes" if self.has_infinite else "no",
+        }
+        return facts_table(repr(self), facts)
+
+    def plot(self, labels: npt.ArrayLike | None = None, *, axes: Axes | None = None) -> Axes:
+        """Draw a small graph: variables as discs, higher-order factors as squares.
+
+        Pairs that cost more where labels are equal are dashed.
+
+        Parameters
+        ----------
+        labels : (n,) array of int, optional
+            The colours; the cheapest label of each variable by itself where none are given.
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ValueError
+            If there are more than 300 variables and factors, or `labels` do not fit.
+
+        Examples
+        --------
+        >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> axes = g.plot()
+        """
+        from inference_lab.pictures.plots import draw_graph
+
+        colours = unary_minimum(self) if labels is None else self.check_labels(labels)
+        equal = np.zeros(self.n_edges, dtype=np.bool_)
+        for e in range(self.n_edges):
+            table = self.edge_table(e)
+            same = np.eye(*table.shape, dtype=np.bool_)
+            equal[e] = table[same].mean() <= (table[~same].mean() if not same.all() else np.inf)
+        scopes = [self.higher_order(f)[0] for f in range(self.n_factors)]
+        return draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the defining arrays only; what is derived is derived again."""

@@ -1,0 +1,169 @@
+"""A graph, the history of a run, and marginals, each drawn into axes of matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_graph", "draw_history", "draw_marginals", "own_axes"]
+
+#: Nodes above which a drawing of a graph shows nothing.
+MOST_NODES = 300
+
+
+def own_axes(axes: Axes | None) -> Axes:
+    """Return the axes that are given, or those of a new figure of pyplot."""
+    if axes is not None:
+        return axes
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def draw_graph(
+    n: int,
+    edges: npt.NDArray[np.integer],
+    attractive: npt.NDArray[np.bool_],
+    scopes: Sequence[Sequence[int]],
+    labels: npt.NDArray[np.integer],
+    axes: Axes | None,
+) -> Axes:
+    """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines.
+
+    Parameters
+    ----------
+    n : int
+        Number of variables.
+    edges : (m, 2) int array
+    attractive : (m,) bool array
+        Whether a pair costs less where its labels are equal.
+    scopes : sequence of sequence of int
+        The variables of each higher-order factor.
+    labels : (n,) int array
+        The colours.
+    axes : matplotlib.axes.Axes or None
+        None for those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If there are more than 300 variables and factors.
+    """
+    import networkx as nx
+
+    if n + len(scopes) > MOST_NODES:
+        raise ValueError(
+            f"a picture of a graph shows at most {MOST_NODES} variables and higher-order factors, "
+            f"got {n + len(scopes)}; draw a part of it, or labels as an image"
+        )
+    picture = nx.Graph()
+    picture.add_nodes_from(range(n + len(scopes)))
+    picture.add_edges_from(edges.tolist())
+    arms = [(n + f, v) for f, scope in enumerate(scopes) for v in scope]
+    picture.add_edges_from(arms)
+    place = nx.spring_layout(picture, seed=0, iterations=100)
+    drawn = own_axes(axes)
+    size = float(np.clip(6000 / max(1, n), 12, 220))
+    for among, style in ((edges[attractive], "-"), (edges[~attractive], "--")):
+        nx.draw_networkx_edges(
+            picture, place, among.tolist(), ax=drawn, style=style, edge_color="0.55"
+        )
+    nx.draw_networkx_edges(picture, place, arms, ax=drawn, edge_color="0.75")
+    nx.draw_networkx_nodes(
+        picture,
+        place,
+        range(n, n + len(scopes)),
+        ax=drawn,
+        node_shape="s",
+        node_color="0.4",
+        node_size=0.5 * size,
+    )
+    nx.draw_networkx_nodes(
+        picture, place, range(n), ax=drawn, node_color=labels, cmap="viridis", node_size=size
+    )
+    if n <= 40:
+        nx.draw_networkx_labels(picture, place, {i: str(i) for i in range(n)}, 7, "white", ax=drawn)
+    drawn.set_axis_off()
+    return drawn
+
+
+def draw_history(
+    seconds: Sequence[float],
+    energies: Sequence[float],
+    bounds: Sequence[float],
+    name: str,
+    axes: Axes | None,
+) -> Axes:
+    """Draw the best energy and the bound over time, as steps on a logarithmic axis.
+
+    Parameters
+    ----------
+    seconds, energies, bounds : sequence of float
+        Of equal length; what is not finite is left out.
+    name : str
+        Of the run, for the legend.
+    axes : matplotlib.axes.Axes or None
+        None for those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    drawn = own_axes(axes)
+    # A logarithmic axis has no zero; nothing that is measured takes less.
+    times = np.maximum(np.asarray(seconds, dtype=np.float64), 1e-6)
+    colour = None
+    for values, style, what in ((energies, "-", "best energy"), (bounds, "--", "bound")):
+        shown = np.asarray(values, dtype=np.float64)
+        known = np.isfinite(shown)
+        if known.any():
+            (line,) = drawn.step(
+                times[known],
+                shown[known],
+                where="post",
+                linestyle=style,
+                color=colour,
+                label=f"{name}: {what}",
+            )
+            colour = line.get_color()
+    drawn.set(xscale="log", xlabel="seconds", ylabel="energy")
+    if drawn.get_legend_handles_labels()[0]:
+        drawn.legend(frameon=False, fontsize=8)
+    return drawn
+
+
+def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | None) -> Axes:
+    """Draw marginals as stacked bars, one a variable.
+
+    Parameters
+    ----------
+    marginals : sequence of 1-D float64 arrays
+        One a variable; an (n, k) array is one.
+    axes : matplotlib.axes.Axes or None
+        None for those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    drawn = own_axes(axes)
+    n, width = len(marginals), max((len(row) for row in marginals), default=0)
+    below = np.zeros(n)
+    for label in range(width):
+        part = np.array([row[label] if label < len(row) else 0.0 for row in marginals])
+        drawn.bar(np.arange(n), part, bottom=below, width=1.0, label=f"label {label}")
+        below += part
+    drawn.set(xlabel="variable", ylabel="probability", ylim=(0, 1), xlim=(-0.5, n - 0.5))
+    if width <= 10:
+        drawn.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return drawn
