@@ -156,9 +156,7 @@ class Decoding(ProblemFamily):
 
     def build(self, data_dir: Path | None = None) -> DecodingProblem:
         """Draw code, word and noise, and set up the energy."""
-        code, word, noise = (
-            np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(3)
-        )
+        code, word, noise = np.random.default_rng(self.seed).spawn(3)
         if self.code == "convolutional":
             return self._convolutional(word, noise)
         if self.code == "repeat-accumulate":

@@ -14,6 +14,7 @@ from inference_lab.constraints.centroids import (
     class_centroids,
     constraint_centroids,
     kmeans_centroids,
+    numbered_like,
     squared_distances,
 )
 from inference_lab.data.datasets import load
@@ -130,9 +131,7 @@ class EStep(ProblemFamily):
             features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         n, k = dataset.n_points, dataset.n_classes
         # One stream each, so that changing one setting leaves the other draws alone.
-        split, draw, flip, start = (
-            np.random.default_rng(child) for child in np.random.SeedSequence(self.seed).spawn(4)
-        )
+        split, draw, flip, start = np.random.default_rng(self.seed).spawn(4)
         training = np.sort(split.permutation(n)[: max(2, round(self.train * n))])
         weight = self._weight(features)
         drawn = Constraints.sample(
@@ -143,7 +142,7 @@ class EStep(ProblemFamily):
         used = drawn.close("drop") if self.closure else drawn
         centroids = self._centroids(features, truth, drawn, k, start)
         unary = squared_distances(features, centroids)
-        order = _numbered_like_classes(unary.argmin(axis=1), truth, k)
+        order = numbered_like(unary.argmin(axis=1), truth, k)
         unary = np.ascontiguousarray(unary[:, order])
         if self.clusters == "open":
             unary = _with_far_points(unary, features, k)
@@ -214,13 +213,3 @@ def _with_far_points(costs: FloatArray, features: FloatArray, count: int) -> Flo
         farthest = int(costs.min(axis=1).argmax())
         costs = np.hstack([costs, squared_distances(features, features[[farthest]])])
     return costs
-
-
-def _numbered_like_classes(nearest: IntArray, truth: IntArray, k: int) -> IntArray:
-    """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total."""
-    from scipy.optimize import linear_sum_assignment
-
-    overlap = np.zeros((k, k), dtype=np.int64)
-    np.add.at(overlap, (truth, nearest), 1)
-    _, cluster_of_class = linear_sum_assignment(overlap, maximize=True)
-    return np.asarray(cluster_of_class, dtype=np.int64)

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.trust import places
@@ -66,19 +67,24 @@ class File(ProblemFamily):
         model = _find(self.path, data_dir)
         evidence = None if self.evidence is None else _find(self.evidence, data_dir)
         graph = read(model, evidence=evidence, format=self.format, costs=self.costs)
-        info: dict[str, int | str] = {
-            "variables": graph.n_variables,
-            "max_labels": int(graph.cardinalities.max(initial=0)),
-            "edges": graph.n_edges,
-            "higher_order": graph.n_factors,
-            "sha256": _sha256(model),
-        }
+        info: dict[str, int | str] = {**sizes(graph), "sha256": file_digest(model)}
         if evidence is not None:
-            info["evidence_sha256"] = _sha256(evidence)
+            info["evidence_sha256"] = file_digest(evidence)
         return Problem(self.spec, graph, info=info)
 
 
-def _sha256(path: Path) -> str:
+def sizes(graph: FactorGraph) -> dict[str, int]:
+    """Return what the info of a problem says of the sizes of a model."""
+    return {
+        "variables": graph.n_variables,
+        "max_labels": int(graph.cardinalities.max(initial=0)),
+        "edges": graph.n_edges,
+        "higher_order": graph.n_factors,
+    }
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as it is stored."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

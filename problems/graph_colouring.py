@@ -18,6 +18,7 @@ from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.problems.max_cut import regular_edges
 from inference_lab.specs.settings import setting
 
 #: Largest number of vertices that is read: a header must not make us allocate without end.
@@ -127,9 +128,7 @@ class GraphColouring(ProblemFamily):
         FormatError
             If the file is no graph in the DIMACS format.
         """
-        draw, prefer = (
-            np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(2)
-        )
+        draw, prefer = np.random.default_rng(self.seed).spawn(2)
         truth = None
         if self.graph == "file":
             place = find_file(self.path or "", data_dir, "graph")
@@ -140,29 +139,21 @@ class GraphColouring(ProblemFamily):
                 truth = draw.permutation(n) % self.colours
             edges = self._draw(truth, draw)
         unary = prefer.uniform(0.0, self.preference, (n, self.colours))
+        # Where nothing is preferred, no labelling is better than one without conflicts.
+        known = truth is not None and self.preference == 0.0
         return ColouringProblem(
             self.spec,
             FactorGraph.from_terms(unary, [DiagonalTerms(edges, self.weight, 0.0)]),
             truth=truth,
-            # Where nothing is preferred, no labelling is better than one without conflicts.
-            optimum=0.0 if truth is not None and self.preference == 0.0 else None,
-            optimum_source=(
-                "planted: a colouring without conflicts"
-                if truth is not None and self.preference == 0.0
-                else ""
-            ),
+            optimum=0.0 if known else None,
+            optimum_source="planted: a colouring without conflicts" if known else "",
             info={"degree": 2.0 * len(edges) / n},
         )
 
     def _draw(self, truth: IntArray | None, rng: np.random.Generator) -> IntArray:
         n = self.vertices
         if self.graph == "regular":
-            import networkx as nx
-
-            if self.degree == 0:
-                return np.empty((0, 2), dtype=np.int64)
-            drawn = nx.random_regular_graph(int(self.degree), n, seed=int(rng.integers(2**31)))
-            return np.array(sorted(drawn.edges), dtype=np.int64)
+            return regular_edges(int(self.degree), n, rng)
         if truth is None:
             pairs = n * (n - 1) // 2
             p = self.degree / (n - 1) if n > 1 else 0.0

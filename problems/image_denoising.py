@@ -10,10 +10,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.images import Image, ImageProblem, draw_shapes, load_image, shrink, to_grey
+from inference_lab.data.images import (
+    Image,
+    ImageProblem,
+    draw_shapes,
+    grey_levels,
+    load_image,
+    scaled,
+    shrink,
+    to_grey,
+)
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.grids import grid_edges, truncated_distances
 from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
 from inference_lab.specs.settings import setting
@@ -138,10 +147,10 @@ class ImageDenoising(ProblemFamily):
         DataNotFoundError, DataFormatError
             If a file is not found, or is no image.
         """
-        draw, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(2))
+        draw, noise = np.random.default_rng(self.seed).spawn(2)
         clean = self._image(draw, data_dir)
         k = self.levels
-        palette = np.rint(np.arange(k) * (255.0 / (k - 1))).astype(np.uint8)
+        palette = grey_levels(k)
         truth = np.rint(clean * ((k - 1) / 255.0)).astype(np.int64)
         strength = STRENGTH[self.noise] if self.strength is None else self.strength
         observed = self._noisy(truth, palette, strength, noise)
@@ -150,11 +159,10 @@ class ImageDenoising(ProblemFamily):
         linear = self.data == "linear" or (self.data is None and self.noise == "impulse")
         unary = np.minimum(deviation if linear else deviation**2, self.data_cap)
         edges = grid_edges(height, width, diagonals=self.diagonals)
-        distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
-        if self.smoothness == "potts":
-            table = np.minimum(distance, 1.0)
-        else:
-            table = np.minimum(distance ** (1 if self.smoothness == "linear" else 2), self.cap)
+        power, cap = {"potts": (1, 1.0), "linear": (1, self.cap), "quadratic": (2, self.cap)}[
+            self.smoothness
+        ]
+        table = truncated_distances(k, power, cap)
         weight = self.weight
         if weight is None:
             weight = 1.4 * (strength * (k - 1) / 255.0) ** 2 if self.noise == "gaussian" else 1.0
@@ -171,8 +179,7 @@ class ImageDenoising(ProblemFamily):
     def _image(self, rng: np.random.Generator, data_dir: Path | None) -> Image:
         if self.image != "shapes":
             return shrink(to_grey(load_image(self.image, data_dir)), self.scale)
-        height = max(1, round(self.height * self.scale))
-        width = max(1, round(self.width * self.scale))
+        height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
         count = 6
         shapes = draw_shapes(height, width, count, rng)
         if self.levels == 2:

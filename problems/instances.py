@@ -9,7 +9,6 @@ names lie, and the same name stands for different models in different collection
 from __future__ import annotations
 
 import csv
-import hashlib
 import math
 import os
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from typing import Any
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.problems.file import file_digest, sizes
 from inference_lab.specs.grammar import SpecError
 from inference_lab.specs.trust import check_inside, data_folder, is_inside
 from inference_lab.words import nearest
@@ -147,7 +147,7 @@ def identify(path: str | os.PathLike[str]) -> Instance | None:
     OSError
         If the file cannot be read.
     """
-    digest = _sha256(Path(path))
+    digest = file_digest(Path(path))
     return next((one for one in _table().values() if one.sha256 == digest), None)
 
 
@@ -207,10 +207,7 @@ class Instances(ProblemFamily):
         costs = known.format == "uai" and known.scale == "cost"
         graph = read(model, evidence=evidence, format=known.format, costs=costs)
         info: dict[str, int | float | str] = {
-            "variables": graph.n_variables,
-            "max_labels": int(graph.cardinalities.max(initial=0)),
-            "edges": graph.n_edges,
-            "higher_order": graph.n_factors,
+            **sizes(graph),
             "sha256": known.sha256,
             "status": known.status,
             "proof": known.proof,
@@ -232,11 +229,6 @@ class Instances(ProblemFamily):
         )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
     """Find a file by its name in the table, or else by its content."""
     root = data_folder(data_dir)
@@ -256,12 +248,12 @@ def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> P
     ]
     others = (path for path in _files(root, known) if is_inside(path, root))
     for path in (*named, *others):
-        if _sha256(path) == digest:
+        if file_digest(path) == digest:
             return path
     if named:
         raise DataFormatError(
             f"{named[0]} is not the file that instance {known.name!r} needs: its SHA-256 is "
-            f"{_sha256(named[0])}, not {digest}"
+            f"{file_digest(named[0])}, not {digest}"
         )
     where = f"{root} does not hold it" if root.is_dir() else f"{root} is no folder"
     raise DataNotFoundError(f"instance {known.name!r} needs map/{file}; {where}. {remedy}")

@@ -109,7 +109,7 @@ class MaxCut(ProblemFamily):
 
     def build(self, data_dir: Path | None = None) -> CutProblem:
         """Draw the graph and the weights; the same settings give the same problem."""
-        draw, weigh = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(2))
+        draw, weigh = np.random.default_rng(self.seed).spawn(2)
         n, edges = self._graph(draw)
         weights = self._weights(len(edges), weigh)
         graph = FactorGraph.potts(np.zeros((n, 2)), edges, 0.0 - weights)
@@ -122,12 +122,7 @@ class MaxCut(ProblemFamily):
         n = self.vertices
         if self.graph == "random":
             return n, sample_pairs(n, round(self.density * (n * (n - 1) // 2)), rng)
-        if self.degree == 0:
-            return n, np.empty((0, 2), dtype=np.int64)
-        import networkx as nx
-
-        drawn = nx.random_regular_graph(self.degree, n, seed=int(rng.integers(2**31)))
-        return n, np.array(sorted(drawn.edges), dtype=np.int64)
+        return n, regular_edges(self.degree, n, rng)
 
     def _weights(self, m: int, rng: np.random.Generator) -> FloatArray:
         if self.weights == "unit":
@@ -140,3 +135,13 @@ class MaxCut(ProblemFamily):
         spans_zero = self.low <= 0 <= self.high
         drawn = rng.integers(self.low, self.high + 1 - spans_zero, m)
         return np.asarray(drawn + (spans_zero & (drawn >= 0)), dtype=np.float64)
+
+
+def regular_edges(degree: int, n: int, rng: np.random.Generator) -> IntArray:
+    """Draw the edges of a graph of n vertices with as many edges at each, sorted."""
+    if degree == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    import networkx as nx
+
+    drawn = nx.random_regular_graph(degree, n, seed=int(rng.integers(2**31)))
+    return np.array(sorted(drawn.edges), dtype=np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 
 from inference_lab.constraints import sample_pairs
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import truncated_distances
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.settings import setting
@@ -84,8 +85,7 @@ class RandomGraph(ProblemFamily):
         elif self.terms == "diagonal":
             term = DiagonalTerms(edges, -signed((m, k)), 0.0)
         elif self.terms == "truncated-linear":
-            distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
-            term = SharedTable(edges, np.minimum(distance, 2.0), signed((m,)))
+            term = SharedTable(edges, truncated_distances(k, 1, 2.0), signed((m,)))
         else:
             term = OwnTables(edges, rng.uniform(0.0, 2.0 * self.coupling, (m, k, k)))
         factors = [

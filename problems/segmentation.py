@@ -11,6 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraints.centroids import (
+    kmeans_centroids,
+    numbered_like,
+    squared_distances,
+)
 from inference_lab.data.datasets import DataFormatError
 from inference_lab.data.images import (
     EMBEDDED,
@@ -23,6 +28,7 @@ from inference_lab.data.images import (
     load_image,
     read_image,
     sample,
+    scaled,
     shrink,
     to_grey,
 )
@@ -175,7 +181,7 @@ class Segmentation(ProblemFamily):
         ValueError
             If the models need a ground truth and there is none, or it has too few regions.
         """
-        draw, fit = (np.random.default_rng(s) for s in np.random.SeedSequence(self.seed).spawn(2))
+        draw, fit = np.random.default_rng(self.seed).spawn(2)
         image, segments = self._input(draw, data_dir)
         height, width = image.shape[:2]
         truth, scored = None, None
@@ -191,7 +197,7 @@ class Segmentation(ProblemFamily):
             unary = _clustered(features, self.regions, self.models == "gmm", fit)
             if truth is not None:
                 chosen = slice(None) if scored is None else scored
-                order = _numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
+                order = numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
                 unary = np.ascontiguousarray(unary[:, order])
         else:
             unary = self._supervised(features, truth, scored, (height, width), fit)
@@ -240,8 +246,7 @@ class Segmentation(ProblemFamily):
 
     def _draw(self, rng: np.random.Generator) -> tuple[Image, IntArray]:
         """Draw textured shapes whose colours differ, but not by much more than the texture."""
-        height = max(1, round(self.height * self.scale))
-        width = max(1, round(self.width * self.scale))
+        height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
         shapes = draw_shapes(height, width, self.regions - 1, rng)
         # Corners of a grid of colours, so that no two regions are of the same one.
         side = math.ceil(self.regions ** (1 / 3)) if self.regions > 8 else 2
@@ -396,8 +401,6 @@ def _clustered(
             axis=1,
         )
     else:
-        from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
-
         distances = squared_distances(features, kmeans_centroids(features[members], regions, rng))
         variance = float(distances.min(axis=1).mean()) / features.shape[1]
         unary = distances / (2.0 * max(variance, _FLOOR))
@@ -415,15 +418,6 @@ def _log_normal(x: FloatArray, mean: FloatArray, covariance: FloatArray) -> Floa
     return np.asarray(
         -0.5 * ((whitened**2).sum(axis=0) + determinant + len(mean) * math.log(2.0 * math.pi))
     )
-
-
-def _numbered_like(found: IntArray, truth: IntArray, k: int) -> IntArray:
-    """Return the order of clusters in which cluster ``h`` overlaps region ``h`` most, in total."""
-    from scipy.optimize import linear_sum_assignment
-
-    overlap = np.bincount(truth * k + found, minlength=k * k).reshape(k, k)
-    _, cluster_of_region = linear_sum_assignment(overlap, maximize=True)
-    return np.asarray(cluster_of_region, dtype=np.int64)
 
 
 def _read_segments(path: Path, annotator: int) -> IntArray:

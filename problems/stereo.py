@@ -16,13 +16,15 @@ from inference_lab.data.images import (
     draw_shapes,
     draw_texture,
     find_file,
+    grey_levels,
     read_image,
     sample,
+    scaled,
     shrink,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.grids import grid_edges, truncated_distances
 from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
 from inference_lab.specs.settings import setting
@@ -242,14 +244,12 @@ class Stereo(ProblemFamily):
         height, width = left.shape[:2]
         k = energy.labels
         edges = grid_edges(height, width)
-        distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
-        power = 1.0 if energy.smoothness == "linear" else 2.0
-        table = np.minimum(distance**power, energy.cap)
+        table = truncated_distances(k, 1 if energy.smoothness == "linear" else 2, energy.cap)
         flat = differences(left, edges) < _channels(left) * energy.threshold**2
         weights = np.where(flat, energy.factor, 1.0) * energy.weight
         unary = data_costs(left, right, k, energy.cost, energy.data_cap)
         graph = FactorGraph.from_terms(unary, [SharedTable(edges, table, weights)])
-        grey = np.rint(np.arange(k) * (255.0 / max(k - 1, 1))).astype(np.uint8)
+        grey = grey_levels(k)
         if truth is None:
             return StereoProblem(self.spec, graph, shape=(height, width), palette=grey)
         filled = np.clip(np.rint(_filled(truth)), 0, k - 1).astype(np.int64)
@@ -306,8 +306,7 @@ class Stereo(ProblemFamily):
     def _draw(self, k: int) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
         """Draw a textured scene, and what the right camera sees of it."""
         rng = np.random.default_rng(self.seed)
-        height = max(1, round(self.height * self.scale))
-        width = max(1, round(self.width * self.scale))
+        height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
         shapes = draw_shapes(height, width, 5, rng)
         # The background is farthest away; what was drawn later lies nearer.
         depth = np.sort(rng.integers(min(1, k - 1), k, 6))

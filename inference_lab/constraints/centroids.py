@@ -1,7 +1,7 @@
 """Initial centroids for K-means-like algorithms, from constraints, from K-means or from labels.
 
-All functions return a new float64 array of shape (k, d) and take their randomness from the
-generator they are given.
+Those that choose centroids return a new float64 array of shape (k, d) and take their randomness
+from the generator they are given.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
     "constraint_centroids",
     "farthest_first",
     "kmeans_centroids",
+    "numbered_like",
     "squared_distances",
 ]
 
@@ -321,6 +322,23 @@ def farthest_first(
         nearest[visited] = -np.inf  # never again, even if all other centroids coincide with them
         visited.append(_best(nearest, from_centre))
     return visited
+
+
+def numbered_like(
+    found: npt.NDArray[np.int64], classes: npt.NDArray[np.int64], k: int
+) -> npt.NDArray[np.int64]:
+    """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total.
+
+    Examples
+    --------
+    >>> numbered_like(np.array([2, 2, 0, 1]), np.array([0, 0, 1, 2]), 3).tolist()
+    [2, 0, 1]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    overlap = np.bincount(classes * k + found, minlength=k * k).reshape(k, k)
+    _, cluster_of_class = linear_sum_assignment(overlap, maximize=True)
+    return np.asarray(cluster_of_class, dtype=np.int64)
 
 
 def _best(score: _Floats, tie_break: _Floats) -> int:

@@ -33,10 +33,12 @@ __all__ = [
     "draw_shapes",
     "draw_texture",
     "find_file",
+    "grey_levels",
     "label_colours",
     "load_image",
     "read_image",
     "sample",
+    "scaled",
     "shrink",
     "to_grey",
     "write_image",
@@ -238,6 +240,11 @@ def shrink(image: Image, scale: float) -> Image:
     return np.rint(values).astype(np.uint8)
 
 
+def scaled(length: int, scale: float) -> int:
+    """Return the pixels along a side of a drawn image at a scale, one at least."""
+    return max(1, round(length * scale))
+
+
 def _means(values: FloatArray, axis: int, size: int) -> FloatArray:
     """Return the means over `size` equal stretches of an axis, fractions of entries counted."""
     values = np.moveaxis(values, axis, 0)
@@ -308,6 +315,17 @@ def draw_texture(height: int, width: int, rng: np.random.Generator, *, grain: fl
     noise = (noise - noise.mean()) / max(float(noise.std()), 1e-12)
     grey: Image = np.clip(np.rint(128.0 + 50.0 * noise), 0, 255).astype(np.uint8)
     return grey
+
+
+def grey_levels(k: int) -> Image:
+    """Return k grey values at equal distances from black to white.
+
+    Examples
+    --------
+    >>> grey_levels(3).tolist()
+    [0, 128, 255]
+    """
+    return np.rint(np.arange(k) * (255.0 / max(k - 1, 1))).astype(np.uint8)
 
 
 def label_colours(k: int) -> Image:

@@ -1,10 +1,10 @@
-"""Edges of regular grids, flat or in space."""
+"""Regular grids, flat or in space: their edges, and tables of smoothness along them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 
 def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool = False) -> IntArray:
@@ -79,3 +79,15 @@ def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
         ends = (np.take(site, first, axis), np.take(site, (first + 1) % max(size, 1), axis))
         blocks.append(np.stack([end.ravel() for end in ends], axis=1))
     return np.concatenate(blocks)
+
+
+def truncated_distances(k: int, power: int, cap: float) -> FloatArray:
+    """Return the table ``min(|a - b|^power, cap)`` of k labels in a row.
+
+    Examples
+    --------
+    >>> truncated_distances(3, 2, 3.0).tolist()
+    [[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]
+    """
+    labels = np.arange(k, dtype=np.float64)
+    return np.asarray(np.minimum(np.abs(np.subtract.outer(labels, labels)) ** power, cap))
