@@ -1,25 +1,31 @@
-"""Rows as CSV for programs, and for spreadsheets, which run as a formula what looks like one."""
+"""Tables as CSV for programs, and for spreadsheets, which run as a formula what looks like one."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.results.json_lines import clean_text
+from inference_lab.words import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["csv_frame", "csv_text", "guarded"]
+__all__ = ["csv_frame", "csv_table", "csv_text", "guarded"]
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)")
 
 #: What spreadsheets take for the beginning of a formula, also at full width, and after characters
 #: that some of them pass over.
 _FORMULA = re.compile("[\\s\0\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
+
+#: What stands in a table where there is nothing to say.
+_NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 
 def guarded(value: Any) -> Any:
@@ -57,3 +63,47 @@ def csv_frame(frame: pd.DataFrame) -> str:
     for name in safe.select_dtypes(exclude="number"):
         safe[name] = [guarded(value) for value in safe[name]]
     return str(safe.to_csv(index=False))
+
+
+def _csv_field(cell: Cell, column: Column) -> str:
+    if not column.as_text and cell.value is not None and not math.isnan(cell.value):
+        if isinstance(cell.value, int):
+            return str(cell.value)
+        # Processors differ in the last digits of logarithms, and reports should not.
+        return repr(float(f"{cell.value:.12g}"))
+    return _csv_text(cell.text)
+
+
+def _csv_text(text: str) -> str:
+    text = printable(text)
+    return "" if text in _NOTHING else text
+
+
+def csv_table(table: Table) -> str:
+    """Return a table as CSV for programs.
+
+    Parameters
+    ----------
+    table : Table
+
+    Returns
+    -------
+    str
+        A line of names, then a line for each row: the value of a cell with twelve digits where it
+        has one and the column is not one of texts, else its text; nothing where it says ``-``.
+        Text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    Examples
+    --------
+    >>> row = (Cell("=1+1"), Cell("0.33", 1 / 3), Cell("-"))
+    >>> columns = (Column("solver"), Column("gap %"), Column("bound"))
+    >>> print(csv_table(Table("gaps", "Gaps.", columns, (row,))), end="")
+    solver,gap %,bound
+    '=1+1,0.333333333333,
+    """
+    header = [_csv_text(column.name or column.title) for column in table.columns]
+    rows = [
+        [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
+    return csv_text([header, *rows])

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from inference_lab.words import printable
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -137,6 +139,10 @@ class Table:
                     f"rows[{number}] of table {self.name!r} has {len(row)} cells, but there are "
                     f"{len(self.columns)} columns"
                 )
+
+    def meanings(self) -> list[str]:
+        """Return what the columns mean, each with its title, on one line."""
+        return [f"{printable(c.title)}: {printable(c.help)}" for c in self.columns if c.help]
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def latex_table(table: Table, stem: str) -> str:
     """
     marks = {cell.mark for row in table.rows for cell in row}
     said = [printable(table.note)] if printable(table.note) else []
-    said += [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
+    said += table.meanings()
     said += [legend for mark, legend in _LEGEND.items() if mark in marks]
     alignment = "".join("r" if column.right else "l" for column in table.columns)
     lines = [

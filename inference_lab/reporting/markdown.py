@@ -137,9 +137,8 @@ class _Writer:
         caption = f'<a id="table-{stem}"></a>{_inline(table.caption)}'
         yield f"{caption} ({files})" if files else caption
         yield markdown_rows(table.columns, table.rows)
-        said = [f"{printable(c.title)}: {printable(c.help)}" for c in table.columns if c.help]
         yield escape_markdown(table.note)
-        yield escape_markdown("; ".join(said))
+        yield escape_markdown("; ".join(table.meanings()))
 
 
 def _fenced(text: str) -> str:

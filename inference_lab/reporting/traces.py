@@ -14,7 +14,7 @@ Seconds are the solver's own, without compilation and without evaluation. Traces
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.results.records import Record
 
-__all__ = ["Steps", "Traces", "quality_at", "steps", "target_energy", "time_to_target"]
+__all__ = ["Steps", "Traces", "target_energy"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -124,7 +124,7 @@ class Traces:
         self._bound = np.minimum(table[:, 3], table[last, 3])
 
     def steps(self, run: int) -> Steps:
-        """Return the step function of one run."""
+        """Return the step function of one run; its energies never rise, its bounds never fall."""
         end = self._starts[run + 1] if run + 1 < self.n else len(self._run)
         part = slice(int(self._starts[run]), int(end))
         return Steps(
@@ -199,43 +199,3 @@ class Traces:
                     np.where(past, self._bound, -np.inf), self._starts
                 )
         return Steps(moments, energy, bound)
-
-
-def steps(record: Record) -> Steps:
-    """Return the step function of one run; its energies never rise, its bounds never fall."""
-    return Traces([record]).steps(0)
-
-
-def time_to_target(record: Record, energy: float) -> float:
-    """Return when a run had a labelling of at most this energy, ``inf`` if it never had.
-
-    Parameters
-    ----------
-    record : Record
-    energy : float
-        The target, reached within `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``.
-
-    Returns
-    -------
-    float
-        Seconds of the solver's own time.
-    """
-    return float(Traces([record]).time_to_target([energy])[0])
-
-
-def quality_at(record: Record, times: Iterable[float]) -> list[tuple[float, float]]:
-    """Return the best energy and the bound that a run had at fixed times.
-
-    Parameters
-    ----------
-    record : Record
-    times : iterable of float
-        Seconds of the solver's own time.
-
-    Returns
-    -------
-    list of (float, float)
-        Energy and bound; ``inf`` before the first labelling, ``-inf`` before the first bound.
-    """
-    found = Traces([record]).at(list(times))
-    return list(zip(found.energy[0].tolist(), found.bound[0].tolist(), strict=True))

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from inference_lab.reporting.csv_text import csv_text
-from inference_lab.reporting.document import Cell, Column, Document, Picture, Table, file_stems
+from inference_lab.reporting.csv_text import csv_table
+from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.page import render_page
 from inference_lab.reporting.style import RC
 from inference_lab.results.files import write_whole
-from inference_lab.words import printable
 
-__all__ = ["check_folder", "csv_table", "write_document"]
+__all__ = ["check_folder", "write_document"]
 
 #: Lists the files of the last rendering, so that the next one removes no others.
 _MANIFEST = ".report-files.json"
@@ -29,55 +27,6 @@ _MANIFEST = ".report-files.json"
 _OURS = re.compile(
     r"README\.md|index\.html|tables/[a-z0-9-]+\.(csv|tex)|figures/[a-z0-9-]+\.(svg|pdf)"
 )
-
-#: What stands in a table where there is nothing to say.
-_NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
-
-
-def _csv_field(cell: Cell, column: Column) -> str:
-    if not column.as_text and cell.value is not None and not math.isnan(cell.value):
-        if isinstance(cell.value, int):
-            return str(cell.value)
-        # Processors differ in the last digits of logarithms, and reports should not.
-        return repr(float(f"{cell.value:.12g}"))
-    return _csv_text(cell.text)
-
-
-def _csv_text(text: str) -> str:
-    text = printable(text)
-    return "" if text in _NOTHING else text
-
-
-def csv_table(table: Table) -> str:
-    """Return a table as CSV for programs.
-
-    Parameters
-    ----------
-    table : Table
-
-    Returns
-    -------
-    str
-        A line of names, then a line for each row: the value of a cell with twelve digits where it
-        has one and the column is not one of texts, else its text; nothing where it says ``-``.
-        Text that a spreadsheet would run as a formula gets an apostrophe before it; see
-        `inference_lab.reporting.csv_text`.
-
-    Examples
-    --------
-    >>> from inference_lab.reporting.document import Column
-    >>> row = (Cell("=1+1"), Cell("0.33", 1 / 3), Cell("-"))
-    >>> columns = (Column("solver"), Column("gap %"), Column("bound"))
-    >>> print(csv_table(Table("gaps", "Gaps.", columns, (row,))), end="")
-    solver,gap %,bound
-    '=1+1,0.333333333333,
-    """
-    header = [_csv_text(column.name or column.title) for column in table.columns]
-    rows = [
-        [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]
-        for row in table.rows
-    ]
-    return csv_text([header, *rows])
 
 
 class _Drawing(NamedTuple):
@@ -149,7 +98,7 @@ def write_document(
     folder : path
         Made if it is not there.
     csv : bool
-        Write each table as ``tables/NAME.csv``; see `csv_table`.
+        Write each table as ``tables/NAME.csv``; see `inference_lab.reporting.csv_text.csv_table`.
     latex : bool
         Write each table as ``tables/NAME.tex``; see `inference_lab.reporting.latex.latex_table`.
     html : bool

@@ -14,10 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sample_records import record, traced
 
 from inference_lab.reporting.comparison import Comparison
+from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.results import Results, problem_class
-from inference_lab.reporting.writing import csv_table
 from inference_lab.results.findings import environment_id, latest
 
 INF = math.inf

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from sample_document import AWKWARD, sample_document
 
 from inference_lab.reporting import writing
+from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import (
     Cell,
     Code,
@@ -34,7 +35,7 @@ from inference_lab.reporting.document import (
     Text,
 )
 from inference_lab.reporting.markdown import render_markdown
-from inference_lab.reporting.writing import csv_table, write_document
+from inference_lab.reporting.writing import write_document
 from inference_lab.words import printable, printable_lines
 
 ANY_TEXT = st.text(st.characters(), max_size=30)

@@ -12,15 +12,25 @@ from sample_records import traced
 
 from inference_lab.contract import proves
 from inference_lab.reporting.statistics import primal_gap_percent
-from inference_lab.reporting.traces import (
-    Traces,
-    quality_at,
-    steps,
-    target_energy,
-    time_to_target,
-)
+from inference_lab.reporting.traces import Traces, target_energy
 
 INF = math.inf
+
+
+def steps(run):
+    """Return the step function of one run."""
+    return Traces([run]).steps(0)
+
+
+def time_to_target(run, energy):
+    """Return when one run had a labelling of at most this energy."""
+    return float(Traces([run]).time_to_target([energy])[0])
+
+
+def quality_at(run, times):
+    """Return the best energy and the bound that one run had at fixed times."""
+    found = Traces([run]).at(times)
+    return list(zip(found.energy[0].tolist(), found.bound[0].tolist(), strict=True))
 
 
 @st.composite
