@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from inference_lab.reporting.cells import (
     Columns,
+    column_of,
     count_cell,
     energy_cell,
     number_cell,
@@ -12,7 +15,7 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.reporting.document import Cell, Column, Section, Table, Text
+from inference_lab.reporting.document import Cell, Section, Table, Text
 from inference_lab.reporting.statistics import median
 from inference_lab.results.records import Record
 from inference_lab.words import NONE, decimals_for
@@ -47,62 +50,58 @@ _KINDS = {"exact": "exact", "lower": "lower bound", "upper": "upper bound", "est
 
 
 def _log_table(name: str, temperature: float, by_solver: dict[str, list[Record]]) -> Table:
-    estimates = {
-        solver: [r.log_partition for r in records if r.log_partition is not None]
-        for solver, records in by_solver.items()
-    }
+    groups = list(by_solver.values())
     exact = [
         r.log_partition
-        for records in by_solver.values()
+        for records in groups
         for r in records
         if r.log_partition_kind == "exact" and r.log_partition is not None
     ]
-    truth = float(median(exact)) if exact else None
-    typical = {s: float(median(v)) if v else None for s, v in estimates.items()}
-    decimals = decimals_for(v for v in typical.values() if v is not None)
+    typical = [
+        _median(r.log_partition for r in records if r.log_partition is not None)
+        for records in groups
+    ]
+    decimals = decimals_for(v for v in typical if v is not None)
     columns: Columns = [
-        (Column("solver", right=False), [text_cell(s) for s in by_solver]),
-        (Column("log Z"), [energy_cell(typical[s], decimals) for s in by_solver]),
-        (
-            Column("kind", right=False),
-            [
-                Cell(
-                    next(
-                        (_KINDS.get(str(r.log_partition_kind), str(r.log_partition_kind))
-                         for r in records if r.log_partition_kind),
-                        NONE,
-                    )
-                )
-                for records in by_solver.values()
-            ],
-        ),
-    ]  # fmt: skip
-    if truth is not None:
-        errors = [None if (v := typical[s]) is None else v - truth for s in by_solver]
+        column_of(by_solver, "solver", text_cell, right=False),
+        column_of(typical, "log Z", lambda value: energy_cell(value, decimals)),
+        column_of(groups, "kind", _kind_cell, right=False),
+    ]
+    if exact:
+        truth = float(median(exact))
+        errors = [None if value is None else value - truth for value in typical]
         columns.append(
-            (Column("error"), [number_cell(e, NONE if e is None else f"{e:+.3g}") for e in errors])
+            column_of(errors, "error", lambda e: number_cell(e, NONE if e is None else f"{e:+.3g}"))
         )
     columns += [
-        (
-            Column("seconds"),
-            [
-                seconds_cell(float(median(timed)) if timed else None)
-                for timed in (
-                    [r.seconds for r in records if not r.failed and r.status != "unsupported"]
-                    for records in by_solver.values()
-                )
-            ],
+        column_of(groups, "seconds", _time_cell),
+        column_of(groups, "runs", lambda records: count_cell(len(records))),
+        column_of(
+            groups, "failed", lambda records: count_cell(sum(r.failed for r in records), mark=True)
         ),
-        (Column("runs"), [count_cell(len(records)) for records in by_solver.values()]),
-        (
-            Column("failed"),
-            [count_cell(sum(r.failed for r in rs), mark=True) for rs in by_solver.values()],
-        ),
-        (
-            Column("unsup."),
-            [count_cell(sum(r.status == "unsupported" for r in rs)) for rs in by_solver.values()],
+        column_of(
+            groups,
+            "unsup.",
+            lambda records: count_cell(sum(r.status == "unsupported" for r in records)),
         ),
     ]
     return table_of(
         f"log-z-{name}-{temperature:g}", f"{name} at temperature {temperature:g}.", columns
+    )
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return float(median(found)) if found else None
+
+
+def _kind_cell(records: list[Record]) -> Cell:
+    kinds = (str(r.log_partition_kind) for r in records if r.log_partition_kind)
+    kind = next(kinds, NONE)
+    return Cell(_KINDS.get(kind, kind))
+
+
+def _time_cell(records: list[Record]) -> Cell:
+    return seconds_cell(
+        _median(r.seconds for r in records if not r.failed and r.status != "unsupported")
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
     Columns,
     best_marked,
+    column_of,
     count_cell,
     percent_cell,
     score_cell,
@@ -35,66 +36,50 @@ FloatArray = npt.NDArray[np.float64]
 
 def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
     chosen = [int(s) for s in analysis.everyone if summary.runs[s]]
-    specs = analysis.results.solvers
-    partial_gaps = bool((summary.gaps < summary.problems)[chosen].any())
-    run_on: Columns = []
+
+    def column(
+        title: str, values: npt.NDArray[Any], cell: Callable[[Any], Cell], help: str = ""
+    ) -> tuple[Column, list[Cell]]:
+        return column_of(values[chosen].tolist(), title, cell, help=help)
+
+    def marked(
+        found: tuple[Column, list[Cell]], largest: bool = False
+    ) -> tuple[Column, list[Cell]]:
+        head, cells = found
+        return head, best_marked(cells, largest)
+
+    specs = [analysis.results.solvers[s] for s in chosen]
+    columns: Columns = [column_of(specs, "solver", text_cell, right=False)]
     if len(set(analysis.total.problems.tolist())) > 1:
-        cells = [count_cell(int(summary.problems[s])) for s in chosen]
-        run_on.append((Column("run on", help="problems that the solver was run on"), cells))
-    columns = [
-        (Column("solver", right=False), [text_cell(specs[s]) for s in chosen]),
-        *run_on,
-        (
-            Column("primal gap %", help="distance to the best energy known"),
-            best_marked([percent_cell(float(summary.primal[s])) for s in chosen]),
-        ),
-    ]
+        run_on = "problems that the solver was run on"
+        columns.append(column("run on", summary.problems, count_cell, run_on))
+    primal = "distance to the best energy known"
+    columns.append(marked(column("primal gap %", summary.primal, percent_cell, primal)))
     if summary.gaps.any():
-        columns.append(
-            (
-                Column("gap %", help="distance to the best bound known, whoever gave it"),
-                [percent_cell(float(summary.gap[s])) for s in chosen],
+        bound = "distance to the best bound known, whoever gave it"
+        columns.append(column("gap %", summary.gap, percent_cell, bound))
+        if (summary.gaps < summary.problems)[chosen].any():
+            known = zip(
+                summary.gaps[chosen].tolist(), summary.problems[chosen].tolist(), strict=True
             )
-        )
-        if partial_gaps:
-            columns.append(
-                (
-                    Column("gap known", help="problems on which the gap is known"),
-                    [
-                        Cell(f"{summary.gaps[s]}/{summary.problems[s]}", int(summary.gaps[s]))
-                        for s in chosen
-                    ],
-                )
-            )
+            head = Column("gap known", help="problems on which the gap is known")
+            columns.append((head, [Cell(f"{gaps}/{all_}", gaps) for gaps, all_ in known]))
+    best = "runs that found the best energy known"
+    proved = "runs that proved their answer by their own bound"
     columns += [
-        (
-            Column("% best", help="runs that found the best energy known"),
-            best_marked([share_cell(float(summary.best[s])) for s in chosen], largest=True),
-        ),
-        (
-            Column("% proved", help="runs that proved their answer by their own bound"),
-            best_marked([share_cell(float(summary.proved[s])) for s in chosen], largest=True),
-        ),
-        (
-            Column("seconds", help="shifted geometric mean"),
-            best_marked([seconds_cell(float(summary.seconds[s])) for s in chosen]),
-        ),
+        marked(column("% best", summary.best, share_cell, best), largest=True),
+        marked(column("% proved", summary.proved, share_cell, proved), largest=True),
+        marked(column("seconds", summary.seconds, seconds_cell, "shifted geometric mean")),
     ]
     for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise)):
         if np.isfinite(means).any():
-            cells = [score_cell(float(means[s])) for s in chosen]
-            help_ = "agreement with the ground truth, mean over runs that gave a labelling"
-            columns.append((Column(title, help=help_), best_marked(cells, largest=True)))
+            truth = "agreement with the ground truth, mean over runs that gave a labelling"
+            columns.append(marked(column(title, means, score_cell, truth), largest=True))
+    failures = partial(count_cell, mark=True)
     columns += [
-        (
-            Column("failed", help="runs that ended in an error, or were ended"),
-            [count_cell(int(summary.failed[s]), mark=True) for s in chosen],
-        ),
-        (
-            Column("unsup.", help="runs that the method refused"),
-            [count_cell(int(summary.unsupported[s])) for s in chosen],
-        ),
-        (Column("runs"), [count_cell(int(summary.runs[s])) for s in chosen]),
+        column("failed", summary.failed, failures, "runs that ended in an error, or were ended"),
+        column("unsup.", summary.unsupported, count_cell, "runs that the method refused"),
+        column("runs", summary.runs, count_cell),
     ]
     return columns
 
