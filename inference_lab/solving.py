@@ -101,25 +101,13 @@ def solve(
     # Within the run of another solver, what is loaded here does not count as that one's time.
     with meter.running():
         method = as_solver(solver)
-    if not isinstance(graph, FactorGraph):
-        raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise ValueError(f"temperature must be finite and not negative, got {temperature}")
-    if temperature and not graph.resolution <= temperature <= COST_LIMIT:
-        raise ValueError(
-            f"temperature must be 0, or for this graph from {graph.resolution:.3g} (below, the "
-            f"rounding of its costs decides the marginals) to {COST_LIMIT:g}, got {temperature}"
-        )
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
-    if max_iterations is not None and max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    _check(graph, temperature, time_limit, max_iterations)
     start = None if initial is None else graph.check_labels(initial)
     if start is not None and start.ndim != 1:
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
 
     reason = method.refusal(graph, temperature)
-    refused = Solution(
+    blank = Solution(
         labels=None,
         energy=math.inf,
         lower_bound=-math.inf,
@@ -130,7 +118,7 @@ def solve(
         solver=method.spec,
     )
     if reason is not None:
-        return refused
+        return blank
     before = meter.seconds
     with imports_timed():
         run = Run(
@@ -145,70 +133,105 @@ def solve(
             stopwatch=lambda: meter.seconds - before,
             exponent=_exponent(graph, temperature),
         )
-        why = contradiction(graph)
-        if why is not None:
-            outcome = Outcome(infeasible=True)
-        elif not _may_begin(method, run):
-            why = "its start would take longer than the time limit, so that it was not begun"
-            run.offer(unary_minimum(graph))
-            outcome = Outcome()
-        else:
-            outcome = method.run(run.graph, run)
+        outcome, why = _outcome(method, graph, run)
         seconds = run.seconds
-    loading = meter.seconds - before
     if not isinstance(outcome, Outcome):
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
+    timed = replace(blank, seconds=seconds, compile_seconds=meter.seconds - before)
+    return _solution(timed, method, graph, run, outcome, why)
+
+
+def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
+    """Return what the method says, or, where it is not asked, what is said in its place and why."""
+    why = contradiction(graph)
+    if why is not None:
+        return Outcome(infeasible=True), why
+    if not _may_begin(method, run):
+        run.offer(unary_minimum(graph))
+        return (
+            Outcome(),
+            "its start would take longer than the time limit, so that it was not begun",
+        )
+    return method.run(run.graph, run), ""
+
+
+def _solution(
+    blank: Solution, method: Solver, graph: FactorGraph, run: Run, outcome: Outcome, why: str
+) -> Solution:
+    """Fill in what came of a run, judged."""
     outcome, fault = judged(outcome, graph)
     if outcome.unsupported:
-        return replace(
-            refused, message=outcome.unsupported, seconds=seconds, compile_seconds=loading
-        )
+        return replace(blank, message=outcome.unsupported)
     labels = run.best_labels
     # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
     # state can put a wrong number into a table.
     energy = math.inf if labels is None else float(graph.energy(labels))
-    bound = run.lower_bound * run.unit
-    message = why or ""
+    bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
     if fault:
         status, message = Status.ERROR, f"{method.name()} returned what it may not: {fault}"
-    elif outcome.infeasible:
-        status, bound = Status.INFEASIBLE, math.inf
-    elif proves(energy, bound, small_energy(graph)) and temperature == 0:
-        status = Status.OPTIMAL
     else:
-        status = Status.CONVERGED if outcome.converged else Status.LIMIT
-        if not message and not math.isfinite(energy):
-            message = "no labelling of finite energy was found"
-        elif not message and temperature == 0 and not run.decided(run.best_energy):
-            message = (
-                f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
-                "cancel, so that nothing is proved to be optimal"
-            )
+        status, message = _verdict(graph, run, outcome, energy)
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
     if run.unit != 1.0:
         claimed = None if claimed is None else claimed * run.unit
         diagnostics = {**diagnostics, "unit": run.unit}
-    return Solution(
+    return replace(
+        blank,
         labels=labels,
         energy=energy,
         lower_bound=bound,
         status=status,
-        message=message,
+        message=why or message,
         claimed_energy=claimed,
         marginals=outcome.marginals,
         log_partition=outcome.log_partition,
         log_partition_kind=outcome.log_partition_kind,
         iterations=outcome.iterations,
-        seconds=seconds,
-        compile_seconds=loading,
-        temperature=temperature,
-        seed=seed,
-        solver=method.spec,
         trace=run.trace,
         diagnostics=diagnostics,
     )
+
+
+def _check(
+    graph: FactorGraph, temperature: float, time_limit: float | None, max_iterations: int | None
+) -> None:
+    """Refuse a graph, a temperature and limits that no run can have."""
+    if not isinstance(graph, FactorGraph):
+        raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise ValueError(f"temperature must be finite and not negative, got {temperature}")
+    if temperature and not graph.resolution <= temperature <= COST_LIMIT:
+        raise ValueError(
+            f"temperature must be 0, or for this graph from {graph.resolution:.3g} (below, the "
+            f"rounding of its costs decides the marginals) to {COST_LIMIT:g}, got {temperature}"
+        )
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
+    if max_iterations is not None and max_iterations < 1:
+        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+
+
+def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> tuple[Status, str]:
+    """Return how a run ended whose outcome is without fault, and the reason if it needs one.
+
+    `energy` is that of its labelling in the graph that was given.
+    """
+    if outcome.infeasible:
+        return Status.INFEASIBLE, ""
+    exact = run.temperature == 0
+    if exact and proves(energy, run.lower_bound * run.unit, small_energy(graph)):
+        return Status.OPTIMAL, ""
+    message = ""
+    if not math.isfinite(energy):
+        message = "no labelling of finite energy was found"
+    elif exact and not run.decided(run.best_energy):
+        message = (
+            f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
+            "cancel, so that nothing is proved to be optimal"
+        )
+    return Status.CONVERGED if outcome.converged else Status.LIMIT, message
 
 
 def _may_begin(method: Solver, run: Run) -> bool:

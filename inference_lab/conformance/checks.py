@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import pickle
 import random
@@ -49,6 +50,28 @@ TIME_LIMIT = 0.3
 #: ... and seconds it may overrun, besides the time that evaluating a labelling takes.
 SLACK = 2.0
 
+#: Checks that runs come back: name, claim, and the families of graphs.
+_COMPLETES = (
+    ("completes", "No run on a graph of finite costs raises.", (*FINITE, "large")),
+    ("infinite-costs", "No run on a graph with +inf costs raises.", tuple(HARD)),
+    (
+        "any-scale",
+        "No run on a graph of very small, very large or mixed costs raises.",
+        tuple(SCALES),
+    ),
+    ("one-variable", "A single variable can be solved.", ("one-variable",)),
+    ("one-label", "Variables with one label each can be solved.", ("one-label",)),
+    ("no-edges", "A graph without edges can be solved.", ("no-edges",)),
+    ("disconnected", "A disconnected graph can be solved.", ("disconnected",)),
+    ("equal-costs", "A graph of equal energies can be solved.", ("equal",)),
+    ("empty-graph", "A graph without variables can be solved.", ("empty",)),
+    (
+        "infeasible",
+        "An infeasible graph ends in an infinite energy, never as optimal or an exception.",
+        ("infeasible",),
+    ),
+)
+
 
 class Examination(Runs):
     """The checks of one solver, by name."""
@@ -56,6 +79,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- what it covers
 
     def _supports_something(self) -> None:
+        """Some random graph is supported."""
         missing = why_missing(self.solver)
         if missing:
             raise NotApplicable(missing)
@@ -68,6 +92,7 @@ class Examination(Runs):
             )
 
     def _supports_answers(self) -> None:
+        """supports() returns None or a reason, never raises, and the run agrees with it."""
         drawn = [(family, seed) for family in FAMILIES for seed in self.seeds[:3]]
         for family, seed in sorted(drawn, key=lambda graph: size_of(*graph)):
             for temperature in (0.0, 0.5, 1.0):
@@ -101,7 +126,7 @@ class Examination(Runs):
 
     # -------------------------------------------------------------- it runs
 
-    def _completes(self, families: list[str]) -> None:
+    def _completes(self, families: tuple[str, ...]) -> None:
         cases = [case for case in self.cases if case.family in families]
         if not cases:
             raise NotApplicable(f"the solver supports no graph of {', '.join(families)}")
@@ -113,8 +138,9 @@ class Examination(Runs):
                 self._judge_infeasible(case, case.solution)
 
     def _label_costs(self) -> None:
+        """A graph with label costs is refused with the reason, or no run on it raises."""
         if any(case.family in LABEL_COSTS for case in self.cases):
-            self._completes([*LABEL_COSTS])
+            self._completes(tuple(LABEL_COSTS))
             return
         for family in LABEL_COSTS:
             graph, where = random_graph(family, 0), call_of(family, 0)
@@ -134,6 +160,7 @@ class Examination(Runs):
             )
 
     def _outcome_valid(self) -> None:
+        """What a run returns has the types and ranges of an Outcome."""
         for case, solution in self._finished():
             if solution.status == Status.ERROR:
                 raise ConformanceFailure(f"{case.where}: {solution.message}")
@@ -141,6 +168,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- labels and energies
 
     def _labels_valid(self) -> None:
+        """Labels are an int64 array of shape (n,), in range, and given unless infeasible."""
         for case, solution in self._finished():
             labels = solution.labels
             if labels is None:
@@ -168,6 +196,7 @@ class Examination(Runs):
                 )
 
     def _energy_true(self) -> None:
+        """The energy is that of the labels in the graph as it was given."""
         for case, solution in self._finished():
             expected = math.inf
             if solution.labels is not None:
@@ -178,6 +207,7 @@ class Examination(Runs):
                 )
 
     def _claim_true(self) -> None:
+        """A claimed energy is that of the labels."""
         claims = 0
         for case, solution in self._finished():
             if solution.claimed_energy is None:
@@ -193,6 +223,7 @@ class Examination(Runs):
             raise NotApplicable("the solver never claims an energy")
 
     def _trace_consistent(self) -> None:
+        """In the trace no best energy rises, no bound or clock falls, and the result is its end."""
         for case, solution in self._finished():
             problem = _trace_problem(solution)
             if problem:
@@ -201,6 +232,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- bounds and status
 
     def _bound_below_optimum(self) -> None:
+        """A lower bound is at most the least energy over all labellings."""
         bounds = 0
         for case, solution in self._finished():
             # What a verdict of infeasibility is worth is another check's business.
@@ -217,6 +249,7 @@ class Examination(Runs):
             raise NotApplicable("the solver never gives a lower bound")
 
     def _optimal_true(self) -> None:
+        """Optimal is only said of the least energy."""
         proofs = 0
         for case, solution in self._finished():
             if solution.status != Status.OPTIMAL:
@@ -232,6 +265,7 @@ class Examination(Runs):
             raise NotApplicable("the solver never proves an optimum")
 
     def _infeasible_true(self) -> None:
+        """Infeasible is only said where every labelling costs +inf."""
         for case, solution in self._finished():
             if solution.status == Status.INFEASIBLE and math.isfinite(case.reference.optimum):
                 raise ConformanceFailure(
@@ -240,6 +274,7 @@ class Examination(Runs):
                 )
 
     def _constant_shift(self) -> None:
+        """Bounds and claims move with the constant of the graph."""
         for family, _, how in self._sample(SAMPLED):
             exact, temperature = reference(family, 1), how["temperature"]
             for constant in (-1000.0, 1000.0):
@@ -269,6 +304,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- repeatability
 
     def _repeatable(self) -> None:
+        """The same seed gives the same result to the last bit."""
         for family, graph, how in self._sample(SAMPLED):
             where = call_of(family, 1, **how)
             runs = []
@@ -280,6 +316,7 @@ class Examination(Runs):
             _require_same(runs[1], runs[2], where, "two runs with the same seed differ")
 
     def _stateless(self) -> None:
+        """A run on another graph in between changes nothing."""
         for family, graph, how in self._sample(SAMPLED):
             where = call_of(family, 1, **how)
             self._solve(graph, where, **how)
@@ -297,6 +334,7 @@ class Examination(Runs):
             )
 
     def _copies_agree(self) -> None:
+        """Solver objects with equal settings give the same result."""
         for family, graph, how in self._sample(SAMPLED):
             where = call_of(family, 1, **how)
             twin = replace(self.solver)
@@ -306,6 +344,7 @@ class Examination(Runs):
             _require_same(one, two, where, "two solver objects with equal settings differ")
 
     def _input_unchanged(self) -> None:
+        """The graph is not changed by a run."""
         for family, graph, how in self._sample(FAMILIES):
             where = call_of(family, 1, **how)
             expected = pristine(family, 1)
@@ -329,6 +368,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- start and budget
 
     def _initial_kept(self) -> None:
+        """The answer is never worse than the start given."""
         for family, graph, how in self._sample([*SAMPLED, "large"]):
             exact = reference(family, 1)
             best = np.unravel_index(int(exact.energies.argmin()), exact.energies.shape)
@@ -343,6 +383,7 @@ class Examination(Runs):
                     )
 
     def _iteration_limit(self) -> None:
+        """max_iterations is honoured, and iterations says what was done."""
         if all(case.error for case in self.limited_cases):
             raise NotApplicable("no run under a limit on iterations came back")
         for case in self.limited_cases:
@@ -355,6 +396,7 @@ class Examination(Runs):
                 )
 
     def _time_limit(self) -> None:
+        """A time limit is overrun by less than 2 s on a large graph."""
         judged = False
         for temperature in (0.0, 1.0):
             sizes = [s for s in LARGE if self._covers(large_graph(*s), temperature)]
@@ -387,6 +429,7 @@ class Examination(Runs):
         return time.perf_counter() - begin - solution.compile_seconds
 
     def _converged_true(self) -> None:
+        """What has converged under a limit stays the same without one."""
         judged = 0
         free = {
             (case.family, case.seed, case.temperature): case.solution
@@ -411,6 +454,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- the object
 
     def _picklable(self) -> None:
+        """Solver and solution can be pickled."""
         try:
             twin = pickle.loads(pickle.dumps(self.solver))
         except Exception as problem:
@@ -431,6 +475,7 @@ class Examination(Runs):
             _require_same(solution, back, where, "the solution changes on its way through pickle")
 
     def _frozen(self) -> None:
+        """Settings cannot be assigned."""
         if not is_dataclass(self.solver):
             raise ConformanceFailure(f"{type(self.solver).__name__} must be a frozen dataclass")
         twin = replace(self.solver)
@@ -444,6 +489,7 @@ class Examination(Runs):
             )
 
     def _spec_round_trip(self) -> None:
+        """The spec string makes an equal solver."""
         text = self.solver.spec
         try:
             spec = parse_spec(text)
@@ -465,6 +511,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- T > 0
 
     def _marginals_valid(self) -> None:
+        """Marginals have the shape of the unaries, are finite, not negative, and sum to 1."""
         for case, solution in self._soft():
             if solution.marginals is None and case.limited:
                 continue
@@ -475,6 +522,7 @@ class Examination(Runs):
                 raise ConformanceFailure(f"{case.where}: {fault}")
 
     def _marginals_respect_infinity(self) -> None:
+        """A label whose unary is +inf has marginal 0."""
         for case, solution in self._soft():
             if solution.marginals is None:
                 continue
@@ -488,6 +536,7 @@ class Examination(Runs):
                     )
 
     def _log_partition_true(self) -> None:
+        """A log-partition said to be exact is, and a bound is on the right side."""
         judged = 0
         for case, solution in self._soft():
             exact = case.reference.log_partition(case.temperature)
@@ -498,6 +547,7 @@ class Examination(Runs):
             raise NotApplicable("the solver never gives an exact value or bound of log Z")
 
     def _exact_marginals(self) -> None:
+        """Marginals that come with an exact log-partition are exact."""
         judged = 0
         for case, solution in self._soft():
             if solution.log_partition_kind != "exact" or solution.marginals is None:
@@ -520,146 +570,43 @@ class Examination(Runs):
     def checks(self) -> list[Check]:
         """List all checks, the telling ones first."""
 
-        def completes(*families: str) -> Callable[[], None]:
-            return functools.partial(self._completes, list(families))
+        def of(body: Callable[[], None]) -> Check:
+            """Return the check that a method is: its name, and its docstring as the claim."""
+            name = body.__name__.strip("_").replace("_", "-")
+            return Check(name, inspect.getdoc(body) or name, body)
 
         return [
-            Check(
-                "supports-something", "Some random graph is supported.", self._supports_something
+            of(self._supports_something),
+            of(self._supports_answers),
+            *(
+                Check(name, claim, functools.partial(self._completes, families))
+                for name, claim, families in _COMPLETES
             ),
-            Check(
-                "supports-answers",
-                "supports() returns None or a reason, never raises, and the run agrees with it.",
-                self._supports_answers,
-            ),
-            Check(
-                "completes",
-                "No run on a graph of finite costs raises.",
-                completes(*FINITE, "large"),
-            ),
-            Check(
-                "outcome-valid",
-                "What a run returns has the types and ranges of an Outcome.",
-                self._outcome_valid,
-            ),
-            Check("infinite-costs", "No run on a graph with +inf costs raises.", completes(*HARD)),
-            Check(
-                "label-costs",
-                "A graph with label costs is refused with the reason, or no run on it raises.",
-                self._label_costs,
-            ),
-            Check(
-                "any-scale",
-                "No run on a graph of very small, very large or mixed costs raises.",
-                completes(*SCALES),
-            ),
-            Check("one-variable", "A single variable can be solved.", completes("one-variable")),
-            Check(
-                "one-label", "Variables with one label each can be solved.", completes("one-label")
-            ),
-            Check("no-edges", "A graph without edges can be solved.", completes("no-edges")),
-            Check("disconnected", "A disconnected graph can be solved.", completes("disconnected")),
-            Check("equal-costs", "A graph of equal energies can be solved.", completes("equal")),
-            Check("empty-graph", "A graph without variables can be solved.", completes("empty")),
-            Check(
-                "infeasible",
-                "An infeasible graph ends in an infinite energy, never as optimal or an exception.",
-                completes("infeasible"),
-            ),
-            Check(
-                "labels-valid",
-                "Labels are an int64 array of shape (n,), in range, and given unless infeasible.",
-                self._labels_valid,
-            ),
-            Check(
-                "energy-true",
-                "The energy is that of the labels in the graph as it was given.",
-                self._energy_true,
-            ),
-            Check("claim-true", "A claimed energy is that of the labels.", self._claim_true),
-            Check(
-                "trace-consistent",
-                "The trace's best energy never rises, its bound and clock never fall, and it ends "
-                "with the result.",
-                self._trace_consistent,
-            ),
-            Check(
-                "bound-below-optimum",
-                "A lower bound is at most the least energy over all labellings.",
-                self._bound_below_optimum,
-            ),
-            Check("optimal-true", "Optimal is only said of the least energy.", self._optimal_true),
-            Check(
-                "infeasible-true",
-                "Infeasible is only said where every labelling costs +inf.",
-                self._infeasible_true,
-            ),
-            Check(
-                "constant-shift",
-                "Bounds and claims move with the constant of the graph.",
-                self._constant_shift,
-            ),
-            Check(
-                "repeatable",
-                "The same seed gives the same result to the last bit.",
-                self._repeatable,
-            ),
-            Check(
-                "stateless", "A run on another graph in between changes nothing.", self._stateless
-            ),
-            Check(
-                "copies-agree",
-                "Solver objects with equal settings give the same result.",
-                self._copies_agree,
-            ),
-            Check("input-unchanged", "The graph is not changed by a run.", self._input_unchanged),
-            Check(
-                "initial-kept",
-                "The answer is never worse than the start given.",
-                self._initial_kept,
-            ),
-            Check(
-                "iteration-limit",
-                "max_iterations is honoured, and iterations says what was done.",
-                self._iteration_limit,
-            ),
-            Check(
-                "time-limit",
-                f"A time limit is overrun by less than {SLACK:g} s on a large graph.",
-                self._time_limit,
-            ),
-            Check(
-                "converged-true",
-                "What has converged under a limit stays the same without one.",
-                self._converged_true,
-            ),
-            Check("picklable", "Solver and solution can be pickled.", self._picklable),
-            Check("frozen", "Settings cannot be assigned.", self._frozen),
-            Check(
-                "spec-round-trip",
-                "The spec string makes an equal solver.",
-                self._spec_round_trip,
-            ),
-            Check(
-                "marginals-valid",
-                "Marginals have the shape of the unaries, are finite, not negative, and sum to 1.",
-                self._marginals_valid,
-            ),
-            Check(
-                "marginals-respect-infinity",
-                "A label whose unary is +inf has marginal 0.",
-                self._marginals_respect_infinity,
-            ),
-            Check(
-                "log-partition-true",
-                "A log-partition said to be exact is, and a bound is on the right side.",
-                self._log_partition_true,
-            ),
-            Check(
-                "exact-marginals",
-                "Marginals that come with an exact log-partition are exact.",
-                self._exact_marginals,
-            ),
+            of(self._label_costs),
+            of(self._outcome_valid),
+            of(self._labels_valid),
+            of(self._energy_true),
+            of(self._claim_true),
+            of(self._trace_consistent),
+            of(self._bound_below_optimum),
+            of(self._optimal_true),
+            of(self._infeasible_true),
+            of(self._constant_shift),
+            of(self._repeatable),
+            of(self._stateless),
+            of(self._copies_agree),
+            of(self._input_unchanged),
+            of(self._initial_kept),
+            of(self._iteration_limit),
+            of(self._time_limit),
+            of(self._converged_true),
+            of(self._picklable),
+            of(self._frozen),
+            of(self._spec_round_trip),
+            of(self._marginals_valid),
+            of(self._marginals_respect_infinity),
+            of(self._log_partition_true),
+            of(self._exact_marginals),
         ]
 
 

@@ -179,7 +179,7 @@ def case(rng: np.random.Generator, folder: Path) -> None:
 
         for name in ("runs.plan.jsonl",) * (rng.random() < 0.3) + ("runs.jsonl",) * 2:
             # Damage to what is damaged already need not be of a kind that lines have.
-            with suppress(ValueError, AttributeError, TypeError):
+            with suppress(ValueError, AttributeError, TypeError, RecursionError):
                 (folder / name).write_bytes(damaged(rng, (folder / name).read_bytes()))
         left = path.read_bytes().split(b"\n")
         survivors = {whole[line] for line in left if line in whole}
