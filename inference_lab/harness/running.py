@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.contract import Solution, Solver, TracePoint
+from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
@@ -168,6 +168,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         optimum=case.problem.optimum,
         optimum_source=case.problem.optimum_source,
         truth_energy=case.truth_energy,
+        small_energy=small_energy(graph),
         problem_info=_info(case),
         solver=solver.spec,
         solver_name=solver.name(),

@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.contract import proves
 from inference_lab.reporting.results import Results, natural
 from inference_lab.reporting.statistics import median, shifted_geometric_mean
 from inference_lab.results.summaries import Row
@@ -97,7 +96,7 @@ class Analysis:
     def proved_problems(self) -> int:
         """Number of problems of which the best energy is proved, by whomever."""
         return sum(
-            proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
+            p.proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
             for p in self.results.problems
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from inference_lab.contract import proves
 from inference_lab.reporting.cells import (
     Columns,
     energy_cell,
@@ -67,7 +66,9 @@ def energy_cells(problem: ProblemSummary, rows: Iterable[Row], decimals: int) ->
     """Return the energies of the solvers, the best energy known marked."""
     cells = [(row, energy_cell(row.energy, decimals)) for row in rows]
     return [
-        Cell(cell.text, cell.value, "best" if proves(row.energy, problem.best_energy) else "")
+        Cell(
+            cell.text, cell.value, "best" if problem.proves(row.energy, problem.best_energy) else ""
+        )
         for row, cell in cells
     ]
 

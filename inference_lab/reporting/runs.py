@@ -7,7 +7,6 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 
-from inference_lab.contract import proves
 from inference_lab.reporting.cells import count_cell, text_cell
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
@@ -183,8 +182,10 @@ def limitations_section(comparison: Comparison, shift: float) -> Section:
             + (f", and {ended} did not stop and were ended by force" if ended else "")
             + "; with more time they might do better."
         )
-    energies = [(p.known_energy, p.best_bound) for p in comparison.problems]
-    unproved = sum(math.isfinite(e) and not proves(e, bound) for e, bound in energies)
+    unproved = sum(
+        math.isfinite(p.known_energy) and not p.proves(p.known_energy, p.best_bound)
+        for p in comparison.problems
+    )
     if labellings and unproved:
         said.append(
             f"On {unproved} of {counted(len(comparison.problems), 'problem')} the best energy "

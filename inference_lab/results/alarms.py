@@ -42,7 +42,7 @@ def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[s
     """
     alarms = []
     best = problem.best_energy
-    limit = best + slack(best) if math.isfinite(best) else math.inf
+    limit = best + problem.slack(best) if math.isfinite(best) else math.inf
     for solver, group in grouped(records, lambda r: r.solver).items():
         bound = max(r.lower_bound for r in group)
         claims = [r for r in group if r.status == "optimal" and r.temperature == 0]
@@ -67,7 +67,7 @@ def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[s
             claim = record.claimed_energy
             if claim is None or claim == record.energy:
                 continue
-            if not abs(claim - record.energy) <= slack(record.energy):
+            if not abs(claim - record.energy) <= problem.slack(record.energy):
                 alarms.append(
                     f"{problem.name}: {solver} (seed {record.seed}) claims the energy "
                     f"{claim:.9g}, but its labelling evaluates to {record.energy:.9g}"
@@ -83,7 +83,7 @@ def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) 
     if optimum is None:
         return []
     alarms = []
-    limit = best + slack(best) if math.isfinite(best) else math.inf
+    limit = best + problem.slack(best) if math.isfinite(best) else math.inf
     if math.isfinite(best) and optimum > limit:
         source = f" ({records[0].optimum_source})" if records[0].optimum_source else ""
         alarms.append(
@@ -93,7 +93,7 @@ def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) 
     if math.isfinite(optimum):
         for record in records:
             # A bound above the best energy has been named already.
-            if optimum + slack(optimum) < record.lower_bound <= limit:
+            if optimum + problem.slack(optimum) < record.lower_bound <= limit:
                 alarms.append(
                     f"{problem.name}: {record.solver} gives the lower bound "
                     f"{record.lower_bound:.9g}, above the known optimum {optimum:.9g}"
@@ -161,7 +161,7 @@ def repetitions(
         for group in grouped(several, environment_id).values():
             first = group[0]
             low, high = min(r.energy for r in group), max(r.energy for r in group)
-            if low != high and not proves(high, low):
+            if low != high and not proves(high, low, first.small_energy):
                 name = names.get((first.problem, first.problem_hash), first.problem)
                 alarms.append(
                     f"{name}: {first.solver} (seed {first.seed}) is not deterministic: runs "
@@ -226,7 +226,9 @@ def _changed(records: Sequence[Record]) -> list[str]:
         optima = list(dict.fromkeys(r.optimum for r in group))
         known = [v for v in optima if v is not None]
         # Beyond rounding, or known to some of the runs only.
-        if len(known) < len(optima) or (known and max(known) - min(known) > slack(min(known))):
+        if len(known) < len(optima) or (
+            known and max(known) - min(known) > slack(min(known), group[0].small_energy)
+        ):
             texts = ["none" if v is None else f"{v:.9g}" for v in optima]
             if len(texts) > 1:
                 said.append(

@@ -227,6 +227,7 @@ class Findings:
 
         summary = dict(zip(self._by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
+        left_out |= {"small_energy"}  # which is told by what is proved
         kept = [f for f in fields(Record) if f.name not in left_out]
         names = [f.name for f in kept]
         lines = []
@@ -234,7 +235,7 @@ class Findings:
             problem = summary[record.problem, record.problem_hash]
             line = {name: getattr(record, name) for name in names}
             line["best_bound"] = problem.best_bound
-            line["gap_percent"] = gap_percent(record.energy, problem.best_bound)
+            line["gap_percent"] = problem.gap_to_best(record.energy)
             line["proved"] = proof(record, problem)
             lines.append(line)
         frame = pd.DataFrame(lines, columns=[*names, "best_bound", "gap_percent", "proved"])

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 #: Version of the record's fields.
-SCHEMA = 4
+SCHEMA = 5
 
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
@@ -173,6 +173,9 @@ class Record(JsonLine):
         The minimum energy where it is proved elsewhere, and where.
     truth_energy : float or None
         Energy of the ground truth.
+    small_energy : float
+        What an energy of the problem is small against, see `inference_lab.contract.proves`. New in
+        schema 5.
     problem_info : mapping
         Further facts about the problem.
     solver, solver_name : str
@@ -220,7 +223,7 @@ class Record(JsonLine):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3)
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -233,6 +236,7 @@ class Record(JsonLine):
     optimum: float | None = None
     optimum_source: str = ""
     truth_energy: float | None = None
+    small_energy: float = 1.0
     problem_info: Mapping[str, Any] = field(default_factory=dict)
     solver: str
     solver_name: str
@@ -297,6 +301,8 @@ class Record(JsonLine):
             value = getattr(self, name)
             if not 0.0 <= value < math.inf:
                 raise RecordError(f"field {name!r} is {value}; seconds are from 0 on, and finite")
+        if not 0.0 < self.small_energy <= 1.0:
+            raise RecordError(f"field 'small_energy' is {self.small_energy}; it is in (0, 1]")
         if math.isnan(self.energy) or self.energy == -math.inf:
             raise RecordError(f"field 'energy' is {self.energy}; no labelling has that")
         if math.isnan(self.lower_bound):

@@ -34,23 +34,23 @@ CONTRADICTION_TOLERANCE = 1e-6
 _S = TypeVar("_S")
 
 
-def gap_percent(energy: float, bound: float) -> float | None:
-    """Return ``100 (energy - bound) / max(|energy|, 1e-12)``; None where either is infinite.
+def gap_percent(energy: float, bound: float, small: float = 1.0) -> float | None:
+    """Return ``100 (energy - bound) / max(|energy|, 1e-12 small)``; None where one is infinite.
 
     None, too, where it would be beyond 1e300, so that means of gaps are finite; zero where
-    the two agree as closely as `inference_lab.contract.proves` asks.
+    the two agree as closely as `inference_lab.contract.proves` asks, which says what `small` is.
     """
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
-    if proves(energy, bound) and bound - energy <= slack(energy):
+    if proves(energy, bound, small) and bound - energy <= slack(energy, small):
         return 0.0
-    gap = 100.0 * (energy - bound) / max(abs(energy), 1e-12)
+    gap = 100.0 * (energy - bound) / max(abs(energy), 1e-12 * small)
     return gap if abs(gap) <= 1e300 else None
 
 
-def slack(energy: float) -> float:
+def slack(energy: float, small: float = 1.0) -> float:
     """Return how far a bound may be above an energy before the two contradict each other."""
-    return CONTRADICTION_TOLERANCE * max(1.0, abs(energy))
+    return CONTRADICTION_TOLERANCE * max(small, abs(energy))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ProblemSummary:
         The lowest energy found, and the solver that found it first in the order of the runs.
     best_bound, best_bound_by
         The largest lower bound, the known optimum included, and where it is from.
-    optimum, truth_energy
+    optimum, truth_energy, small_energy
         As in `Record`.
     gap_percent
         Of the best energy to the best bound; None where either is infinite.
@@ -84,6 +84,19 @@ class ProblemSummary:
     optimum: float | None
     truth_energy: float | None
     gap_percent: float | None
+    small_energy: float = 1.0
+
+    def proves(self, energy: float, bound: float) -> bool:
+        """Whether a bound shows that an energy of the problem is optimal, in its units."""
+        return proves(energy, bound, self.small_energy)
+
+    def slack(self, energy: float) -> float:
+        """Return how far a bound may be above an energy before the two contradict each other."""
+        return slack(energy, self.small_energy)
+
+    def gap_to_best(self, energy: float) -> float | None:
+        """Return the gap of an energy to the best bound in percent, see `gap_percent`."""
+        return gap_percent(energy, self.best_bound, self.small_energy)
 
     @property
     def known_energy(self) -> float:
@@ -223,7 +236,8 @@ def summarise_problem(
         best_bound_by=bound_by if bound > -math.inf else "",
         optimum=first.optimum,
         truth_energy=first.truth_energy,
-        gap_percent=gap_percent(energy, bound),
+        gap_percent=gap_percent(energy, bound, first.small_energy),
+        small_energy=first.small_energy,
     )
 
 
@@ -246,7 +260,7 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         energy=math.inf if energy is None else energy,
         energy_min=min(found, default=math.inf),
         energy_max=max(found, default=math.inf),
-        gap_percent=None if energy is None else gap_percent(energy, problem.best_bound),
+        gap_percent=None if energy is None else problem.gap_to_best(energy),
         # The lower of the two middle ones: the mean of -inf and inf would be no bound.
         lower_bound=float(statistics.median_low(r.lower_bound for r in records)),
         proved=len(proofs) - proofs.count("no"),
@@ -283,12 +297,12 @@ def proof(record: Record, problem: ProblemSummary) -> str:
     if record.status == "infeasible":
         return "yes" if problem.known_energy == math.inf else "no"
     # No energy lies below the best one, so a bound above that is refuted.
-    if record.lower_bound > problem.best_energy + slack(problem.best_energy):
+    if record.lower_bound > problem.best_energy + problem.slack(problem.best_energy):
         return "no"
-    if proves(record.energy, record.lower_bound):
+    if problem.proves(record.energy, record.lower_bound):
         return "yes"
-    beaten = problem.best_bound > record.energy + slack(record.energy)
-    if proves(record.energy, problem.best_bound) and not beaten:
+    beaten = problem.best_bound > record.energy + problem.slack(record.energy)
+    if problem.proves(record.energy, problem.best_bound) and not beaten:
         return f"by {problem.best_bound_by}"
     return "no"
 
@@ -296,7 +310,7 @@ def proof(record: Record, problem: ProblemSummary) -> str:
 def _is_best(record: Record, problem: ProblemSummary) -> bool:
     if problem.known_energy == math.inf:
         return record.status == "infeasible"
-    return proves(record.energy, problem.known_energy)
+    return problem.proves(record.energy, problem.known_energy)
 
 
 def summarise_solver(

@@ -260,13 +260,13 @@ def test_a_later_version_keeps_its_lines(tmp_path):
     path = tmp_path / "runs.jsonl"
     il.compare(PROBLEM, "icm", seeds=2, store=path)
     first, second = path.read_text().splitlines(keepends=True)
-    later = first.replace('"schema": 4', '"schema": 5')
+    later = first.replace('"schema": 5', '"schema": 6')
     path.write_text(later + second)
-    with pytest.warns(RecordWarning, match="schema 5 cannot be read"):
+    with pytest.warns(RecordWarning, match="schema 6 cannot be read"):
         assert len(RecordStore(path).prepare()) == 1
     assert path.read_text() == later + second
     path.write_text(later)
-    with pytest.raises(RecordError, match="schema 5 cannot be read"):
+    with pytest.raises(RecordError, match="schema 6 cannot be read"):
         RecordStore(path).prepare()
 
 
