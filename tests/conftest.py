@@ -30,8 +30,13 @@ def data_dir() -> Path:
     return DATA
 
 
+#: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
+CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file on one worker, for what they share, unless they say otherwise."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            group = "clocks" if item.path.stem in CLOCKS else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))

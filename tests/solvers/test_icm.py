@@ -70,19 +70,6 @@ def naive(graph: FactorGraph, x: IntArray) -> IntArray:
 # ---------------------------------------------------------------------- the descent
 
 
-@pytest.mark.parametrize(("init", "order"), CHOICES)
-@pytest.mark.parametrize("family", FEASIBLE)
-def test_the_end_is_a_local_minimum(family, init, order):
-    for seed in range(3):
-        graph = random_graph(family, seed)
-        s = il.solve(graph, f"icm(init={init}, order={order})", seed=seed)
-        assert s.status == "converged" and s.lower_bound == -INF
-        # The last labelling offered is where the descent ended.
-        assert s.energy == s.trace[-1].energy
-        if s.feasible:
-            assert_local_minimum(graph, s.labels)
-
-
 @given(recipes(min_variables=1), st.integers(0, 1000), st.sampled_from(CHOICES))
 def test_the_energy_never_rises(recipe: Recipe, seed: int, choice: tuple[str, str]):
     graph = recipe.build()

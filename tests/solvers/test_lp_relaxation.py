@@ -118,14 +118,6 @@ def test_bound_lies_between_the_sum_of_minima_and_the_optimum(family, seed):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_exact_on_forests(seed):
-    graph = random_graph("forest", seed)
-    s = il.solve(graph, LPRelaxation())
-    assert s.status == "optimal"
-    assert s.energy == pytest.approx(optimum(graph))
-
-
-@pytest.mark.parametrize("seed", range(15))
 def test_exact_for_must_links_between_two_clusters(seed):
     rng = np.random.default_rng(seed)
     graph = estep(rng, k=2, m=30, cannot=0.0)

@@ -17,7 +17,6 @@ from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.kernels.messages import cost_scale
 from inference_lab.solvers.mean_field import (
     MeanField,
     free_energy,
@@ -510,22 +509,6 @@ def test_no_nan_at_any_temperature(family, update, temperature):
             assert np.isfinite(row).all() and row.sum() == pytest.approx(1.0)
     if family in SOFT:
         assert math.isfinite(s.log_partition)
-
-
-@pytest.mark.parametrize("factor", [1e-6, 1e6])
-def test_the_unit_of_costs_does_not_matter(factor):
-    for seed in range(3):
-        graph = easy(seed)
-        scaled = FactorGraph.from_factors(
-            graph.cardinalities, [(s, factor * t) for s, t in graph.factors()]
-        )
-        assert cost_scale(scaled) == pytest.approx(factor * cost_scale(graph))
-        one, two = il.solve(graph, "mean-field"), il.solve(scaled, "mean-field")
-        assert two.iterations == pytest.approx(one.iterations, abs=1)
-        assert two.labels.tolist() == one.labels.tolist()
-        one = il.solve(graph, "mean-field", temperature=1.0)
-        two = il.solve(scaled, "mean-field", temperature=factor)
-        assert np.abs(one.marginals - two.marginals).max() < 1e-6
 
 
 def test_costs_are_zero():

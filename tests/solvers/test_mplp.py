@@ -125,20 +125,6 @@ def test_infeasibility_that_only_a_cluster_proves() -> None:
     assert (solution.status, solution.lower_bound) == (Status.INFEASIBLE, math.inf)
 
 
-def test_infinite_costs_are_propagated_to_the_only_labelling() -> None:
-    graph = il.FactorGraph.from_terms(
-        [[0.0, np.inf, np.inf], [0.0] * 3, [0.0] * 3, [0.0] * 3],
-        [
-            il.DiagonalTerms([(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], np.inf, 0.0),
-            il.OwnTables([(0, 3)], [[[5.0, 5.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]),
-        ],
-    )
-    solution = il.solve(graph, "mplp(tighten=none)")
-    assert solution.status == Status.OPTIMAL
-    assert solution.labels is not None
-    assert solution.labels.tolist() in ([0, 1, 2, 0], [0, 2, 1, 0])
-
-
 def test_whole_numbers_are_used_without_clusters_too() -> None:
     """The relaxation is a fraction below the optimum, and energies are whole numbers."""
     edges = [(0, 1), (1, 2), (2, 0)]
@@ -173,13 +159,6 @@ def test_iterations_are_counted_across_both_phases(limit: int) -> None:
     assert by_budget.lower_bound == by_setting.lower_bound > -math.inf
 
 
-def test_no_time_still_gives_a_labelling() -> None:
-    solution = il.solve(random_graph("grid", 0), "mplp", time_limit=1e-9)
-    assert solution.labels is not None
-    assert solution.iterations == 0
-    assert solution.status == Status.LIMIT
-
-
 def test_bad_settings_are_refused() -> None:
     for setting, value, says in (
         ("tolerance", -1e-3, "tolerance must be at least 0, got -0.001"),
@@ -193,12 +172,6 @@ def test_bad_settings_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=says):
             MPLP(**{setting: value})  # type: ignore[arg-type]
-
-
-def test_marginals_are_refused() -> None:
-    solution = il.solve(random_graph("potts", 0), "mplp", temperature=1.0)
-    assert solution.status == Status.UNSUPPORTED
-    assert "marginals" in solution.message
 
 
 def test_noisy_constraints_gain_most_of_what_cycles_can() -> None:

@@ -187,18 +187,6 @@ def test_restrict_is_the_way_back():
     assert (reduction.restrict(graph.cardinalities - 1) < reduction.graph.cardinalities).all()
 
 
-@given(st.sampled_from(sorted(FAMILIES)), SEEDS)
-def test_solver_is_exact_with_an_exact_one(family, seed):
-    graph = random_graph(family, seed)
-    optimum = exhaustive(graph).optimum
-    s = il.solve(graph, "persistency(then=brute-force)", seed=seed)
-    if optimum == math.inf:
-        assert s.status == "infeasible"
-        return
-    assert s.status == "optimal"
-    assert s.energy == pytest.approx(optimum, rel=1e-9, abs=1e-9)
-
-
 def test_solver_hands_over_bound_start_and_seed():
     """The rest's own result shows in the solution: its bound, and no worse than the start."""
     rng = np.random.default_rng(7)

@@ -112,23 +112,6 @@ def test_stopped_runs_give_an_upper_bound(sweeps):
     assert worst > 0.01  # the graphs are not all trees
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0])
-def test_it_is_tight_on_forests(temperature):
-    judged = 0
-    for seed in range(40):
-        graph = random_graph("forest", seed)
-        if graph.n_factors:
-            continue
-        judged += 1
-        exact = exhaustive(graph)
-        s = il.solve(graph, "trw-bp", temperature=temperature)
-        assert s.status == "converged"
-        assert s.log_partition == pytest.approx(exact.log_partition(temperature), abs=1e-10)
-        for row, expected in zip(s.marginals, exact.marginals(temperature), strict=True):
-            np.testing.assert_allclose(row, expected, rtol=0, atol=1e-10)
-    assert judged > 20
-
-
 def cavity(run, i, p):
     """Return a belief without the message at one adjacency position, which is stored times rho."""
     graph, state = run.graph, run.state

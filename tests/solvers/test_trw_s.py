@@ -176,14 +176,6 @@ def test_bound_equals_that_of_the_local_polytope_with_two_labels(seed: int) -> N
     assert converged_bound(graph) == pytest.approx(lp, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_forests_are_solved_in_one_sweep(seed: int) -> None:
-    solution = il.solve(random_graph("forest", seed), "trw-s", max_iterations=1)
-    assert solution.status == Status.OPTIMAL
-    assert solution.iterations == 1
-    assert solution.energy == pytest.approx(exhaustive(random_graph("forest", seed)).optimum)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_ties_on_a_tree_are_broken_consistently(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -224,20 +216,6 @@ def test_infeasibility_that_messages_cannot_prove_is_not_claimed() -> None:
     assert solution.lower_bound == 0.0
 
 
-def test_infinite_costs_are_propagated_to_the_only_labelling() -> None:
-    """A planted labelling that unit propagation finds: messages carry the infinities."""
-    graph = il.FactorGraph.from_terms(
-        [[0.0, np.inf, np.inf], [0.0] * 3, [0.0] * 3, [0.0] * 3],
-        [
-            il.DiagonalTerms([(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], np.inf, 0.0),
-            il.OwnTables([(0, 3)], [[[5.0, 5.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]),
-        ],
-    )
-    solution = il.solve(graph, "trw-s")
-    assert solution.status == Status.OPTIMAL
-    assert solution.labels.tolist() in ([0, 1, 2, 0], [0, 2, 1, 0])
-
-
 @pytest.mark.parametrize("family", ["own-tables", "higher-order", "mixed", "truncated-linear"])
 def test_stretches_between_looks_at_the_clock_change_nothing(
     family: str, monkeypatch: pytest.MonkeyPatch
@@ -248,18 +226,6 @@ def test_stretches_between_looks_at_the_clock_change_nothing(
     passes = Passes(graph, natural(graph))
     assert len(passes._stops) > 1
     assert list(kernel_passes(graph, natural(graph), 4)) == pytest.approx(whole, rel=1e-12)
-
-
-def test_unit_of_the_costs_does_not_matter() -> None:
-    rng = np.random.default_rng(0)
-    edges = grid_edges(6, 6)
-    unary, weights = rng.normal(size=(36, 3)), rng.normal(size=len(edges))
-    runs = [
-        il.solve(il.FactorGraph.potts(unit * unary, edges, unit * weights), "trw-s")
-        for unit in (2.0**-20, 1.0, 2.0**20)
-    ]
-    assert len({s.iterations for s in runs}) == 1
-    assert len({tuple(s.labels) for s in runs}) == 1
 
 
 def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() -> None:
@@ -310,14 +276,6 @@ def test_polish_only_improves() -> None:
                 assert graph.energy(moved) >= fine.energy - 1e-9
 
 
-def test_no_time_still_gives_a_labelling() -> None:
-    graph = random_graph("grid", 0)
-    solution = il.solve(graph, "trw-s", time_limit=1e-9)
-    assert solution.labels is not None
-    assert solution.iterations == 0
-    assert solution.status == Status.LIMIT
-
-
 def test_memory_is_one_message_an_edge() -> None:
     edges = grid_edges(30, 30)
     graph = il.FactorGraph.potts(np.zeros((900, 5)), edges, np.ones(len(edges)))
@@ -332,12 +290,6 @@ def test_bound_of_many_terms_is_summed_without_loss() -> None:
     graph = il.FactorGraph.potts(unary, np.empty((0, 2), dtype=np.int64), 0.0)
     exact = math.fsum(unary.ravel())
     assert abs(next(kernel_passes(graph, natural(graph), 1)) - exact) <= 4 * math.ulp(exact)
-
-
-def test_marginals_are_refused() -> None:
-    solution = il.solve(random_graph("potts", 0), "trw-s", temperature=1.0)
-    assert solution.status == Status.UNSUPPORTED
-    assert "marginals" in solution.message
 
 
 @pytest.mark.parametrize(

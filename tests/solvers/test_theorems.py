@@ -1,0 +1,379 @@
+"""Theorems that hold for several methods: each is stated once, with the solvers it holds for.
+
+What conformance asks of every solver (bounds below the optimum, proofs that are true, best energies
+that never rise) is not repeated here: a theorem says more, of fewer solvers. Each check is a
+function that a broken solver at the end of the file fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import Recipe, random_pairs, recipes
+
+import inference_lab as il
+from inference_lab.conformance import exhaustive
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
+from inference_lab.registry.registry import solver_registry
+from inference_lab.specs.extras import how_to_install
+
+INF = math.inf
+FEASIBLE = [family for family in FAMILIES if family != "infeasible"]
+SCHEDULES = ("sequential", "residual", "synchronous")
+EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
+
+
+def available(spec: str) -> bool:
+    """Whether a solver is one of ours, or the package that it needs is installed."""
+    module = __import__(type(solver_registry.make(spec)).__module__, fromlist=["PACKAGE"])
+    return not hasattr(module, "PACKAGE") or not how_to_install(module.PACKAGE, module.EXTRA)
+
+
+def solvers(*specs: str) -> pytest.MarkDecorator:
+    """Name the solvers that a theorem holds for."""
+    return pytest.mark.parametrize(
+        "solver",
+        [
+            pytest.param(
+                spec, marks=pytest.mark.skipif(not available(spec), reason="not installed")
+            )
+            for spec in specs
+        ],
+    )
+
+
+# ---------------------------------------------------------------------- descents
+
+
+def assert_local_minimum(graph: FactorGraph, solution: il.Solution) -> None:
+    """No labelling that differs at a single variable has a lower energy."""
+    exact = exhaustive(graph)
+    for i in range(graph.n_variables):
+        changed: list[int | slice] = [int(a) for a in solution.labels]
+        changed[i] = slice(None)
+        assert exact.energies[tuple(changed)].min() >= solution.energy - 1e-9 * exact.scale
+
+
+def check_descent(solver: str | Solver, families: list[str]) -> None:
+    """Energies on the way never rise, from any start, and the end is a local minimum."""
+    for family, seed in itertools.product(families, range(3)):
+        graph = random_graph(family, seed)
+        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
+        for initial in (None, start):
+            s = il.solve(graph, solver, initial=initial, seed=seed)
+            assert s.status in ("converged", "optimal"), (family, seed)
+            energies = [point.energy for point in s.trace]
+            slack = 1e-9 * exhaustive(graph).scale
+            # From one infinite energy to the next fewer hard terms are violated.
+            assert all(b == INF == a or b <= a + slack for a, b in itertools.pairwise(energies))
+            # The last labelling offered is where the descent ended.
+            assert s.energy == energies[-1] or abs(s.energy - energies[-1]) <= slack
+            if s.feasible:
+                assert_local_minimum(graph, s)
+
+
+@solvers(
+    *(f"icm(init={i}, order={o})" for i in ("unary", "random") for o in ("random", "sequential")),
+    "block-icm",
+    "lazy-flipper(max_depth=1)",
+    "lazy-flipper(max_depth=3)",
+    "kernighan-lin",
+    "kernighan-lin(kicks=0)",
+    *(
+        f"{move}({how})"
+        for move in ("alpha-expansion", "alpha-beta-swap")
+        for how in (
+            "nonsubmodular=qpbo",
+            "init=random",
+            "nonsubmodular=truncate",
+            "order=sequential, init=random, nonsubmodular=truncate",
+        )
+    ),
+)
+def test_descents_never_rise_and_end_in_local_minima(solver: str) -> None:
+    """Also where moves are not submodular and leave variables open."""
+    check_descent(solver, FEASIBLE)
+
+
+# ---------------------------------------------------------------------- exactness
+
+
+def check_exact(graph: FactorGraph, solver: str | Solver, seed: int = 0) -> None:
+    """Check for the least energy with its proof, or the proof that there is none."""
+    exact = exhaustive(graph)
+    s = il.solve(graph, solver, seed=seed)
+    if math.isinf(exact.optimum):
+        assert s.status == "infeasible" and s.lower_bound == INF
+        return
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(exact.optimum, abs=1e-10 * exact.scale)
+    if s.claimed_energy is not None:
+        assert s.claimed_energy == pytest.approx(exact.optimum, abs=1e-8 * exact.scale)
+
+
+def check_soft(
+    graph: FactorGraph, solver: str | Solver, temperature: float, kind: str = "exact"
+) -> None:
+    """Check the log-partition and all marginals, and a labelling that hard terms allow."""
+    exact = exhaustive(graph)
+    s = il.solve(graph, solver, temperature=temperature)
+    if math.isinf(exact.optimum):
+        assert s.status == "infeasible"
+        return
+    assert math.isfinite(s.energy)
+    assert s.log_partition_kind == kind
+    assert s.log_partition == pytest.approx(
+        exact.log_partition(temperature), rel=1e-11, abs=1e-11 * exact.scale / temperature
+    )
+    near = 1e-9 + 1e-14 * exact.scale / temperature
+    for row, expected in zip(s.marginals, exact.marginals(temperature), strict=True):
+        np.testing.assert_allclose(row, expected, rtol=0, atol=near)
+
+
+@solvers(
+    "brute-force",
+    "junction-tree",
+    "ilp",
+    "ilp(backend=PULP_CBC_CMD)",
+    "persistency(then=brute-force)",
+    "ortools-cpsat",
+    "toulbar2",
+)
+def test_exact_everywhere(solver: str) -> None:
+    """On every family, infeasible graphs included."""
+    slow = "CBC" in solver  # a process of its own for each run
+    for family in ("potts", "ragged", "hard-tables", "mixed") if slow else FAMILIES:
+        for seed in range(100, 102 if slow else 105):
+            check_exact(random_graph(family, seed), solver, seed)
+
+
+@solvers("brute-force", "junction-tree")
+def test_marginals_are_exact_everywhere(solver: str) -> None:
+    for family in FAMILIES:
+        for seed in range(100, 106):
+            check_soft(random_graph(family, seed), solver, (0.2, 1.0, 5.0)[seed % 3])
+
+
+FOREST_SOLVERS = ("tree-dp", "junction-tree", *(f"loopy-bp(schedule={s})" for s in SCHEDULES))
+
+
+@solvers(*FOREST_SOLVERS, "loopy-bp(damping=0.7)", "lp-relaxation", "trw-s(max_sweeps=1)", "mplp")
+@given(recipe=recipes(forest=True))
+def test_exact_on_forests(solver: str, recipe: Recipe) -> None:
+    """Terms of every kind, factors and infinite costs among them."""
+    graph = recipe.build()
+    assert graph.is_forest
+    check_exact(graph, solver)
+
+
+@solvers(*FOREST_SOLVERS, "loopy-bp(damping=0.7)")
+@given(recipe=recipes(forest=True), temperature=st.sampled_from(EXTREME))
+def test_marginals_are_exact_on_forests(solver: str, recipe: Recipe, temperature: float) -> None:
+    assume(temperature > 1e-14 * recipe.scale())  # below, rounding would decide
+    check_soft(recipe.build(), solver, temperature)
+
+
+@solvers("block-icm", "trw-bp")
+@given(seed=st.integers(0, 2**32 - 1))
+def test_exact_on_pairwise_forests(solver: str, seed: int) -> None:
+    """One block holds a forest; one tree in the convex combination does, too."""
+    graph = random_graph("forest", seed)
+    if graph.n_factors:
+        return
+    if solver == "trw-bp":
+        check_soft(graph, solver, (0.5, 1.0)[seed % 2], "upper")
+    else:
+        check_exact(graph, solver)
+
+
+# ---------------------------------------------------------------------- duals
+
+
+@solvers("trw-s", "mplp(tighten=none)")
+def test_infinite_costs_are_propagated_to_the_only_labelling(solver: str) -> None:
+    """A planted labelling that unit propagation finds: messages carry the infinities."""
+    graph = FactorGraph.from_terms(
+        [[0.0, INF, INF], [0.0] * 3, [0.0] * 3, [0.0] * 3],
+        [
+            DiagonalTerms([(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], INF, 0.0),
+            OwnTables([(0, 3)], [[[5.0, 5.0, 5.0], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]),
+        ],
+    )
+    s = il.solve(graph, solver)
+    assert s.status == "optimal"
+    assert s.labels.tolist() in ([0, 1, 2, 0], [0, 2, 1, 0])
+
+
+@solvers("trw-s", "mplp")
+def test_no_time_still_gives_a_labelling(solver: str) -> None:
+    s = il.solve(random_graph("grid", 0), solver, time_limit=1e-9)
+    assert s.labels is not None and s.iterations == 0 and s.status == "limit"
+
+
+@solvers("trw-s", "mplp")
+def test_marginals_are_refused(solver: str) -> None:
+    s = il.solve(random_graph("potts", 0), solver, temperature=1.0)
+    assert s.status == "unsupported" and "marginals" in s.message
+
+
+# ---------------------------------------------------------------------- what must not matter
+
+
+def easy(seed: int) -> FactorGraph:
+    """Return a loopy graph of weak terms, on which there is one fixed point."""
+    rng = np.random.default_rng(seed)
+    n, k = 8, 3
+    edges = random_pairs(rng, n, 14)
+    cubes = [(tuple(rng.permutation(n)[:3]), 0.3 * rng.normal(size=(k, k, k))) for _ in range(2)]
+    return FactorGraph.from_terms(
+        rng.normal(size=(n, k)),
+        [
+            DiagonalTerms(edges[:6], 0.3 * rng.normal(size=6), 0.3 * rng.normal(size=6)),
+            DiagonalTerms(edges[6:9], 0.3 * rng.normal(size=(3, k))),
+            SharedTable(edges[9:], 0.3 * rng.normal(size=(k, k)), rng.normal(size=5)),
+        ],
+        cubes if seed % 2 else [],
+    )
+
+
+def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> bool:
+    made = solver_registry.make(solver) if isinstance(solver, str) else solver
+    return made.supports(graph, temperature) is None
+
+
+def pairs_of_runs(
+    solver: str | Solver, change: Callable[[FactorGraph, int], FactorGraph], unit: float = 1.0
+) -> Iterator[tuple[FactorGraph, il.Solution, il.Solution, int]]:
+    """Yield runs on a graph and on the same graph changed, where the solver takes them."""
+    for seed, temperature in itertools.product(range(3), (0.0, 1.0)):
+        graph = easy(seed)
+        if applies(graph, solver, temperature):
+            one = il.solve(graph, solver, temperature=temperature)
+            two = il.solve(change(graph, seed), solver, temperature=unit * temperature)
+            yield graph, one, two, seed
+
+
+def check_units(solver: str | Solver, unit: float) -> None:
+    """Costs and temperature in another unit give the same answer in that unit."""
+
+    def change(graph: FactorGraph, seed: int) -> FactorGraph:
+        return FactorGraph.from_factors(
+            graph.cardinalities, [(s, unit * t) for s, t in graph.factors()]
+        )
+
+    for _, one, two, _ in pairs_of_runs(solver, change, unit):
+        assert two.energy == pytest.approx(unit * one.energy, rel=1e-9)
+        assert two.status == one.status
+        if one.marginals is not None:
+            assert np.abs(one.marginals - two.marginals).max() < 1e-5
+
+
+ALL = [name for name in solver_registry.names() if available(name)]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize("solver", ALL)
+def test_the_unit_of_costs_does_not_matter(solver: str, unit: float) -> None:
+    """For every solver there is; no tolerance is absolute."""
+    check_units(solver, unit)
+
+
+def check_permutations(solver: str | Solver) -> None:
+    """Rename variables and labels, turn the terms round: the same answer, renamed."""
+
+    def names(seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        return rng.permutation(8), rng.permutation(3)
+
+    def change(graph: FactorGraph, seed: int) -> FactorGraph:
+        name, label = names(seed)
+        renamed = [(tuple(name[list(s)]), t[np.ix_(*[label] * len(s))]) for s, t in graph.factors()]
+        return FactorGraph.from_factors(graph.cardinalities, renamed[::-1])
+
+    judged = 0
+    for _, one, two, seed in pairs_of_runs(solver, change):
+        name, label = names(seed)
+        judged += 1
+        assert two.energy == pytest.approx(one.energy, rel=1e-10)
+        assert two.lower_bound == pytest.approx(one.lower_bound, rel=1e-7)
+        assert label[two.labels[name]].tolist() == one.labels.tolist()
+        if one.marginals is not None:
+            assert np.abs(two.marginals[name] - one.marginals[:, label]).max() < 1e-7
+            assert two.log_partition == pytest.approx(one.log_partition, abs=1e-7)
+    assert judged
+
+
+@solvers(
+    *(f"loopy-bp(schedule={schedule}, tolerance=1e-10)" for schedule in SCHEDULES),
+    "mean-field(tolerance=1e-10)",
+    "brute-force",
+    "junction-tree",
+    "ilp",
+)
+def test_names_of_variables_and_labels_do_not_matter(solver: str) -> None:
+    """For methods whose fixed point is the only one, or that are exact."""
+    check_permutations(solver)
+
+
+# ---------------------------------------------------------------------- the checks can fail
+
+
+@dataclass(frozen=True)
+class Guess(Solver):
+    """Two random labellings, which are said to be all there is."""
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        for _ in range(2):
+            run.offer(run.rng.integers(0, graph.cardinalities))
+        return Outcome(converged=True)
+
+
+@dataclass(frozen=True)
+class Absolute(Solver):
+    """Labels by the digits of costs, and marginals by the number of a variable."""
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        return None
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        n, k = graph.n_variables, int(graph.cardinalities.max(initial=1))
+        run.offer((np.array([graph.unary_of(i)[0] for i in range(n)]) * 100 % 2).astype(np.int64))
+        rows = np.arange(n)[:, None] ** np.arange(k)
+        marginals = rows / rows.sum(axis=1, keepdims=True) if run.temperature else None
+        said = {"log_partition": 0.0, "log_partition_kind": "exact"} if run.temperature else {}
+        return Outcome(converged=True, marginals=marginals, **said)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda: check_descent(Guess(), ["potts"]),
+        lambda: check_exact(random_graph("potts", 0), Guess()),
+        lambda: check_soft(random_graph("potts", 0), Absolute(), 1.0),
+        lambda: check_units(Absolute(), 1e6),
+        lambda: check_permutations(Absolute()),
+    ],
+)
+def test_a_broken_solver_fails_the_check(check: Callable[[], None]) -> None:
+    with pytest.raises(AssertionError):
+        check()
+
+
+def test_a_labelling_above_its_neighbours_is_no_local_minimum() -> None:
+    graph = random_graph("no-edges", 0)
+    best = il.solve(graph, "brute-force")
+    assert_local_minimum(graph, best)
+    labels = best.labels.copy()
+    labels[-1] = graph.unary[-1].argmax()
+    with pytest.raises(AssertionError):
+        assert_local_minimum(graph, replace(best, labels=labels, energy=graph.energy(labels)))
