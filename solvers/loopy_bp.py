@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -1016,7 +1017,8 @@ class LoopyBP(Solver):
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
-    O(k^2) for tables, O(table size * arity^2) for higher-order factors; at T > 0 two to five
+    O(k^2) for tables, O(table size * arity^2) for higher-order factors, O(k) for each variable and
+    label cost (a factor over all variables, by its star encoding); at T > 0 two to five
     exponentials or logarithms a label. Memory: one message array of ``8 * 2 m k`` bytes, two for
     the synchronous schedule; 112 bytes an edge for the layout, and a copy of the unaries.
 
@@ -1039,6 +1041,7 @@ class LoopyBP(Solver):
            [0.408, 0.592]])
     """
 
+    label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 40.0
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
@@ -1052,6 +1055,8 @@ class LoopyBP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Pass messages until they settle or the budget is spent; decode on the way."""
+        if graph.n_label_costs:
+            return run_on_star(self, graph, run)
         passes = Passes(self, graph, run.temperature)
         sweeps = 0
         converged = False

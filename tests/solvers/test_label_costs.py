@@ -24,7 +24,11 @@ SPECS = (
     "simulated-annealing(sweeps=50, reheats=2, reheat_sweeps=20)",
     "lp-relaxation",
     "ilp",
+    "junction-tree",
+    "loopy-bp",
 )
+
+EXACT = ("brute-force", "ilp", "junction-tree")
 
 CASES = [(family, seed) for family in LABEL_COSTS for seed in range(5)]
 
@@ -45,16 +49,17 @@ def test_bound_optimum_energy(spec):
         assert s.energy >= exact.optimum - slack, (family, seed)
         if s.claimed_energy is not None:
             assert s.claimed_energy == pytest.approx(s.energy, abs=slack)
-        if s.status == Status.OPTIMAL or spec in ("brute-force", "ilp"):
+        if s.status == Status.OPTIMAL or spec in EXACT:
             assert s.energy == pytest.approx(exact.optimum, abs=slack), (family, seed)
             assert s.status == Status.OPTIMAL, (family, seed)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_brute_force_sums_over_all_labellings(temperature):
-    for family, seed in CASES:
+@pytest.mark.parametrize("spec", ["brute-force", "junction-tree"])
+def test_sums_over_all_labellings(spec, temperature):
+    for family, seed in CASES[::2]:
         graph, exact = known(family, seed)
-        s = il.solve(graph, "brute-force", temperature=temperature)
+        s = il.solve(graph, spec, temperature=temperature)
         assert s.log_partition == pytest.approx(exact.log_partition(temperature))
         for row, expected in zip(s.marginals, exact.marginals(temperature), strict=True):
             np.testing.assert_allclose(row, expected, atol=1e-9)
@@ -71,6 +76,21 @@ def test_no_single_change_is_better(spec):
             x = np.tile(s.labels, (k, 1))
             x[:, i] = np.arange(k)
             assert graph.energy(x).min() >= s.energy - 1e-9 * exact.scale
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_messages_are_exact_where_one_set_couples_all(temperature):
+    """Propagation on a star of one set without edges is on a tree."""
+    unary = np.random.default_rng(0).normal(size=(5, 3))
+    graph = il.FactorGraph.potts(unary, np.empty((0, 2), int), [])
+    graph = graph.with_label_costs(sets=[([0, 2], 1.5)])
+    exact = exhaustive(graph)
+    s = il.solve(graph, "loopy-bp", temperature=temperature)
+    assert s.energy == pytest.approx(exact.optimum)
+    if temperature:
+        np.testing.assert_allclose(s.marginals, exact.marginals(temperature), atol=1e-6)
+        assert s.log_partition == pytest.approx(exact.log_partition(temperature))
+        assert s.log_partition_kind == "exact"
 
 
 def metric(seed: int) -> il.FactorGraph:

@@ -1,0 +1,81 @@
+"""Run a method that knows ordinary terms only on a graph with label costs, by its star encoding.
+
+At temperature 0 the least cost over the auxiliary variables is the energy, and at ``T > 0`` the sum
+over them is its weight (`inference_lab.graph.label_encoding.star`), so that labellings, bounds,
+marginals and partition functions of the encoding are those of the graph. The messages of belief
+propagation on the star are those of the factor over all variables that a label cost is, each in
+O(k) instead of O(k^n).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_encoding import Star, star
+
+__all__ = ["run_on_star"]
+
+
+class _StarRun(Run):
+    """The run of a method on the star, which tells that on the graph what it hears."""
+
+    def __init__(self, outer: Run, code: Star) -> None:
+        self._outer = outer
+        self._code = code
+        initial = None if outer.initial is None else code.extended(outer.initial)
+        super().__init__(
+            code.graph,
+            temperature=outer.temperature,
+            rng=outer.rng,
+            initial=initial,
+            time_limit=outer.time_limit,
+            max_iterations=outer.max_iterations,
+        )
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left to the run on the graph."""
+        return self._outer.remaining
+
+    @property
+    def proved(self) -> bool:
+        """Whether the incumbent of the run on the graph meets its bound."""
+        return self._outer.proved
+
+    def offer(self, labels: npt.ArrayLike) -> float:
+        """Offer the labels of the graph's own variables; return the energy on the graph."""
+        own = np.asarray(labels)[: self._code.n]
+        super().offer(self._code.extended(own))
+        return self._outer.offer(own)
+
+    def bound(self, value: float) -> None:
+        """Take over a bound; at ``T > 0`` the costs of the star are others."""
+        super().bound(value)
+        if self.temperature == 0:
+            self._outer.bound(value)
+
+
+def run_on_star(solver: Solver, graph: FactorGraph, run: Run) -> Outcome:
+    """Run a solver on the star of a graph with label costs, and bring its outcome back."""
+    code = star(graph, run.temperature)
+    outcome = solver.run(code.graph, _StarRun(run, code))
+    if outcome.marginals is not None:
+        outcome = replace(outcome, marginals=_own(outcome.marginals, graph))
+    if run.temperature > 0:
+        outcome = replace(outcome, claimed_energy=None)
+    return outcome
+
+
+def _own(marginals: Any, graph: FactorGraph) -> Marginals:
+    """Return the marginals of the graph's own variables in the form that fits it."""
+    rows = [np.asarray(row, dtype=np.float64) for row in marginals[: graph.n_variables]]
+    if graph.n_labels is None:
+        return rows
+    # A row of a rectangular array may have room for more labels than its variable has.
+    return np.array([row[: graph.n_labels] for row in rows])
