@@ -15,6 +15,7 @@ from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxatio
 from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.kernighan_lin import (
@@ -40,6 +41,12 @@ _PASS = 100
 _RELATIVE_GAIN = 1e-12
 #: Share of the remaining time for the first labelling.
 _SHARE = 0.2
+#: Entries (see `n_entries`) of a graph whose form is seen in a moment, and seconds to set up the
+#: matrices' costs for each.
+_MOMENT_ENTRIES = 200_000
+_SECONDS_AN_ENTRY = 4e-7
+#: Seconds that a run may be late.
+_AFTER_THE_END = 0.1
 #: Seconds that a first iteration takes by the cube of the order, when nothing was measured yet.
 _SECONDS = 4e-10
 
@@ -151,23 +158,16 @@ class Semidefinite(Solver):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover binary and Potts-like energies over pairs whose matrices fit `max_bytes`."""
+        """Say why not: a temperature, or terms of another form.
+
+        Where more than a moment is needed to see the form, the run does; it also judges the size,
+        once it knows which labels are left.
+        """
         reason = Solver.supports(self, graph, temperature)
-        if reason is not None:
+        if reason is not None or n_entries(graph) > _MOMENT_ENTRIES:
             return reason
         model = build_model(graph)
-        if model is None:
-            return None
-        if isinstance(model, str):
-            return model
-        orders = [part.order for part in model.parts if not part.separable]
-        needed = MATRICES * 8 * sum(order**2 for order in orders)
-        if needed <= self.max_bytes:
-            return None
-        return (
-            f"matrices of order {max(orders)} need {needed} bytes in all; "
-            f"max_bytes is {self.max_bytes}"
-        )
+        return model if isinstance(model, str) else None
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Iterate until the bound is proved, converged or stands still, or the budget is spent."""
@@ -178,13 +178,12 @@ class Semidefinite(Solver):
         if graph.n_variables == 0:
             run.offer(np.empty(0, dtype=np.int64))
             return Outcome(converged=True)
-        search = _Search(graph, run)
-        search.improve(unary_minimum(graph))
-        if run.initial is not None:
-            search.improve(run.initial)
+        first = unary_minimum(graph)
+        run.offer(first)
+        building = _SECONDS_AN_ENTRY * n_entries(graph)
         alive = None
-        if self.persistency and run.remaining > 0.0:
-            reduction = reduce(graph, lambda: run.remaining <= 0.0)
+        if self.persistency and run.remaining > building:
+            reduction = reduce(graph, lambda: run.remaining <= building)
             if reduction.infeasible:
                 return Outcome(infeasible=True)
             alive = np.zeros(graph.unary_values.size, dtype=np.bool_)
@@ -192,14 +191,33 @@ class Semidefinite(Solver):
             alive[graph.unary_ptr[fixed] + reduction.fixed[fixed]] = True
             owner = np.repeat(reduction.variables, np.diff(reduction.label_ptr))
             alive[graph.unary_ptr[owner] + reduction.labels] = True
+        if building > run.remaining + _AFTER_THE_END:
+            return Outcome(diagnostics={"matrices": "no time to set them up"})
         model = build_model(graph, alive)
         if model is None:
             return Outcome(infeasible=True)
         if isinstance(model, str):
-            raise ValueError(f"the energy does not have the form the method needs: {model}")
+            return Outcome(unsupported=model)
+        if too_large := self._too_large(model):
+            return Outcome(unsupported=too_large)
+        search = _Search(graph, run)
+        search.improve(first)
+        if run.initial is not None:
+            search.improve(run.initial)
         if self.heuristic and any(not part.separable for part in model.parts):
             self._find_first(graph, run, search)
         return _Ascent(self, model, run, search).run()
+
+    def _too_large(self, model: Model) -> str:
+        """Say why the matrices do not fit `max_bytes`; nothing if they do."""
+        orders = [part.order for part in model.parts if not part.separable]
+        needed = MATRICES * 8 * sum(order**2 for order in orders)
+        if needed <= self.max_bytes:
+            return ""
+        return (
+            f"matrices of order {max(orders)} need {needed} bytes in all; "
+            f"max_bytes is {self.max_bytes}"
+        )
 
     def _find_first(self, graph: FactorGraph, run: Run, search: _Search) -> None:
         """Let the other solver look for a labelling."""
