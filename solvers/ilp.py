@@ -20,12 +20,8 @@ from inference_lab.algorithms.linear.backends import (
     why_unavailable,
 )
 from inference_lab.algorithms.linear.cycle_cuts import tighten
-from inference_lab.algorithms.linear.model import (
-    LinearModel,
-    build_linear_model,
-    model_size,
-    sum_of_minima,
-)
+from inference_lab.algorithms.linear.model import build_linear_model, model_size, sum_of_minima
+from inference_lab.algorithms.linear.program import LinearModel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab._numba import kernel
 from inference_lab.algorithms.linear.backends import (
     check_backend,
     seconds_to_start,
@@ -17,22 +16,21 @@ from inference_lab.algorithms.linear.backends import (
     why_too_large,
     why_unavailable,
 )
-from inference_lab.algorithms.linear.model import (
-    LinearModel,
-    build_linear_model,
-    model_size,
-    sum_of_minima,
+from inference_lab.algorithms.linear.model import build_linear_model, model_size, sum_of_minima
+from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.linear.rounding import (
+    derandomise,
+    energy_of,
+    expected_energy,
+    kleinberg_tardos,
 )
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.label_costs import descend_on
-from inference_lab.kernels.messages import edge_cost
 from inference_lab.specs.settings import setting
 
-#: After this many phases the labels still missing are taken by argmax (as in the released code).
-_MAX_PHASES = 5000
 #: A variable with a label of at least this value counts as integral.
 _INTEGRAL = 1.0 - 1e-7
 #: Steps of the derandomised rounding a second, for the decision whether there is time for it.
@@ -51,452 +49,37 @@ _POLISHED = 4
 _BLOCK_WORK = 4_000_000
 
 
-# ------------------------------------------------------------------ expectations
+def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return ``(cost, A, b, upper)``: the LP that is solved, ``A x = b, 0 <= x <= upper``, in full.
 
-
-@kernel
-def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> float:
-    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``.
-
-    A phase with label h assigns i and j together with probability proportional to
-    ``min(u_ih, u_jh)``, i alone to ``(u_ih - u_jh)^+``; after that the other one is independent:
-    ``P(a, b) = ([a = b] min(u_ia, u_ja) + (u_ia - u_ja)^+ u_jb + (u_jb - u_ib)^+ u_ia) /
-    sum_h max(u_ih, u_jh)``. Costs above `big` count as `big`.
+    Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
+    ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. What is solved is smaller.
     """
-    i, j = g.edges[e, 0], g.edges[e, 1]
-    si, sj = g.unary_ptr[i], g.unary_ptr[j]
-    ki, kj = g.cardinalities[i], g.cardinalities[j]
-    k = min(ki, kj)
-    norm = 0.0
-    for a in range(max(ki, kj)):
-        p = u[si + a] if a < ki else 0.0
-        q = u[sj + a] if a < kj else 0.0
-        norm += max(p, q)
-    total = 0.0
-    if g.kinds[e] != TABLE:
-        together = 0.0
-        for a in range(k):
-            low = min(u[si + a], u[sj + a])
-            if low > 0.0:
-                p = low * (1.0 + abs(u[si + a] - u[sj + a])) / norm
-                together += p
-                total += p * min(edge_cost(g, e, a, a), big)
-        apart = 1.0 - together
-        if apart > 1e-12:
-            total += apart * min(g.weights[e], big)
-        return total
-    for a in range(ki):
-        p = u[si + a]
-        if p == 0.0:
-            continue
-        rest_i = max(0.0, p - (u[sj + a] if a < kj else 0.0))
-        for b in range(kj):
-            q = u[sj + b]
-            if q == 0.0:
-                continue
-            mass = rest_i * q + max(0.0, q - (u[si + b] if b < ki else 0.0)) * p
-            if a == b:
-                mass += min(p, q)
-            if mass > 0.0:
-                total += mass / norm * min(edge_cost(g, e, a, b), big)
-    return total
+    ptr = graph.unary_ptr
+    costs, start = [graph.unary_values], int(ptr[-1])
+    rows: list[tuple[IntArray, list[int], float]] = [
+        (np.arange(ptr[i], ptr[i + 1]), [], 1.0) for i in range(graph.n_variables)
+    ]
+    for scope, table in graph.factors():
+        if len(scope) > 1:
+            columns = start + np.arange(table.size).reshape(table.shape)
+            for axis, i in enumerate(scope):
+                for a in range(table.shape[axis]):
+                    entries = np.take(columns, a, axis).ravel()
+                    rows.append((entries, [int(ptr[i]) + a], 0.0))
+            costs.append(table.ravel())
+            start += table.size
+    matrix = np.zeros((len(rows), start))
+    for row, (plus, minus, _) in zip(matrix, rows, strict=True):
+        row[plus], row[minus] = 1.0, -1.0
+    cost, rhs = np.concatenate(costs), np.array([value for _, _, value in rows])
+    allowed = np.isfinite(cost)
+    return np.where(allowed, cost, 0.0), matrix, rhs, np.where(allowed, 1.0, 0.0)
 
 
-@kernel
-def _half_expectation(g: GraphArrays, h: int, u: FloatArray, a: int, big: float) -> float:
-    """Return the expected cost of an edge when the end at half-edge ``h`` has label ``a``."""
-    e = h >> 1
-    side = h & 1
-    other = g.edges[e, 1 - side]
-    start, k = g.unary_ptr[other], g.cardinalities[other]
-    if g.kinds[e] != TABLE:
-        differ = min(g.weights[e], big)
-        if a >= k:
-            return float(differ)
-        same = min(edge_cost(g, e, a, a), big)
-        q = u[start + a]
-        return float(q * same + (1.0 - q) * differ)
-    total = 0.0
-    for b in range(k):
-        q = u[start + b]
-        if q > 0.0:
-            cost = edge_cost(g, e, a, b) if side == 0 else edge_cost(g, e, b, a)
-            total += q * min(cost, big)
-    return total
-
-
-@kernel
-def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float) -> float:
-    """Return the expected cost of a factor under independent labels with marginals ``u``."""
-    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-    y = np.zeros(hi - lo, dtype=np.int64)
-    total = 0.0
-    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
-        mass = 1.0
-        for s in range(lo, hi):
-            mass *= u[g.unary_ptr[g.scopes[s]] + y[s - lo]]
-        if mass > 0.0:
-            total += mass * min(g.tables[t], big)
-        s = hi - lo - 1
-        while s >= 0:
-            y[s] += 1
-            if y[s] < g.cardinalities[g.scopes[lo + s]]:
-                break
-            y[s] = 0
-            s -= 1
-    return total
-
-
-@kernel
-def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
-    """Return the expected energy of Kleinberg-Tardos rounding, without the constant.
-
-    Exact for unary and pairwise terms; factors of higher order are taken as if their variables
-    were independent. Costs above `big` count as `big` (``inf`` leaves them).
-
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    big : float
-
-    Complexity: O(k) a diagonal term, O(entries) a table.
-    """
-    total = 0.0
-    for c in range(u.size):
-        if u[c] > 0.0:
-            total += u[c] * min(g.unary[c], big)
-    for e in range(g.edges.shape[0]):
-        total += _pair_expectation(g, e, u, big)
-    for f in range(g.factor_ptr.size - 1):
-        total += _factor_estimate(g, f, u, big)
-    return total
-
-
-@kernel
-def _energy(g: GraphArrays, x: IntArray) -> float:
-    """Return the energy of a labelling without the constant."""
-    total = 0.0
-    for i in range(x.size):
-        total += g.unary[g.unary_ptr[i] + x[i]]
-    for e in range(g.edges.shape[0]):
-        total += edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
-    for f in range(g.factor_ptr.size - 1):
-        index = 0
-        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
-        total += g.tables[g.table_ptr[f] + index]
-    return total
-
-
-# ------------------------------------------------------------------ rounding
-
-
-@kernel
-def kleinberg_tardos(
-    g: GraphArrays,
-    u: FloatArray,
-    x: IntArray,
-    rng: np.random.Generator,
-    rows: IntArray,
-    energies: FloatArray,
-) -> None:
-    """Round ``u`` at random, once for each row of `rows`.
-
-    Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
-    has ``u_ih >= alpha`` gets h; until all have one.
-
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    x : (n,) int64 array
-        The labels of integral variables, which every draw shares; -1 for the f others.
-    rng : numpy.random.Generator
-    rows : (draws, f) int64 array
-        Receives the labels of the variables with ``x = -1``, in their order.
-    energies : (draws,) float64 array
-        Receives the energies, without the constant.
-
-    Complexity: O(k f) expected and one evaluation of the energy a draw.
-
-    References
-    ----------
-    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
-    relationships", JACM 49(5), 2002, section 2.
-    """
-    free = np.flatnonzero(x < 0)
-    labelled = x.copy()
-    width = 0
-    for i in free:
-        width = max(width, g.cardinalities[i])
-    left = np.empty(free.size, dtype=np.int64)
-    for d in range(energies.size):
-        n_left = free.size
-        for p in range(n_left):
-            left[p] = p
-        for _ in range(_MAX_PHASES):
-            if n_left == 0:
-                break
-            h = int(rng.random() * width)
-            alpha = 1.0 - rng.random()
-            kept = 0
-            for q in range(n_left):
-                p = left[q]
-                i = free[p]
-                if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
-                    rows[d, p] = h
-                else:
-                    left[kept] = p
-                    kept += 1
-            n_left = kept
-        for q in range(n_left):
-            i = free[left[q]]
-            best = 0
-            for a in range(g.cardinalities[i]):
-                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
-                    best = a
-            rows[d, left[q]] = best
-        for p in range(free.size):
-            labelled[free[p]] = rows[d, p]
-        energies[d] = _energy(g, labelled)
-
-
-@kernel
-def _fractional_components(g: GraphArrays, x: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the variables with ``x = -1`` component by component, and where each starts."""
-    n = x.size
-    order = np.empty(n, dtype=np.int64)
-    starts = np.empty(n + 1, dtype=np.int64)
-    seen = x >= 0
-    count = 0
-    tail = 0
-    head = 0
-    for root in range(n):
-        if seen[root]:
-            continue
-        starts[count] = tail
-        count += 1
-        seen[root] = True
-        order[tail] = root
-        tail += 1
-        while head < tail:
-            i = order[head]
-            head += 1
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                j = g.adj_var[p]
-                if not seen[j]:
-                    seen[j] = True
-                    order[tail] = j
-                    tail += 1
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[p]]
-                for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    j = g.scopes[s]
-                    if not seen[j]:
-                        seen[j] = True
-                        order[tail] = j
-                        tail += 1
-    starts[count] = tail
-    return order[:tail].copy(), starts[: count + 1].copy()
-
-
-@kernel
-def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
-    """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
-
-    Each phase takes the label h and threshold alpha under which the expected energy, given all
-    labels so far, is smallest; the expectation is that of `expected_energy`, kept up to date term
-    by term. Given that a variable is still free, its label and those of the others that are free
-    are distributed as at the start, so the expectation of a pair of free variables never changes.
-    The phases of different connected components do not depend on each other, so each component is
-    rounded on its own.
-
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    x : (n,) int64 array
-        Labels of the integral variables, -1 for the others, which are filled in.
-    big : float
-        What an infinite cost counts as; more than the spread of all finite costs.
-    max_steps : float
-        Work limit. Beyond it the rest of `x` stays -1.
-
-    Returns
-    -------
-    float
-        Steps taken.
-
-    Guarantees
-    ----------
-    For graphs without higher-order factors the energy (infinite costs counted as `big`) is at
-    most `expected_energy`; for ML-only Potts terms and unary costs >= 0 that is at most
-    twice the value of the LP (Kleinberg and Tardos 2002).
-
-    Complexity
-    ----------
-    For a component of f variables and m edges: O(k (f + m)) a phase for the diagonal family and
-    at most f phases (usually far fewer). Memory O(f k + m).
-    """
-    order, starts = _fractional_components(g, x)
-    n = x.size
-    # `belief` is u, and one-hot once a variable has its label.
-    belief = u.copy()
-    cost = np.empty(u.size)
-    in_prefix = np.zeros(n, dtype=np.bool_)
-    pair = np.zeros(g.edges.shape[0])
-    n_factors = g.factor_ptr.size - 1
-    factor = np.zeros(n_factors)
-    trial = np.zeros(n_factors)
-    steps = 0.0
-
-    # Costs towards everything that has a label are collected at the free variables.
-    for i in order:
-        si = g.unary_ptr[i]
-        for a in range(g.cardinalities[i]):
-            value = min(g.unary[si + a], big)
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                if x[g.adj_var[p]] >= 0:
-                    value += _half_expectation(g, g.adj_half[p], belief, a, big)
-            cost[si + a] = value
-        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
-                e = g.adj_half[p] >> 1
-                pair[e] = _pair_expectation(g, e, u, big)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            factor[f] = _factor_estimate(g, f, belief, big)
-            trial[f] = factor[f]
-
-    for c in range(starts.size - 1):
-        members = order[starts[c] : starts[c + 1]]
-        n_left = members.size
-        width = 0
-        for i in members:
-            width = max(width, g.cardinalities[i])
-        # For each label the members by falling u, those without it left out.
-        ranked = np.empty((width, n_left), dtype=np.int64)
-        n_ranked = np.zeros(width, dtype=np.int64)
-        keys = np.empty(n_left)
-        for h in range(width):
-            for q in range(n_left):
-                i = members[q]
-                keys[q] = -u[g.unary_ptr[i] + h] if h < g.cardinalities[i] else 0.0
-            by_key = np.argsort(keys)
-            for q in range(n_left):
-                if keys[by_key[q]] < 0.0:
-                    ranked[h, n_ranked[h]] = members[by_key[q]]
-                    n_ranked[h] += 1
-        while n_left > 0:
-            if steps > max_steps:
-                return steps
-            best_change = np.inf
-            best_h = -1
-            best_length = 0
-            for h in range(width):
-                # Drop those that have got their label since.
-                kept = 0
-                for q in range(n_ranked[h]):
-                    if x[ranked[h, q]] < 0:
-                        ranked[h, kept] = ranked[h, q]
-                        kept += 1
-                n_ranked[h] = kept
-                change = 0.0
-                for q in range(kept):
-                    i = ranked[h, q]
-                    si = g.unary_ptr[i]
-                    k = g.cardinalities[i]
-                    change += cost[si + h]
-                    for a in range(k):
-                        change -= u[si + a] * cost[si + a]
-                    steps += k
-                    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                        j = g.adj_var[p]
-                        if x[j] >= 0:
-                            continue
-                        half = g.adj_half[p]
-                        e = half >> 1
-                        steps += 1.0
-                        if g.kinds[e] == TABLE:
-                            steps += g.cardinalities[j]
-                        if in_prefix[j]:
-                            change += min(edge_cost(g, e, h, h), big)
-                            change -= _half_expectation(g, half ^ 1, u, h, big)
-                        else:
-                            change += _half_expectation(g, half, u, h, big) - pair[e]
-                    in_prefix[i] = True
-                    if g.inc_ptr[i + 1] > g.inc_ptr[i]:
-                        for a in range(k):
-                            belief[si + a] = 1.0 if a == h else 0.0
-                        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                            f = g.slot_factor[g.inc_slot[p]]
-                            value = _factor_estimate(g, f, belief, big)
-                            steps += g.table_ptr[f + 1] - g.table_ptr[f]
-                            change += value - trial[f]
-                            trial[f] = value
-                    # A threshold cannot separate equal values.
-                    last = q + 1 == kept
-                    if not last:
-                        j = ranked[h, q + 1]
-                        last = u[g.unary_ptr[j] + h] < u[si + h]
-                    if last and change < best_change:
-                        best_change = change
-                        best_h = h
-                        best_length = q + 1
-                for q in range(kept):
-                    i = ranked[h, q]
-                    in_prefix[i] = False
-                    if g.inc_ptr[i + 1] > g.inc_ptr[i]:
-                        for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-                            belief[a] = u[a]
-                        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                            f = g.slot_factor[g.inc_slot[p]]
-                            trial[f] = factor[f]
-            # Commit the best phase.
-            for q in range(best_length):
-                i = ranked[best_h, q]
-                x[i] = best_h
-                for a in range(g.cardinalities[i]):
-                    belief[g.unary_ptr[i] + a] = 1.0 if a == best_h else 0.0
-            for q in range(best_length):
-                i = ranked[best_h, q]
-                for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                    j = g.adj_var[p]
-                    if x[j] < 0:
-                        half = g.adj_half[p] ^ 1
-                        for a in range(g.cardinalities[j]):
-                            cost[g.unary_ptr[j] + a] += _half_expectation(g, half, belief, a, big)
-                for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                    f = g.slot_factor[g.inc_slot[p]]
-                    factor[f] = _factor_estimate(g, f, belief, big)
-                    trial[f] = factor[f]
-            n_left -= best_length
-    return steps
-
-
-# ------------------------------------------------------------------ the solver
-
-
-def _scale_of_costs(graph: FactorGraph) -> float:
-    """Return more than the spread of all finite costs, the surrogate of an infinite one.
-
-    ``inf`` where nothing is infinite, so that no cost is touched.
-    """
-    if not graph.has_infinite:
-        return math.inf
-    total = 1.0
-    for values in (graph.unary_values, graph.table_values):
-        total += float(np.abs(values[np.isfinite(values)]).sum())
-    pool = graph.pairwise_values
-    finite = np.isfinite(pool)
-    largest = float(np.abs(pool[finite]).max()) if finite.any() else 0.0
-    weights = graph.edge_weights[np.isfinite(graph.edge_weights)]
-    table = graph.edge_kinds == TABLE
-    total += largest * float((~table).sum() + np.abs(graph.edge_weights[table]).sum()) + float(
-        np.abs(weights).sum()
-    )
-    return 2.0 * total
+def _surrogate_of_infinity(graph: FactorGraph) -> float:
+    """Return more than the spread of all finite costs; ``inf`` where no cost is infinite."""
+    return 2.0 * (1.0 + graph.magnitude) if graph.has_infinite else math.inf
 
 
 def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
@@ -674,7 +257,7 @@ class LPRelaxation(Solver):
         found: dict[bytes, tuple[float, IntArray]] = {}
 
         def keep(labels: IntArray) -> float:
-            energy = _energy(g, labels) + graph.constant
+            energy = energy_of(g, labels) + graph.constant
             energy += float(graph.label_costs.of(labels[None])[0])
             found[labels.tobytes()] = (energy, labels)
             run.offer(labels)
@@ -789,5 +372,5 @@ class LPRelaxation(Solver):
         """Round by conditional expectations; None where time does not allow it."""
         labels = shared.copy()
         limit = min(_MAX_STEPS, 0.5 * run.remaining * _STEPS_PER_SECOND)
-        derandomise(graph.arrays, u, labels, _scale_of_costs(graph), limit)
+        derandomise(graph.arrays, u, labels, _surrogate_of_infinity(graph), limit)
         return labels if (labels >= 0).all() else None

@@ -29,6 +29,7 @@ from inference_lab.algorithms.linear.model import (
     to_pulp,
 )
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers.lp_relaxation import local_polytope
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
 
@@ -41,45 +42,13 @@ def optimum(graph):
     return float(graph.energy(labellings(graph)).min())
 
 
-def local_polytope(graph, node_bounds=None):
-    """Value of the local-polytope LP, written down densely from ``graph.factors()``.
-
-    Every term, diagonal or not, gets a joint variable for every entry, and every one a marginal.
-    ``inf`` where the LP is infeasible.
-    """
-    ptr = graph.unary_ptr
-    cost = np.zeros(int(ptr[-1]))
-    upper = np.ones(int(ptr[-1]))
-    blocks = []
-    for scope, table in graph.factors():
-        if len(scope) == 1:
-            part = slice(ptr[scope[0]], ptr[scope[0] + 1])
-            cost[part] = np.where(np.isinf(table), 0.0, table)
-            upper[part] = np.where(np.isinf(table), 0.0, 1.0)
-        else:
-            blocks.append((table, scope))
-    starts = cost.size + np.cumsum([0] + [t.size for t, _ in blocks])
-    cost = np.concatenate([cost, *(np.where(np.isinf(t), 0.0, t).ravel() for t, _ in blocks)])
-    upper = np.concatenate([upper, *(np.where(np.isinf(t), 0.0, 1.0).ravel() for t, _ in blocks)])
-    rows, rhs = [], []
-    for i in range(graph.n_variables):
-        row = np.zeros(cost.size)
-        row[ptr[i] : ptr[i + 1]] = 1.0
-        rows.append(row)
-        rhs.append(1.0)
-    for (table, scope), start in zip(blocks, starts, strict=False):
-        columns = start + np.arange(table.size).reshape(table.shape)
-        for axis, v in enumerate(scope):
-            for a in range(table.shape[axis]):
-                row = np.zeros(cost.size)
-                row[np.take(columns, a, axis=axis).ravel()] = 1.0
-                row[ptr[v] + a] = -1.0
-                rows.append(row)
-                rhs.append(0.0)
+def dense_value(graph, node_bounds=None):
+    """Value of the local-polytope LP, written down densely; ``inf`` where it is infeasible."""
+    cost, matrix, rhs, upper = local_polytope(graph)
     bounds = np.stack([np.zeros(cost.size), upper], axis=1)
     if node_bounds is not None:
-        bounds[: int(ptr[-1])] = node_bounds
-    result = linprog(cost, A_eq=np.array(rows), b_eq=np.array(rhs), bounds=bounds, method="highs")
+        bounds[: len(node_bounds)] = node_bounds
+    result = linprog(cost, A_eq=matrix, b_eq=rhs, bounds=bounds, method="highs")
     return math.inf if result.x is None else result.fun + graph.constant
 
 
@@ -111,7 +80,7 @@ def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i
         model.cost, model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs"
     )
     compact = math.inf if result.x is None else result.fun + model.constant
-    assert compact == pytest.approx(local_polytope(graph, fixed), abs=1e-6)
+    assert compact == pytest.approx(dense_value(graph, fixed), abs=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -127,7 +96,7 @@ def test_mixed_diagonals_on_cycles_equal_the_local_polytope(seed):
             for e in edges
         ],
     )
-    assert relaxed_value(graph) == pytest.approx(local_polytope(graph), abs=1e-7)
+    assert relaxed_value(graph) == pytest.approx(dense_value(graph), abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -137,7 +106,7 @@ def test_relaxation_equals_the_dense_local_polytope(family, seed):
     if graph.n_variables == 0:
         assert build_linear_model(graph).lower_bound() == graph.constant
         return
-    value = local_polytope(graph)
+    value = dense_value(graph)
     assert relaxed_value(graph) == pytest.approx(value, rel=1e-7, abs=1e-7)
 
 

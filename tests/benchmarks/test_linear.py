@@ -10,7 +10,8 @@ from workloads import estep
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_relaxation
-from inference_lab.algorithms.linear.model import LinearModel, build_linear_model
+from inference_lab.algorithms.linear.model import build_linear_model
+from inference_lab.algorithms.linear.program import LinearModel
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

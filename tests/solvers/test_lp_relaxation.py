@@ -15,15 +15,15 @@ from strategies import random_pairs
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_relaxation
 from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
-from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.solvers import lp_relaxation
-from inference_lab.solvers.lp_relaxation import (
-    LPRelaxation,
+from inference_lab.algorithms.linear.rounding import (
     derandomise,
     expected_energy,
+    joint_distribution,
     kleinberg_tardos,
-    node_distributions,
 )
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.solvers import lp_relaxation
+from inference_lab.solvers.lp_relaxation import LPRelaxation, node_distributions
 
 PAIRWISE = [
     family
@@ -176,24 +176,33 @@ def test_pair_marginals_by_simulation():
     for _ in range(6):
         ki, kj = (int(k) for k in rng.integers(2, 5, size=2))
         u = np.concatenate([rng.dirichlet(np.ones(ki)), rng.dirichlet(np.ones(kj))])
+        expected = joint_distribution(u[:ki], u[ki:])
         graph = il.FactorGraph.from_terms([np.zeros(ki), np.zeros(kj)])
         labels, _ = draw(graph, u, draws)
-        for a, b in itertools.product(range(ki), range(kj)):
-            # The cost of an indicator table is a probability; the table is told apart by kind.
-            table = np.zeros((ki, kj))
-            table[a, b] = 1.0
-            single = il.FactorGraph.from_terms(
-                [np.zeros(ki), np.zeros(kj)], [il.OwnTables([(0, 1)], [table])]
-            )
-            p = expected_energy(single.arrays, u, math.inf)
-            seen = ((labels[:, 0] == a) & (labels[:, 1] == b)).mean()
-            assert seen == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / draws) + 1e-9)
-        together = il.FactorGraph.from_terms(
-            [np.zeros(ki), np.zeros(kj)], [il.DiagonalTerms([(0, 1)], 1.0, 0.0)]
-        )
-        p = expected_energy(together.arrays, u, math.inf)
-        seen = (labels[:, 0] == labels[:, 1]).mean()
-        assert seen == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / draws) + 1e-9)
+        seen = np.zeros((ki, kj))
+        np.add.at(seen, (labels[:, 0], labels[:, 1]), 1.0 / draws)
+        assert (abs(seen - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws) + 1e-9).all()
+
+
+def test_expected_costs_of_pairs_are_those_over_the_joint_distribution():
+    rng = np.random.default_rng(4)
+    for trial in range(40):
+        sizes = rng.integers(1, 5, size=2)
+        single = il.FactorGraph.from_terms([np.zeros(k) for k in sizes])
+        u = random_distributions(single, rng)
+        joint = joint_distribution(u[: sizes[0]], u[sizes[0] :])
+        assert joint.sum() == pytest.approx(1.0)
+        if trial % 2:
+            table = rng.normal(size=tuple(sizes))
+            term = il.OwnTables([(0, 1)], [table])
+        else:
+            same, differ = rng.normal(size=sizes.min()), rng.normal()
+            table = np.full(tuple(sizes), differ)
+            np.fill_diagonal(table, same)
+            term = il.DiagonalTerms([(0, 1)], [same], differ)
+        graph = il.FactorGraph.from_terms([np.zeros(k) for k in sizes], [term])
+        found = expected_energy(graph.arrays, u, math.inf)
+        assert found == pytest.approx(float((joint * table).sum()), abs=1e-12)
 
 
 @pytest.mark.parametrize("family", PAIRWISE)
@@ -352,7 +361,7 @@ def test_derandomised_handles_every_family(family, seed):
         return
     u = random_distributions(graph, np.random.default_rng(seed))
     labels = integral_labels(graph, u)
-    big = lp_relaxation._scale_of_costs(graph)
+    big = lp_relaxation._surrogate_of_infinity(graph)
     derandomise(graph.arrays, u, labels, big, math.inf)
     assert (u[graph.unary_ptr[:-1] + labels] > 0).all()
 
@@ -372,7 +381,7 @@ def test_derandomised_tracks_higher_order_factors():
 def test_surrogate_of_infinity_is_above_the_spread_of_finite_costs():
     for family, seed in itertools.product(FAMILIES, range(5)):
         graph = random_graph(family, seed)
-        big = lp_relaxation._scale_of_costs(graph)
+        big = lp_relaxation._surrogate_of_infinity(graph)
         if not graph.has_infinite:
             assert big == math.inf
             continue
@@ -391,7 +400,7 @@ def test_derandomised_keeps_hard_constraints_where_it_can():
         )
         u = rng.dirichlet(np.ones(3), size=4).ravel()
         labels = np.full(4, -1)
-        derandomise(graph.arrays, u, labels, lp_relaxation._scale_of_costs(graph), math.inf)
+        derandomise(graph.arrays, u, labels, lp_relaxation._surrogate_of_infinity(graph), math.inf)
         assert np.isfinite(graph.energy(labels))
 
 

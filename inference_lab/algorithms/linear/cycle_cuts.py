@@ -25,11 +25,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
-from inference_lab.algorithms.linear.model import ALWAYS, CsrArray, LinearModel, Rows, links
+from inference_lab.algorithms.linear.model import ALWAYS, links
+from inference_lab.algorithms.linear.program import CsrArray, LinearModel, Rows
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise
 
 __all__ = ["tighten"]
 
@@ -72,57 +74,28 @@ class _Projection(NamedTuple):
 class _Search(NamedTuple):
     """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1.
 
-    ``via`` is the arc by which a node was reached, times two, plus one where it changes copies;
-    ``seen`` has an entry for each node.
+    ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which a
+    node was reached, times two, plus one where it changes copies; ``seen`` has an entry for each
+    node.
     """
 
-    distance: FloatArray
+    nearest: Heap
     before: IntArray
     via: IntArray
-    heap: IntArray
-    place: IntArray
     touched: IntArray
     seen: IntArray
 
 
-@inlined
-def _rise(s: _Search, at: int) -> None:
-    """Move the entry at a place of the heap up to where it belongs."""
-    node = s.heap[at]
-    while at > 0:
-        parent = (at - 1) >> 1
-        if s.distance[s.heap[parent]] <= s.distance[node]:
-            break
-        s.heap[at] = s.heap[parent]
-        s.place[s.heap[at]] = at
-        at = parent
-    s.heap[at] = node
-    s.place[node] = at
+class _Found(NamedTuple):
+    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights.
 
+    ``size`` (1,): how many there are.
+    """
 
-@inlined
-def _take_nearest(s: _Search, size: int) -> int:
-    """Take the nearest node off a heap of `size` entries."""
-    nearest = s.heap[0]
-    s.place[nearest] = -1
-    node = s.heap[size - 1]
-    size -= 1
-    if size > 0:
-        at = 0
-        while True:
-            child = 2 * at + 1
-            if child >= size:
-                break
-            if child + 1 < size and s.distance[s.heap[child + 1]] < s.distance[s.heap[child]]:
-                child += 1
-            if s.distance[s.heap[child]] >= s.distance[node]:
-                break
-            s.heap[at] = s.heap[child]
-            s.place[s.heap[at]] = at
-            at = child
-        s.heap[at] = node
-        s.place[node] = at
-    return int(nearest)
+    codes: IntArray
+    ends: IntArray
+    weights: FloatArray
+    size: IntArray
 
 
 @lean_kernel
@@ -135,36 +108,29 @@ def _violated_cycles(
     step: float,
     work: int,
     s: _Search,
-    codes: IntArray,
-    ends: IntArray,
-    lengths: FloatArray,
-    found: IntArray,
+    found: _Found,
 ) -> int:
     """Find for each root a simple cycle that is shorter than `shortest`, if a walk through it is.
 
-    Writes the links of the cycles to `codes` one after the other (link times two, plus one for
-    those in ``F``), where each ends to `ends`, its weight to `lengths`, how many there are to
-    ``found[0]``. Returns the root to go on from, when `work` arcs have been looked at or the arrays
-    are full. The search is left as it was: distances ``inf``, places and `seen` -1.
+    Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
+    search is left as it was: distances ``inf``, none to go on from, `seen` -1.
 
     Complexity: O(links log nodes) a root.
     """
-    count = found[0]
-    used = ends[count - 1] if count > 0 else 0
+    count = found.size[0]
+    used = found.ends[count - 1] if count > 0 else 0
+    distance = s.nearest.key
     r = begin
-    while r < roots.size and work > 0 and count < ends.size:
+    while r < roots.size and work > 0 and count < found.ends.size:
         start = 2 * roots[r]
         target = start + 1
-        s.distance[start] = 0.0
+        distance[start] = 0.0
         s.touched[0] = start
         touched = 1
-        s.heap[0] = start
-        s.place[start] = 0
-        size = 1
+        push(s.nearest, start)
         reached = False
-        while size > 0:
-            node = _take_nearest(s, size)
-            size -= 1
+        while s.nearest.size[0] > 0:
+            node = pop(s.nearest)
             if node == target:
                 reached = True
                 break
@@ -173,23 +139,22 @@ def _violated_cycles(
             work -= 2 * (graph.ptr[v + 1] - graph.ptr[v])
             for p in range(graph.ptr[v], graph.ptr[v + 1]):
                 weight = z[graph.link[p]]
-                so_far = s.distance[node] + step
+                so_far = distance[node] + step
                 for odd in range(2):
                     there = so_far + (1.0 - weight if odd else weight)
                     other = 2 * graph.to[p] + (side ^ odd ^ graph.flip[p])
-                    if there >= shortest or there >= s.distance[other]:
+                    if there >= shortest or there >= distance[other]:
                         continue
-                    if np.isinf(s.distance[other]):
+                    if np.isinf(distance[other]):
                         s.touched[touched] = other
                         touched += 1
-                    s.distance[other] = there
+                    distance[other] = there
                     s.before[other] = node
                     s.via[other] = 2 * p + odd
-                    if s.place[other] < 0:
-                        s.place[other] = size
-                        s.heap[size] = other
-                        size += 1
-                    _rise(s, s.place[other])
+                    if s.nearest.place[other] < 0:
+                        push(s.nearest, other)
+                    else:
+                        rise(s.nearest, other)
         if reached:
             # Back to the first node that comes twice: the part in between is an odd cycle.
             length = 0
@@ -199,14 +164,14 @@ def _violated_cycles(
                 node = s.before[node]
                 length += 1
             last = s.seen[node >> 1]
-            if used + length <= codes.size:
+            if used + length <= found.codes.size:
                 while last != node:
                     code = s.via[last]
-                    codes[used] = 2 * graph.link[code >> 1] + (code & 1)
+                    found.codes[used] = 2 * graph.link[code >> 1] + (code & 1)
                     used += 1
                     last = s.before[last]
-                ends[count] = used
-                lengths[count] = s.distance[s.seen[node >> 1]] - s.distance[node]
+                found.ends[count] = used
+                found.weights[count] = distance[s.seen[node >> 1]] - distance[node]
                 count += 1
             else:
                 # Full; this root is the first of the next call.
@@ -216,12 +181,25 @@ def _violated_cycles(
             while s.seen[node >> 1] >= 0:
                 s.seen[node >> 1] = -1
                 node = s.before[node]
+        clear(s.nearest)
         for q in range(touched):
-            s.distance[s.touched[q]] = np.inf
-            s.place[s.touched[q]] = -1
+            distance[s.touched[q]] = np.inf
         r += 1
-    found[0] = count
+    found.size[0] = count
     return int(r)
+
+
+class _Clique(NamedTuple):
+    """Scratch for a clique that grows.
+
+    ``members`` are those in it, ``touched`` the variables that meet one of them, ``together`` (n,)
+    how many each meets, zeros between two cliques, at what ``cost`` (n,).
+    """
+
+    members: IntArray
+    touched: IntArray
+    together: IntArray
+    cost: FloatArray
 
 
 @lean_kernel
@@ -231,10 +209,7 @@ def _violated_cliques(
     begin: int,
     work: int,
     highest: float,
-    together: IntArray,
-    cost: FloatArray,
-    members: IntArray,
-    touched: IntArray,
+    clique: _Clique,
     cliques: IntArray,
     found: IntArray,
 ) -> int:
@@ -243,8 +218,9 @@ def _violated_cliques(
     ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
     cliques with one variable more than there are labels that meet less than `highest` are written
     to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge to
-    go on from. `together` is scratch of zeros, an entry a variable, and comes back as such.
+    go on from.
     """
+    members, touched, together, cost = clique
     count = found[0]
     e = begin
     while e < g.kinds.size and work > 0 and count < cliques.shape[0]:
@@ -341,11 +317,9 @@ class _Separation:
         self.roots = np.flatnonzero(degree > 1)
         both = 2 * n_nodes
         self._search = _Search(
-            distance=np.full(both, np.inf),
+            nearest=empty_heap(np.full(both, np.inf)),
             before=np.empty(both, dtype=np.int64),
             via=np.empty(both, dtype=np.int64),
-            heap=np.empty(both, dtype=np.int64),
-            place=np.full(both, -1, dtype=np.int64),
             touched=np.empty(both, dtype=np.int64),
             seen=np.full(n_nodes, -1, dtype=np.int64),
         )
@@ -413,21 +387,23 @@ class _Separation:
         self, z: FloatArray, step: float, out_of_time: Callable[[], bool]
     ) -> list[IntArray]:
         """Return violated cycles, each once, the most violated first."""
-        codes = np.empty(_MOST_LINKS, dtype=np.int64)
-        ends = np.empty(_MOST_CYCLES, dtype=np.int64)
-        weights = np.empty(_MOST_CYCLES)
-        found = np.zeros(1, dtype=np.int64)
+        found = _Found(
+            codes=np.empty(_MOST_LINKS, dtype=np.int64),
+            ends=np.empty(_MOST_CYCLES, dtype=np.int64),
+            weights=np.empty(_MOST_CYCLES),
+            size=np.zeros(1, dtype=np.int64),
+        )
         root = self._next_root
         left = self.roots.size
         work = 3 * _STRETCH
         # Once around all roots, from where the last round stopped; further only for a first cycle.
-        while left > 0 and found[0] < ends.size and (work > 0 or found[0] == 0):
+        while left > 0 and found.size[0] < _MOST_CYCLES and (work > 0 or found.size[0] == 0):
             if out_of_time():
                 break
             stop = min(self.roots.size, root + left)
             reached = _violated_cycles(
                 self.projection, z, self.roots[:stop], root, 1.0 - _VIOLATION, step, _STRETCH,
-                self._search, codes, ends, weights, found,
+                self._search, found,
             )  # fmt: skip
             if reached == root:
                 break
@@ -435,13 +411,13 @@ class _Separation:
             work -= _STRETCH if reached < stop else 0
             root = reached % self.roots.size
         self._next_root = root
-        count = int(found[0])
-        starts = np.concatenate([[0], ends[: max(0, count - 1)]])
+        count = int(found.size[0])
+        starts = np.concatenate([[0], found.ends[: max(0, count - 1)]])
         seen: set[bytes] = set()
         chosen = []
-        for c in np.argsort(weights[:count], kind="stable").tolist():
+        for c in np.argsort(found.weights[:count], kind="stable").tolist():
             # The same cycle is found from many of its nodes.
-            cycle = np.sort(codes[starts[c] : ends[c]])
+            cycle = np.sort(found.codes[starts[c] : found.ends[c]])
             if cycle.tobytes() not in seen:
                 seen.add(cycle.tobytes())
                 chosen.append(cycle)
@@ -479,20 +455,23 @@ class _Separation:
         np.add.at(meets, self.links.edge[self.held], x[self.links.both[self.held]])
         cliques = np.empty((_MOST_CYCLES, width + 2), dtype=np.int64)
         n = graph.n_variables
-        together, cost = np.zeros(n, dtype=np.int64), np.empty(n)
-        members, touched = np.empty(width + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
+        clique = _Clique(
+            members=np.empty(width + 1, dtype=np.int64),
+            touched=np.empty(n, dtype=np.int64),
+            together=np.zeros(n, dtype=np.int64),
+            cost=np.empty(n),
+        )
         found = np.zeros(1, dtype=np.int64)
         edge = 0
         while edge < graph.n_edges and found[0] < _MOST_CYCLES and not out_of_time():
             edge = _violated_cliques(
-                graph.arrays, meets, edge, _STRETCH, 1.0 - _VIOLATION, together, cost, members,
-                touched, cliques, found,
-            )  # fmt: skip
+                graph.arrays, meets, edge, _STRETCH, 1.0 - _VIOLATION, clique, cliques, found
+            )
         seen: set[tuple[int, ...]] = set()
         for row in cliques[: found[0]].tolist():
             seen.add(tuple(sorted(row[: row.index(-1)])))
-        for clique in sorted(seen):
-            self._add_clique(np.array(clique), rows)
+        for of_same_label in sorted(seen):
+            self._add_clique(np.array(of_same_label), rows)
 
     def _add_clique(self, clique: IntArray, rows: Rows) -> None:
         """Add ``-sum_{pairs} sum_a d_a <= -1``."""

@@ -1,0 +1,490 @@
+"""Rounding distributions to labels: Kleinberg and Tardos' phases, at random and derandomised.
+
+A phase draws a label h and a threshold alpha; every variable without a label that has
+``u_ih >= alpha`` gets h. `joint_distribution` is what comes of it for two variables.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.traversal import reach
+from inference_lab.kernels.messages import edge_cost
+from inference_lab.kernels.odometer import next_labels
+
+#: After this many phases the labels still missing are taken by argmax (as in the released code).
+_MAX_PHASES = 5000
+
+
+def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
+    """Return how likely two variables get each pair of labels, shape (k_i, k_j).
+
+    With as many labels, a phase with label h gives it to both with probability proportional to
+    ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
+    drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
+
+    Parameters
+    ----------
+    p, q : (k_i,), (k_j,) arrays
+        What the relaxation says of the two; labels that one does not have count as 0.
+    """
+    k = max(p.size, q.size)
+    u, v = np.pad(p, (0, k - p.size)), np.pad(q, (0, k - q.size))
+    both = np.minimum(u, v)
+    joint = np.diag(both) + np.outer(u - both, v) + np.outer(u, v - both)
+    return np.asarray(joint / np.maximum(u, v).sum())[: p.size, : q.size]
+
+
+@kernel
+def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> float:
+    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``.
+
+    That is over `joint_distribution`. Costs above `big` count as `big`.
+    """
+    i, j = g.edges[e, 0], g.edges[e, 1]
+    si, sj = g.unary_ptr[i], g.unary_ptr[j]
+    ki, kj = g.cardinalities[i], g.cardinalities[j]
+    k = min(ki, kj)
+    norm = 0.0
+    for a in range(max(ki, kj)):
+        p = u[si + a] if a < ki else 0.0
+        q = u[sj + a] if a < kj else 0.0
+        norm += max(p, q)
+    total = 0.0
+    if g.kinds[e] != TABLE:
+        together = 0.0
+        for a in range(k):
+            low = min(u[si + a], u[sj + a])
+            if low > 0.0:
+                p = low * (1.0 + abs(u[si + a] - u[sj + a])) / norm
+                together += p
+                total += p * min(edge_cost(g, e, a, a), big)
+        apart = 1.0 - together
+        if apart > 1e-12:
+            total += apart * min(g.weights[e], big)
+        return total
+    for a in range(ki):
+        p = u[si + a]
+        if p == 0.0:
+            continue
+        rest_i = max(0.0, p - (u[sj + a] if a < kj else 0.0))
+        for b in range(kj):
+            q = u[sj + b]
+            if q == 0.0:
+                continue
+            mass = rest_i * q + max(0.0, q - (u[si + b] if b < ki else 0.0)) * p
+            if a == b:
+                mass += min(p, q)
+            if mass > 0.0:
+                total += mass / norm * min(edge_cost(g, e, a, b), big)
+    return total
+
+
+@kernel
+def _half_expectation(g: GraphArrays, h: int, u: FloatArray, a: int, big: float) -> float:
+    """Return the expected cost of an edge when the end at half-edge ``h`` has label ``a``."""
+    e = h >> 1
+    side = h & 1
+    other = g.edges[e, 1 - side]
+    start, k = g.unary_ptr[other], g.cardinalities[other]
+    if g.kinds[e] != TABLE:
+        differ = min(g.weights[e], big)
+        if a >= k:
+            return float(differ)
+        same = min(edge_cost(g, e, a, a), big)
+        q = u[start + a]
+        return float(q * same + (1.0 - q) * differ)
+    total = 0.0
+    for b in range(k):
+        q = u[start + b]
+        if q > 0.0:
+            cost = edge_cost(g, e, a, b) if side == 0 else edge_cost(g, e, b, a)
+            total += q * min(cost, big)
+    return total
+
+
+@kernel
+def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float) -> float:
+    """Return the expected cost of a factor under independent labels with marginals ``u``."""
+    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+    y = np.zeros(hi - lo, dtype=np.int64)
+    total = 0.0
+    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+        mass = 1.0
+        for s in range(lo, hi):
+            mass *= u[g.unary_ptr[g.scopes[s]] + y[s - lo]]
+        if mass > 0.0:
+            total += mass * min(g.tables[t], big)
+        next_labels(g, lo, hi, y)
+    return total
+
+
+@kernel
+def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
+    """Return the expected energy of Kleinberg-Tardos rounding, without the constant.
+
+    Exact for unary and pairwise terms; factors of higher order are taken as if their variables
+    were independent. Costs above `big` count as `big` (``inf`` leaves them).
+
+    Parameters
+    ----------
+    g : GraphArrays
+    u : flat (sum k_i,) float64 array, each variable's part a distribution
+    big : float
+
+    Complexity: O(k) a diagonal term, O(entries) a table.
+    """
+    total = 0.0
+    for c in range(u.size):
+        if u[c] > 0.0:
+            total += u[c] * min(g.unary[c], big)
+    for e in range(g.edges.shape[0]):
+        total += _pair_expectation(g, e, u, big)
+    for f in range(g.factor_ptr.size - 1):
+        total += _factor_estimate(g, f, u, big)
+    return total
+
+
+@kernel
+def energy_of(g: GraphArrays, x: IntArray) -> float:
+    """Return the energy of a labelling without the constant."""
+    total = 0.0
+    for i in range(x.size):
+        total += g.unary[g.unary_ptr[i] + x[i]]
+    for e in range(g.edges.shape[0]):
+        total += edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
+    for f in range(g.factor_ptr.size - 1):
+        index = 0
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
+        total += g.tables[g.table_ptr[f] + index]
+    return total
+
+
+# ------------------------------------------------------------------ rounding
+
+
+@kernel
+def kleinberg_tardos(
+    g: GraphArrays,
+    u: FloatArray,
+    x: IntArray,
+    rng: np.random.Generator,
+    rows: IntArray,
+    energies: FloatArray,
+) -> None:
+    """Round ``u`` at random, once for each row of `rows`.
+
+    Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
+    has ``u_ih >= alpha`` gets h; until all have one.
+
+    Parameters
+    ----------
+    g : GraphArrays
+    u : flat (sum k_i,) float64 array, each variable's part a distribution
+    x : (n,) int64 array
+        The labels of integral variables, which every draw shares; -1 for the f others.
+    rng : numpy.random.Generator
+    rows : (draws, f) int64 array
+        Receives the labels of the variables with ``x = -1``, in their order.
+    energies : (draws,) float64 array
+        Receives the energies, without the constant.
+
+    Complexity: O(k f) expected and one evaluation of the energy a draw.
+
+    References
+    ----------
+    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
+    relationships", JACM 49(5), 2002, section 2.
+    """
+    free = np.flatnonzero(x < 0)
+    labelled = x.copy()
+    width = 0
+    for i in free:
+        width = max(width, g.cardinalities[i])
+    left = np.empty(free.size, dtype=np.int64)
+    for d in range(energies.size):
+        n_left = free.size
+        for p in range(n_left):
+            left[p] = p
+        for _ in range(_MAX_PHASES):
+            if n_left == 0:
+                break
+            h = int(rng.random() * width)
+            alpha = 1.0 - rng.random()
+            kept = 0
+            for q in range(n_left):
+                p = left[q]
+                i = free[p]
+                if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
+                    rows[d, p] = h
+                else:
+                    left[kept] = p
+                    kept += 1
+            n_left = kept
+        for q in range(n_left):
+            i = free[left[q]]
+            best = 0
+            for a in range(g.cardinalities[i]):
+                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
+                    best = a
+            rows[d, left[q]] = best
+        for p in range(free.size):
+            labelled[free[p]] = rows[d, p]
+        energies[d] = energy_of(g, labelled)
+
+
+@kernel
+def _fractional_components(g: GraphArrays, x: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the variables with ``x = -1`` component by component, and where each starts."""
+    n = x.size
+    order = np.empty(n, dtype=np.int64)
+    starts = np.empty(n + 1, dtype=np.int64)
+    seen = (x >= 0).astype(np.uint8)
+    count = 0
+    tail = 0
+    head = 0
+    for root in range(n):
+        if seen[root]:
+            continue
+        starts[count] = tail
+        count += 1
+        seen[root] = 1
+        order[tail] = root
+        tail += 1
+        while head < tail:
+            tail = reach(g, order[head], seen, 1, order, tail, n)
+            head += 1
+    starts[count] = tail
+    return order[:tail].copy(), starts[: count + 1].copy()
+
+
+class _Expected(NamedTuple):
+    """The expected energy term by term, given the labels so far.
+
+    * ``x`` (n,): the labels, -1 for free variables; ``belief`` flat: ``u``, one-hot where a
+      variable has its label, or is given one by the phase on trial, as ``inside`` (n,) says;
+    * ``cost`` flat: what a label of a free variable costs by itself and towards those with labels;
+    * ``pair`` (m,): expectation of each edge between free variables;
+    * ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
+    """
+
+    x: IntArray
+    belief: FloatArray
+    inside: npt.NDArray[np.bool_]
+    cost: FloatArray
+    pair: FloatArray
+    factor: FloatArray
+    trial: FloatArray
+
+
+@kernel
+def _begin(g: GraphArrays, u: FloatArray, x: IntArray, order: IntArray, big: float) -> _Expected:
+    """Return the expectations for free variables `order`, from the labels of all others."""
+    n_factors = g.factor_ptr.size - 1
+    state = _Expected(
+        x, u.copy(), np.zeros(x.size, dtype=np.bool_), np.empty(u.size),
+        np.zeros(g.edges.shape[0]), np.zeros(n_factors), np.zeros(n_factors),
+    )  # fmt: skip
+    for i in order:
+        si = g.unary_ptr[i]
+        for a in range(g.cardinalities[i]):
+            value = min(g.unary[si + a], big)
+            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                if x[g.adj_var[p]] >= 0:
+                    value += _half_expectation(g, g.adj_half[p], state.belief, a, big)
+            state.cost[si + a] = value
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
+                e = g.adj_half[p] >> 1
+                state.pair[e] = _pair_expectation(g, e, u, big)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            state.factor[f] = _factor_estimate(g, f, state.belief, big)
+            state.trial[f] = state.factor[f]
+    return state
+
+
+@kernel
+def _rank(g: GraphArrays, u: FloatArray, members: IntArray) -> tuple[IntArray, IntArray]:
+    """Return for each label the members by falling ``u``, those without it left out; how many."""
+    width = 0
+    for i in members:
+        width = max(width, g.cardinalities[i])
+    ranked = np.empty((width, members.size), dtype=np.int64)
+    count = np.zeros(width, dtype=np.int64)
+    keys = np.empty(members.size)
+    for h in range(width):
+        for q in range(members.size):
+            i = members[q]
+            keys[q] = -u[g.unary_ptr[i] + h] if h < g.cardinalities[i] else 0.0
+        by_key = np.argsort(keys)
+        for q in range(members.size):
+            if keys[by_key[q]] < 0.0:
+                ranked[h, count[h]] = members[by_key[q]]
+                count[h] += 1
+    return ranked, count
+
+
+@kernel
+def _set_belief(g: GraphArrays, belief: FloatArray, i: int, label: int) -> None:
+    """Make the belief of a variable one-hot."""
+    for a in range(g.cardinalities[i]):
+        belief[g.unary_ptr[i] + a] = 1.0 if a == label else 0.0
+
+
+@kernel
+def _try_label(
+    g: GraphArrays, u: FloatArray, h: int, ranked: IntArray, big: float, state: _Expected
+) -> tuple[float, int, float]:
+    """Find the threshold that is best for a phase with label ``h``.
+
+    `ranked` are the free variables by falling ``u_ih``. Returns the change of the expected energy,
+    how many variables get the label, and the steps taken. The state comes back as it was.
+    """
+    best_change = np.inf
+    best_length = 0
+    steps = 0.0
+    change = 0.0
+    for q in range(ranked.size):
+        i = ranked[q]
+        si = g.unary_ptr[i]
+        k = g.cardinalities[i]
+        change += state.cost[si + h]
+        for a in range(k):
+            change -= u[si + a] * state.cost[si + a]
+        steps += k
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            j = g.adj_var[p]
+            if state.x[j] >= 0:
+                continue
+            half = g.adj_half[p]
+            e = half >> 1
+            steps += 1.0
+            if g.kinds[e] == TABLE:
+                steps += g.cardinalities[j]
+            if state.inside[j]:
+                change += min(edge_cost(g, e, h, h), big)
+                change -= _half_expectation(g, half ^ 1, u, h, big)
+            else:
+                change += _half_expectation(g, half, u, h, big) - state.pair[e]
+        state.inside[i] = True
+        if g.inc_ptr[i + 1] > g.inc_ptr[i]:
+            _set_belief(g, state.belief, i, h)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            value = _factor_estimate(g, f, state.belief, big)
+            steps += g.table_ptr[f + 1] - g.table_ptr[f]
+            change += value - state.trial[f]
+            state.trial[f] = value
+        # A threshold cannot separate equal values.
+        last = q + 1 == ranked.size
+        if not last:
+            last = u[g.unary_ptr[ranked[q + 1]] + h] < u[si + h]
+        if last and change < best_change:
+            best_change = change
+            best_length = q + 1
+    for i in ranked:
+        state.inside[i] = False
+        for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
+            state.belief[a] = u[a]
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            state.trial[f] = state.factor[f]
+    return best_change, best_length, steps
+
+
+@kernel
+def _give_label(g: GraphArrays, h: int, chosen: IntArray, big: float, state: _Expected) -> None:
+    """Give variables the label ``h`` for good."""
+    for i in chosen:
+        state.x[i] = h
+        _set_belief(g, state.belief, i, h)
+    for i in chosen:
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            j = g.adj_var[p]
+            if state.x[j] < 0:
+                half = g.adj_half[p] ^ 1
+                for a in range(g.cardinalities[j]):
+                    state.cost[g.unary_ptr[j] + a] += _half_expectation(
+                        g, half, state.belief, a, big
+                    )
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[p]]
+            state.factor[f] = _factor_estimate(g, f, state.belief, big)
+            state.trial[f] = state.factor[f]
+
+
+@kernel
+def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
+    """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
+
+    Each phase takes the label h and threshold alpha under which the expected energy, given all
+    labels so far, is smallest; the expectation is that of `expected_energy`, kept up to date term
+    by term. Given that a variable is still free, its label and those of the others that are free
+    are distributed as at the start, so the expectation of a pair of free variables never changes.
+    The phases of different connected components do not depend on each other, so each component is
+    rounded on its own.
+
+    Parameters
+    ----------
+    g : GraphArrays
+    u : flat (sum k_i,) float64 array, each variable's part a distribution
+    x : (n,) int64 array
+        Labels of the integral variables, -1 for the others, which are filled in.
+    big : float
+        What an infinite cost counts as; more than the spread of all finite costs.
+    max_steps : float
+        Work limit. Beyond it the rest of `x` stays -1.
+
+    Returns
+    -------
+    float
+        Steps taken.
+
+    Guarantees
+    ----------
+    For graphs without higher-order factors the energy (infinite costs counted as `big`) is at
+    most `expected_energy`; for ML-only Potts terms and unary costs >= 0 that is at most
+    twice the value of the LP (Kleinberg and Tardos 2002).
+
+    Complexity
+    ----------
+    For a component of f variables and m edges: O(k (f + m)) a phase for the diagonal family and
+    at most f phases (usually far fewer). Memory O(f k + m).
+    """
+    order, starts = _fractional_components(g, x)
+    state = _begin(g, u, x, order, big)
+    steps = 0.0
+    for c in range(starts.size - 1):
+        members = order[starts[c] : starts[c + 1]]
+        n_left = members.size
+        ranked, count = _rank(g, u, members)
+        while n_left > 0:
+            if steps > max_steps:
+                return steps
+            best_change = np.inf
+            best_h = -1
+            best_length = 0
+            for h in range(count.size):
+                # Drop those that have got their label since.
+                kept = 0
+                for q in range(count[h]):
+                    if x[ranked[h, q]] < 0:
+                        ranked[h, kept] = ranked[h, q]
+                        kept += 1
+                count[h] = kept
+                change, length, taken = _try_label(g, u, h, ranked[h, :kept], big, state)
+                steps += taken
+                if change < best_change:
+                    best_change = change
+                    best_h = h
+                    best_length = length
+            _give_label(g, best_h, ranked[best_h, :best_length], big, state)
+            n_left -= best_length
+    return steps
