@@ -14,7 +14,7 @@ from strategies import Recipe, recipes
 
 import inference_lab as il
 from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
-from inference_lab.algorithms.semidefinite.relaxation import Relaxation
+from inference_lab.algorithms.semidefinite.relaxation import Relaxation, alternate
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -104,6 +104,36 @@ def test_any_multipliers_give_a_bound(k: int, seed: int) -> None:
         rows.multiplier = np.maximum(multiplier + noise * rng.normal(size=multiplier.size), 0.0)
         relaxation.improve_bound(None, math.inf)
         assert -math.inf < relaxation.bound <= optimum - graph.constant + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_iterations_follow_the_rule(seed: int) -> None:
+    """Matrix by matrix, without rows and with triangles, from multipliers that others left."""
+    part = only_part(signed(9, 2, seed))
+    relaxation = Relaxation(part, True, np.random.default_rng(seed))
+
+    def whole(triangle: np.ndarray) -> np.ndarray:
+        return np.tril(triangle) + np.tril(triangle, -1).T
+
+    for _ in range(2):
+        y, z = whole(relaxation.y), whole(relaxation.z)
+        rows, multipliers = [], relaxation.rows.multiplier.copy()
+        for lo, hi in itertools.pairwise(relaxation.rows.ptr):
+            row = np.zeros_like(y)
+            row[relaxation.rows.i[lo:hi], relaxation.rows.j[lo:hi]] = relaxation.rows.value[lo:hi]
+            rows.append(row + row.T)
+        for _ in range(8):
+            x, y, z, multipliers = alternate(
+                whole(relaxation.costs), rows, relaxation.rows.rhs, y, z, multipliers,
+                relaxation.penalty,
+            )  # fmt: skip
+            relaxation.iterate()
+            assert relaxation.x == pytest.approx(x, abs=1e-10)
+            for found, expected in ((relaxation.y, y), (relaxation.z, z)):
+                assert whole(found) == pytest.approx(expected, abs=1e-10)
+            assert relaxation.rows.multiplier == pytest.approx(multipliers, abs=1e-10)
+        relaxation.separate(lambda: False)
+    assert len(relaxation.rows) > 0
 
 
 def test_a_labelling_certifies_itself_before_the_multipliers_have_converged() -> None:

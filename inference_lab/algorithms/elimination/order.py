@@ -234,8 +234,10 @@ def _hard_terms(g: GraphArrays) -> BoolArray:
     return hard
 
 
-def allowed_labels(graph: FactorGraph) -> Domains:
+def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domains:
     """Return the labels that hard unaries and hard terms leave to each variable.
+
+    Where `among` is given, a flag for each entry of the unaries, only labels with one.
 
     A label is dropped if it costs ``+inf``, or if a term has no finite entry with it among the
     labels left to the other variables; repeated until nothing changes (generalised arc
@@ -258,7 +260,10 @@ def allowed_labels(graph: FactorGraph) -> Domains:
     """
     allowed = np.isfinite(graph.unary_values)
     feasible = True
-    if graph.has_infinite:
+    if among is not None:
+        allowed &= among
+        feasible = bool(np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]).all())
+    if feasible and graph.has_infinite:
         feasible = bool(_propagate(graph.arrays, _hard_terms(graph.arrays), allowed))
     kept = np.flatnonzero(allowed)
     counts = np.concatenate([[0], np.cumsum(allowed)])

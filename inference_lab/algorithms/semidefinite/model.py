@@ -25,23 +25,26 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import kernel, lean_kernel
-from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.algorithms.elimination.order import allowed_labels
+from inference_lab.algorithms.semidefinite.terms import (
+    ADDITIVE,
+    APART,
+    EQUAL,
+    MATCHED,
+    SOFT,
+    Fit,
+    Flags,
+    Sums,
+    classify,
+    eliminate,
+    fold_potts,
+    follow,
+    read_pairs,
+    unite,
+)
+from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.messages import edge_cost
 
-Flags = npt.NDArray[np.uint8]
-
-#: What an edge is, between the labels that are left; bits that may stand together.
-_ADDITIVE = 1  # f(a) + g(b): no coupling at all
-_SOFT = 2  # f(a) + g(b) + c [a = b], finite
-_EQUAL = 4  # finite where the labels are equal, and only there
-_APART = 8  # +inf where the labels are equal, one finite cost elsewhere
-_MATCHED = 16  # finite at one partner of each label only
-
-#: A table is taken for Potts-like if it differs from one by this share of its largest cost. The
-#: difference is taken off the bound.
-_RELATIVE_RESIDUE = 1e-12
 #: Costs with this many binary places after the point at most are searched for a common quantum.
 _BINARY_PLACES = 20
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -138,7 +141,7 @@ class Model:
         x = self.single.copy()
         for part, chosen in zip(self.parts, labels, strict=True):
             x[part.variables] = part.labels[np.arange(part.variables.size), chosen[part.node]]
-        _follow(self.graph.arrays, self.unary, self.leaves, x)
+        follow(self.graph.arrays, self.unary, self.leaves, x)
         return x
 
     def nodes_of(self, x: IntArray) -> list[IntArray]:
@@ -154,453 +157,7 @@ class Model:
         return chosen
 
 
-@kernel
-def _propagate(g: GraphArrays, alive: Flags) -> int:
-    """Rule out labels that a hard edge leaves without support; return a variable left bare, or -1.
-
-    Complexity: O(k^2) a hard edge and round; rounds go on while labels fall.
-    """
-    m = g.edges.shape[0]
-    hard = np.zeros(m, dtype=np.uint8)
-    for e in range(m):
-        ki = g.cardinalities[g.edges[e, 0]]
-        kj = g.cardinalities[g.edges[e, 1]]
-        if g.kinds[e] != TABLE:
-            width = 1 if g.kinds[e] == POTTS else min(ki, kj)
-            hard[e] = np.isinf(g.weights[e])
-        else:
-            width = ki * kj
-        for t in range(width):
-            if np.isinf(g.pairwise[g.offsets[e] + t]):
-                hard[e] = 1
-    changed = True
-    while changed:
-        changed = False
-        for e in range(m):
-            if hard[e] == 0:
-                continue
-            for side in range(2):
-                i = g.edges[e, side]
-                j = g.edges[e, 1 - side]
-                left = False
-                for a in range(g.cardinalities[i]):
-                    if alive[g.unary_ptr[i] + a] == 0:
-                        continue
-                    supported = False
-                    for b in range(g.cardinalities[j]):
-                        if alive[g.unary_ptr[j] + b]:
-                            cost = edge_cost(g, e, a, b) if side == 0 else edge_cost(g, e, b, a)
-                            if not np.isinf(cost):
-                                supported = True
-                                break
-                    if supported:
-                        left = True
-                    else:
-                        alive[g.unary_ptr[i] + a] = 0
-                        changed = True
-                if not left:
-                    return int(i)
-    return -1
-
-
-@kernel
-def _eliminate(
-    g: GraphArrays, alive: Flags, unary: FloatArray, single: IntArray, leaves: IntArray
-) -> tuple[float, int]:
-    """Fold variables of one label into their neighbours, and strip what has one neighbour or none.
-
-    ``unary`` is changed in place, with ``+inf`` for labels that are out; ``single`` gets the
-    labels of the folded variables. Returns the constant and the number of leaves.
-    """
-    n = g.cardinalities.size
-    constant = 0.0
-    degree = np.zeros(n, dtype=np.int64)
-    for i in range(n):
-        single[i] = -1
-        for a in range(g.cardinalities[i]):
-            if alive[g.unary_ptr[i] + a]:
-                single[i] = a if single[i] == -1 else -2
-            else:
-                unary[g.unary_ptr[i] + a] = np.inf
-        if single[i] >= 0:
-            constant += unary[g.unary_ptr[i] + single[i]]
-        else:
-            single[i] = -1
-    for e in range(g.edges.shape[0]):
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        if single[i] >= 0 and single[j] >= 0:
-            constant += edge_cost(g, e, single[i], single[j])
-        elif single[j] >= 0:
-            for a in range(g.cardinalities[i]):
-                if alive[g.unary_ptr[i] + a]:
-                    unary[g.unary_ptr[i] + a] += edge_cost(g, e, a, single[j])
-        elif single[i] >= 0:
-            for b in range(g.cardinalities[j]):
-                if alive[g.unary_ptr[j] + b]:
-                    unary[g.unary_ptr[j] + b] += edge_cost(g, e, single[i], b)
-        else:
-            degree[i] += 1
-            degree[j] += 1
-    count = 0
-    for i in range(n):
-        if single[i] == -1 and degree[i] <= 1:
-            leaves[count, 0] = i
-            count += 1
-    done = 0
-    while done < count:
-        i = leaves[done, 0]
-        leaves[done, 1] = -1
-        # Gone, also for the neighbours that come later.
-        single[i] = -2
-        if degree[i] == 0:
-            least = np.inf
-            for a in range(g.cardinalities[i]):
-                least = min(least, unary[g.unary_ptr[i] + a])
-            constant += least
-        else:
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                j = g.adj_var[p]
-                if single[j] != -1:
-                    continue
-                h = g.adj_half[p]
-                e = h >> 1
-                leaves[done, 1] = e
-                for b in range(g.cardinalities[j]):
-                    if alive[g.unary_ptr[j] + b] == 0:
-                        continue
-                    least = np.inf
-                    for a in range(g.cardinalities[i]):
-                        if alive[g.unary_ptr[i] + a]:
-                            cost = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
-                            least = min(least, unary[g.unary_ptr[i] + a] + cost)
-                    unary[g.unary_ptr[j] + b] += least
-                degree[j] -= 1
-                if degree[j] == 1:
-                    leaves[count, 0] = j
-                    count += 1
-                break
-        done += 1
-    return constant, count
-
-
-@lean_kernel
-def _follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> None:
-    """Give eliminated variables their best labels, last first, and repair labels of -1."""
-    for i in range(x.size):
-        if x[i] == -1:
-            best = 0
-            for a in range(g.cardinalities[i]):
-                if unary[g.unary_ptr[i] + a] < unary[g.unary_ptr[i] + best]:
-                    best = a
-            x[i] = best
-    for t in range(leaves.shape[0] - 1, -1, -1):
-        i = leaves[t, 0]
-        e = leaves[t, 1]
-        least = np.inf
-        best = 0
-        for a in range(g.cardinalities[i]):
-            cost = unary[g.unary_ptr[i] + a]
-            if np.isinf(cost):
-                continue
-            if e >= 0:
-                if g.edges[e, 0] == i:
-                    cost += edge_cost(g, e, a, x[g.edges[e, 1]])
-                else:
-                    cost += edge_cost(g, e, x[g.edges[e, 0]], a)
-            # The first label that is left stands in where all cost +inf.
-            if cost < least or np.isinf(unary[g.unary_ptr[i] + best]):
-                least = cost
-                best = a
-        x[i] = best
-
-
-@lean_kernel
-def _classify(
-    g: GraphArrays,
-    alive: Flags,
-    remains: Flags,
-    row: FloatArray,
-    column: FloatArray,
-    row_equal: FloatArray,
-    column_equal: FloatArray,
-    kinds: Flags,
-    coupling: FloatArray,
-    residue: FloatArray,
-) -> None:
-    """Say of each edge between remaining variables what it is: ``kinds``, 0 for none of these.
-
-    ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
-    (with 0, if that is as good). The four scratch arrays have the length of the largest
-    cardinality.
-    """
-    for e in range(g.edges.shape[0]):
-        kinds[e] = 0
-        coupling[e] = 0.0
-        residue[e] = 0.0
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        if remains[i] == 0 or remains[j] == 0:
-            continue
-        ki = g.cardinalities[i]
-        kj = g.cardinalities[j]
-        pi = g.unary_ptr[i]
-        pj = g.unary_ptr[j]
-        ni = 0
-        nj = 0
-        for b in range(kj):
-            column[b] = 0.0
-            column_equal[b] = 0.0
-            nj += alive[pj + b]
-        finite = 0
-        equal = 0
-        finite_equal = 0
-        most = 0
-        largest = 0.0
-        total = 0.0
-        low = np.inf
-        high = -np.inf
-        for a in range(ki):
-            row[a] = 0.0
-            row_equal[a] = 0.0
-            if alive[pi + a] == 0:
-                continue
-            ni += 1
-            partners = 0
-            for b in range(kj):
-                if alive[pj + b] == 0:
-                    continue
-                cost = edge_cost(g, e, a, b)
-                if a == b:
-                    equal += 1
-                    row_equal[a] += 1.0
-                    column_equal[b] += 1.0
-                if np.isinf(cost):
-                    continue
-                finite += 1
-                partners += 1
-                if a == b:
-                    finite_equal += 1
-                else:
-                    low = min(low, cost)
-                    high = max(high, cost)
-                row[a] += cost
-                column[b] += cost
-                total += cost
-                largest = max(largest, abs(cost))
-            most = max(most, partners)
-        if finite < ni * nj:
-            # Every label has a partner, so if none has two, the partners are matched.
-            if most == 1 and ni == nj:
-                kinds[e] |= _MATCHED
-            if finite == finite_equal:
-                kinds[e] |= _EQUAL
-            if finite_equal == 0 and finite == ni * nj - equal and low == high:
-                kinds[e] |= _APART
-            continue
-        potts = g.kinds[e] == POTTS
-        if potts:
-            c = g.pairwise[g.offsets[e]] - g.weights[e]
-        else:
-            # Least squares: both tables are centred by rows and columns.
-            across = 0.0
-            norm = 0.0
-            for a in range(ki):
-                for b in range(kj):
-                    if alive[pi + a] and alive[pj + b]:
-                        centred = (
-                            (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
-                            + equal / (ni * nj)
-                        )  # fmt: skip
-                        norm += centred * centred
-                        across += centred * edge_cost(g, e, a, b)
-            c = across / norm if norm > 1e-9 else 0.0
-        worst = 0.0
-        worst_additive = 0.0
-        for a in range(ki):
-            for b in range(kj):
-                if alive[pi + a] and alive[pj + b]:
-                    rest = (
-                        edge_cost(g, e, a, b) - row[a] / nj - column[b] / ni + total / (ni * nj)
-                    )  # fmt: skip
-                    centred = (
-                        (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
-                        + equal / (ni * nj)
-                    )  # fmt: skip
-                    worst_additive = max(worst_additive, abs(rest))
-                    worst = max(worst, abs(rest - c * centred))
-        if (potts and (c == 0.0 or equal == 0)) or (
-            not potts and worst_additive <= _RELATIVE_RESIDUE * largest
-        ):
-            kinds[e] |= _ADDITIVE | _SOFT
-            residue[e] = 0.0 if potts else worst_additive
-        elif potts or worst <= _RELATIVE_RESIDUE * largest:
-            kinds[e] |= _SOFT
-            coupling[e] = c
-            residue[e] = 0.0 if potts else worst
-
-
-@lean_kernel
-def _unite(
-    ends: IntArray, odd: npt.NDArray[np.bool_], root: IntArray, parity: npt.NDArray[np.bool_]
-) -> bool:
-    """Unite variables that determine each other; return False if that is contradictory.
-
-    ``root`` (n,) is a forest on return, every entry a root; ``parity`` says whether the bit of a
-    variable is that of its root turned round.
-    """
-    for t in range(ends.shape[0]):
-        tops = (ends[t, 0], ends[t, 1])
-        turned = odd[t]
-        first = tops[0]
-        while root[first] != first:
-            turned ^= parity[first]
-            first = root[first]
-        second = tops[1]
-        while root[second] != second:
-            turned ^= parity[second]
-            second = root[second]
-        if first != second:
-            # The smaller number stays on top.
-            low = min(first, second)
-            high = max(first, second)
-            root[high] = low
-            parity[high] = turned
-        elif turned:
-            return False
-    for i in range(root.size):
-        top = root[i]
-        turned = parity[i]
-        while root[top] != top:
-            turned ^= parity[top]
-            top = root[top]
-        root[i] = top
-        parity[i] = turned
-    return True
-
-
-@lean_kernel
-def _fold_potts(
-    g: GraphArrays,
-    edges: IntArray,
-    kinds: Flags,
-    coupling: FloatArray,
-    alive: Flags,
-    unary: FloatArray,
-    row: FloatArray,
-    column: FloatArray,
-) -> float:
-    """Add what the edges cost beside their coupling to the unaries; return the constant."""
-    constant = 0.0
-    for e in edges:
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        ki = g.cardinalities[i]
-        kj = g.cardinalities[j]
-        pi = g.unary_ptr[i]
-        pj = g.unary_ptr[j]
-        if g.kinds[e] == POTTS and kinds[e] & _SOFT:
-            constant += g.weights[e]
-            continue
-        if kinds[e] & _EQUAL:
-            for a in range(min(ki, kj)):
-                if alive[pi + a] and alive[pj + a]:
-                    unary[pi + a] += edge_cost(g, e, a, a)
-            continue
-        if kinds[e] & _APART:
-            cost = 0.0
-            for a in range(ki):
-                for b in range(kj):
-                    if alive[pi + a] and alive[pj + b] and a != b:
-                        cost = edge_cost(g, e, a, b)
-            constant += cost
-            continue
-        ni = 0
-        nj = 0
-        for b in range(kj):
-            column[b] = 0.0
-            nj += alive[pj + b]
-        total = 0.0
-        for a in range(ki):
-            row[a] = 0.0
-            ni += alive[pi + a]
-            for b in range(kj):
-                if alive[pi + a] and alive[pj + b]:
-                    cost = edge_cost(g, e, a, b)
-                    if a == b:
-                        cost -= coupling[e]
-                    row[a] += cost
-                    column[b] += cost
-                    total += cost
-        constant -= total / (ni * nj)
-        for a in range(ki):
-            if alive[pi + a]:
-                unary[pi + a] += row[a] / nj
-        for b in range(kj):
-            if alive[pj + b]:
-                unary[pj + b] += column[b] / ni
-    return constant
-
-
-@lean_kernel
-def _read_pairs(g: GraphArrays, edges: IntArray, bits: IntArray, tables: FloatArray) -> None:
-    """Write the tables (m, 2, 2) of edges between binary variables; ``bits`` (n, 2) are labels."""
-    for t in range(edges.size):
-        e = edges[t]
-        for p in range(2):
-            for q in range(2):
-                a = bits[g.edges[e, 0], p]
-                b = bits[g.edges[e, 1], q]
-                tables[t, p, q] = edge_cost(g, e, a, b)
-
-
-def _magnitude(graph: FactorGraph) -> float:
-    """Return a bound of the absolute finite energies of all labellings, from term to term."""
-    finite = np.where(np.isfinite(graph.unary_values), np.abs(graph.unary_values), 0.0)
-    total = abs(graph.constant)
-    if graph.n_variables:
-        total += float(np.maximum.reduceat(finite, graph.unary_ptr[:-1]).sum())
-    if graph.n_edges:
-        pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
-        weight = np.where(np.isfinite(graph.edge_weights), np.abs(graph.edge_weights), 0.0)
-        sizes = graph.cardinalities[graph.edges]
-        table = graph.edge_kinds == TABLE
-        length = np.where(table, sizes.prod(axis=1), sizes.min(axis=1))
-        length[graph.edge_kinds == POTTS] = 1
-        total += float(_largest(pool, graph.edge_offsets, length, weight, table).sum())
-    return total
-
-
-@lean_kernel
-def _fill_largest(
-    pool: FloatArray,
-    offsets: IntArray,
-    length: IntArray,
-    weight: FloatArray,
-    table: npt.NDArray[np.bool_],
-    out: FloatArray,
-) -> None:
-    for e in range(offsets.size):
-        value = 0.0
-        for t in range(offsets[e], offsets[e] + length[e]):
-            value = max(value, pool[t])
-        out[e] = value * weight[e] if table[e] else max(value, weight[e])
-
-
-def _largest(
-    pool: FloatArray,
-    offsets: IntArray,
-    length: IntArray,
-    weight: FloatArray,
-    table: npt.NDArray[np.bool_],
-) -> FloatArray:
-    """Return the largest absolute finite cost of each edge."""
-    out = np.empty(offsets.size)
-    _fill_largest(pool, offsets, length, weight, table, out)
-    return out
-
-
-def _binary_places(graph: FactorGraph, magnitude: float) -> int | None:
+def _binary_places(graph: FactorGraph) -> int | None:
     """Return how many binary places all costs have at most, if sums of them are exact.
 
     Weights of tables count twice, as they are multiplied. None if the costs have too many places.
@@ -617,7 +174,7 @@ def _binary_places(graph: FactorGraph, magnitude: float) -> int | None:
         if (scaled == np.floor(scaled)).all():
             # Two more places for the quarters that appear on the way.
             needed = (2 * places if weighted else places) + 2
-            return needed if magnitude * 2.0**needed < 2.0**52 else None
+            return needed if graph.magnitude * 2.0**needed < 2.0**52 else None
     return None
 
 
@@ -661,19 +218,15 @@ class _Builder:
         self.single = single
         n, m = graph.n_variables, graph.n_edges
         width = int(graph.cardinalities.max(initial=1))
-        self.row, self.column = np.empty(width), np.empty(width)
-        self.kinds = np.empty(m, dtype=np.uint8)
-        self.coupling, self.residue = np.empty(m), np.empty(m)
-        _classify(
-            graph.arrays, alive, (single == -1).astype(np.uint8), self.row, self.column,
-            np.empty(width), np.empty(width), self.kinds, self.coupling, self.residue,
-        )  # fmt: skip
+        self.sums = Sums(*(np.empty(width) for _ in range(4)))
+        self.fit = Fit(np.zeros(m, dtype=np.uint8), np.zeros(m), np.zeros(m))
+        classify(graph.arrays, alive, (single == -1).astype(np.uint8), self.sums, self.fit)
         edges = graph.edges
         inside = np.ones(m, dtype=np.bool_)
         if m:
             inside = (single[edges] == -1).all(axis=1)
         self.inside = np.flatnonzero(inside)
-        self.coupled = np.flatnonzero(inside & (self.kinds & _ADDITIVE == 0))
+        self.coupled = np.flatnonzero(inside & (self.fit.kinds & ADDITIVE == 0))
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
@@ -696,13 +249,13 @@ class _Builder:
         halves = self.binary[ends[:, 0]] & (
             self.component[ends[:, 0]] == self.component[ends[:, 1]]
         )
-        soft = self.kinds[self.inside] & _SOFT > 0
+        soft = self.fit.kinds[self.inside] & SOFT > 0
         return bool((soft & ~halves & (self.graph.edge_kinds[self.inside] != POTTS)).any())
 
     def refusal(self) -> str | None:
         """Say which edge does not fit the form, if one does not."""
         e = self.coupled[~self.binary[self.graph.edges[self.coupled, 0]]]
-        wrong = e[(self.kinds[e] & (_SOFT | _EQUAL | _APART)) == 0]
+        wrong = e[(self.fit.kinds[e] & (SOFT | EQUAL | APART)) == 0]
         if wrong.size == 0:
             return None
         i, j = (int(v) for v in self.graph.edges[wrong[0]])
@@ -717,8 +270,8 @@ class _Builder:
         joined = self.inside[
             np.where(
                 self.binary[graph.edges[self.inside, 0]],
-                self.kinds[self.inside] & _MATCHED,
-                self.kinds[self.inside] & _EQUAL,
+                self.fit.kinds[self.inside] & MATCHED,
+                self.fit.kinds[self.inside] & EQUAL,
             )
             > 0
         ]
@@ -731,12 +284,12 @@ class _Builder:
         bits[variable[slots[1::2]], 1] = slots[1::2] - graph.unary_ptr[variable[slots[1::2]]]
         tables = np.empty((joined.size, 2, 2))
         of_bits = self.binary[graph.edges[joined, 0]]
-        _read_pairs(graph.arrays, joined[of_bits], bits, tables)
+        read_pairs(graph.arrays, joined[of_bits], bits, tables)
         odd = np.zeros(joined.size, dtype=np.bool_)
         odd[of_bits] = np.isinf(tables[: int(of_bits.sum()), 0, 0])
         root = np.arange(n)
         turned = np.zeros(n, dtype=np.bool_)
-        if not _unite(graph.edges[joined].astype(np.int64), odd, root, turned):
+        if not unite(graph.edges[joined].astype(np.int64), odd, root, turned):
             return None
         bits[turned] = bits[turned][:, ::-1]
         parts = []
@@ -750,11 +303,8 @@ class _Builder:
         crossing = self.component[graph.edges[edges, 0]] != self.component[graph.edges[edges, 1]]
         loose = edges[crossing]
         constants.append(
-            _fold_potts(
-                graph.arrays, loose, self.kinds, self.coupling, self.alive, self.unary, self.row,
-                self.column,
-            )
-        )  # fmt: skip
+            fold_potts(graph.arrays, loose, self.fit, self.alive, self.unary, self.sums)
+        )
         edges = edges[~crossing]
         of_edge = self.component[graph.edges[edges, 0]]
         for variables in np.split(by_component, starts[1:]) if by_component.size else []:
@@ -776,10 +326,7 @@ class _Builder:
         places: int | None,
     ) -> Part | None:
         graph = self.graph
-        constant = _fold_potts(
-            graph.arrays, edges, self.kinds, self.coupling, self.alive, self.unary, self.row,
-            self.column,
-        )  # fmt: skip
+        constant = fold_potts(graph.arrays, edges, self.fit, self.alive, self.unary, self.sums)
         tops, node = np.unique(root[variables], return_inverse=True)
         n = tops.size
         number = np.full(graph.n_variables, -1, dtype=np.int64)
@@ -799,9 +346,9 @@ class _Builder:
         forbidden = np.zeros((n, k), dtype=np.bool_)
         missing = np.argwhere(labels < 0)
         forbidden[node[missing[:, 0]], missing[:, 1]] = True
-        soft = edges[self.kinds[edges] & (_EQUAL | _APART) == 0]
-        pairs, coupling, loops = _merge(number[graph.edges[soft]], self.coupling[soft], n)
-        apart = number[graph.edges[edges[self.kinds[edges] & _APART > 0]]]
+        soft = edges[self.fit.kinds[edges] & (EQUAL | APART) == 0]
+        pairs, coupling, loops = _merge(number[graph.edges[soft]], self.fit.coupling[soft], n)
+        apart = number[graph.edges[edges[self.fit.kinds[edges] & APART > 0]]]
         if (apart[:, 0] == apart[:, 1]).any() or forbidden.all(axis=1).any():
             return None
         return _finish(
@@ -824,7 +371,7 @@ class _Builder:
         number = np.full(graph.n_variables, -1, dtype=np.int64)
         number[variables] = node
         tables = np.empty((edges.size, 2, 2))
-        _read_pairs(graph.arrays, edges, bits, tables)
+        read_pairs(graph.arrays, edges, bits, tables)
         ends = number[graph.edges[edges]]
         unary = np.zeros((n, 2))
         for p in range(2):
@@ -932,18 +479,16 @@ def build_model(
     if graph.n_factors:
         return "the relaxation covers terms of one and two variables, not of three or more"
     n = graph.n_variables
-    possible = np.isfinite(graph.unary_values)
-    left = (possible if alive is None else possible & alive).astype(np.uint8)
-    if n and not np.logical_or.reduceat(left > 0, graph.unary_ptr[:-1]).all():
+    domains = allowed_labels(graph, alive)
+    if not domains.feasible:
         return None
-    if _propagate(graph.arrays, left) >= 0:
-        return None
+    left = np.zeros(graph.unary_values.size, dtype=np.uint8)
+    left[np.repeat(graph.unary_ptr[:-1], domains.sizes) + domains.labels] = 1
     unary = graph.unary_values.copy()
     single = np.empty(n, dtype=np.int64)
     leaves = np.empty((n, 2), dtype=np.int64)
-    constant, count = _eliminate(graph.arrays, left, unary, single, leaves)
-    magnitude = _magnitude(graph)
-    places = _binary_places(graph, magnitude) if n else None
+    constant, count = eliminate(graph.arrays, left, unary, single, leaves)
+    places = _binary_places(graph) if n else None
     eliminated = unary.copy()
     builder = _Builder(graph, left, unary, single) if n else None
     parts: list[Part] = []
@@ -959,9 +504,9 @@ def build_model(
         if made is None:
             return None
         parts, rest = made
-        slack = math.fsum(builder.residue[builder.inside])
+        slack = math.fsum(builder.fit.residue[builder.inside])
     if places is None:
-        slack += 4.0 * (n + graph.n_edges + 16) * _EPSILON * magnitude
+        slack += 4.0 * (n + graph.n_edges + 16) * _EPSILON * graph.magnitude
     return Model(
         graph,
         parts,

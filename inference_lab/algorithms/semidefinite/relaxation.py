@@ -25,8 +25,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.semidefinite.cuts import (
@@ -72,35 +74,82 @@ _LAST_THRESHOLD = 1e-4
 MATRICES = 12
 
 
+def alternate(
+    costs: FloatArray,
+    rows: list[FloatArray],
+    limits: FloatArray,
+    y: FloatArray,
+    z: FloatArray,
+    multipliers: FloatArray,
+    penalty: float,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Make one iteration for two labels; return the new ``x``, ``y``, ``z`` and multipliers.
+
+    Alternating directions (Wen, Goldfarb and Yin 2010, section 2) for ``min <C, X>`` over the cone
+    and ``<A_t, X> / 2 <= r_t`` with unit diagonal: ``X`` is the projection of ``Y + Z / penalty``
+    to the cone, ``Y`` that of ``X - (C + Z) / penalty`` to the polyhedron, by Hildreth's method
+    from the multipliers there are, and ``Z`` moves along ``Y - X``. All matrices are symmetric.
+    """
+    values, vectors = np.linalg.eigh(y + z / penalty)
+    x = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    y = x - (costs + z) / penalty
+    y -= sum(g * row for g, row in zip(multipliers, rows, strict=True)) / penalty
+    np.fill_diagonal(y, 1.0)
+    multipliers = multipliers.copy()
+    for _ in range(_PASSES):
+        for t, row in enumerate(rows):
+            excess = 0.5 * (row * y).sum() - limits[t]
+            change = max(penalty * excess / (0.5 * (row * row).sum()), -multipliers[t])
+            multipliers[t] += change
+            y -= change / penalty * row
+    return x, y, z + _STEP * penalty * (y - x), multipliers
+
+
+class Polyhedron(NamedTuple):
+    """What a matrix of the polyhedron must meet beside a diagonal of ones.
+
+    * ``low``: its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others;
+    * ``ptr`` (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] :
+      ptr[t + 1]``, with equality if ``free[t]``; ``norm`` (r,) sums of squared values.
+    """
+
+    low: float
+    boxed: bool
+    fixed_from: int
+    ptr: IntArray
+    i: IntArray
+    j: IntArray
+    value: FloatArray
+    rhs: FloatArray
+    norm: FloatArray
+    free: npt.NDArray[np.bool_]
+
+
+class Iterate(NamedTuple):
+    """Where the alternating directions stand; lower triangles of matrices.
+
+    ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
+    ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    before: FloatArray
+    z: FloatArray
+    floor: FloatArray
+    multiplier: FloatArray
+
+
 @lean_kernel
 def _move(
-    x: FloatArray,
-    costs: FloatArray,
-    z: FloatArray,
-    before: FloatArray,
-    y: FloatArray,
-    floor: FloatArray,
-    boxed: bool,
-    low: float,
-    fixed_from: int,
-    ptr: IntArray,
-    ri: IntArray,
-    rj: IntArray,
-    value: FloatArray,
-    rhs: FloatArray,
-    norm: FloatArray,
-    free: FloatArray,
-    multiplier: FloatArray,
-    penalty: float,
-    step: float,
-    residuals: FloatArray,
-) -> None:
+    at: Iterate, costs: FloatArray, within: Polyhedron, penalty: float
+) -> tuple[float, float]:
     """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place.
 
-    Only lower triangles are used. ``before`` is the last projection, ``y`` the new one; ``floor``
-    and ``multiplier`` are the multipliers of the lower limits and of the rows. ``residuals`` gets
-    the squared distances of ``y`` from ``x`` and from ``before``.
+    Returns the squared distances of the new ``y`` from ``x`` and from the last one.
     """
+    x, y, before, z, floor, multiplier = at
+    low, boxed, fixed_from, ptr, ri, rj, value, rhs, norm, free = within
     n = x.shape[0]
     inverse = 1.0 / penalty
     for i in range(n):
@@ -124,7 +173,7 @@ def _move(
             for p in range(ptr[t], ptr[t + 1]):
                 excess += value[p] * y[ri[p], rj[p]]
             change = penalty * excess / norm[t]
-            if free[t] == 0.0:
+            if not free[t]:
                 change = max(change, -multiplier[t])
             if change != 0.0:
                 multiplier[t] += change
@@ -142,26 +191,21 @@ def _move(
     for i in range(n):
         for j in range(i + 1):
             d = y[i, j] - x[i, j]
-            z[i, j] += step * penalty * d
+            z[i, j] += _STEP * penalty * d
             c = y[i, j] - before[i, j]
             if i == j:
                 d *= 0.7071067811865476
                 c *= 0.7071067811865476
             primal += 2.0 * d * d
             dual += 2.0 * c * c
-    residuals[0] = primal
-    residuals[1] = dual
+    return primal, dual
 
 
 @lean_kernel
 def _reduced_costs(
     costs: FloatArray,
     floor: FloatArray,
-    boxed: bool,
-    ptr: IntArray,
-    ri: IntArray,
-    rj: IntArray,
-    value: FloatArray,
+    within: Polyhedron,
     multiplier: FloatArray,
     out: FloatArray,
 ) -> None:
@@ -170,14 +214,14 @@ def _reduced_costs(
     for i in range(n):
         for j in range(i):
             out[i, j] = costs[i, j]
-        if boxed:
+        if within.boxed:
             for j in range(i):
                 out[i, j] -= floor[i, j]
         out[i, i] = 0.0
     for t in range(multiplier.size):
         if multiplier[t] != 0.0:
-            for p in range(ptr[t], ptr[t + 1]):
-                out[ri[p], rj[p]] += multiplier[t] * value[p]
+            for p in range(within.ptr[t], within.ptr[t + 1]):
+                out[within.i[p], within.j[p]] += multiplier[t] * within.value[p]
 
 
 def _corners(k: int) -> FloatArray:
@@ -318,7 +362,6 @@ class Relaxation:
         self.exhausted = not cuts
         self.share = 1.0
         self._idle = 0
-        self._residuals = np.zeros(2)
 
     @property
     def order(self) -> int:
@@ -355,6 +398,13 @@ class Relaxation:
         add(i[:, None], (n + a)[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
         i, j = part.apart.T
         add(i[:, None], j[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
+
+    def _polyhedron(self) -> Polyhedron:
+        rows = self.rows
+        return Polyhedron(
+            self.low, self.boxed, self.fixed_from, rows.ptr, rows.i, rows.j, rows.value, rows.rhs,
+            rows.norm, rows.free,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ the cone
 
@@ -414,14 +464,10 @@ class Relaxation:
         """
         self._project()
         self._before, self.y = self.y, self._before
-        rows = self.rows
-        _move(
-            self.x, self.costs, self.z, self._before, self.y, self.floor, self.boxed, self.low,
-            self.fixed_from, rows.ptr, rows.i, rows.j, rows.value, rows.rhs, rows.norm,
-            rows.free.astype(np.float64), rows.multiplier, self.penalty, _STEP, self._residuals,
-        )  # fmt: skip
+        at = Iterate(self.x, self.y, self._before, self.z, self.floor, self.rows.multiplier)
+        residuals = _move(at, self.costs, self._polyhedron(), self.penalty)
         self.iterations += 1
-        self.primal, self.dual = (math.sqrt(float(r) / self.order) for r in self._residuals)
+        self.primal, self.dual = (math.sqrt(residual / self.order) for residual in residuals)
         self.dual *= self.penalty
         if self.iterations % _BALANCE_EVERY == 0:
             if self.primal > _IMBALANCE * self.dual:
@@ -438,10 +484,7 @@ class Relaxation:
         """
         rows = self.rows
         matrix = np.zeros((self.order, self.order))
-        _reduced_costs(
-            self.costs, self.floor, self.boxed, rows.ptr, rows.i, rows.j, rows.value, multiplier,
-            matrix,
-        )  # fmt: skip
+        _reduced_costs(self.costs, self.floor, self._polyhedron(), multiplier, matrix)
         n = self.fixed_from
         terms = [0.0]
         if diagonal is None:
@@ -541,9 +584,7 @@ class Relaxation:
         if (rows.slacks(np.multiply.outer(x, x))[rows.free] != 0.0).any():
             return
         matrix = np.zeros((self.order, self.order))
-        _reduced_costs(
-            self.costs, self.floor, False, rows.ptr, rows.i, rows.j, rows.value, multiplier, matrix
-        )
+        _reduced_costs(self.costs, self.floor, self._polyhedron(), multiplier, matrix)
         diagonal = x * (matrix @ x + matrix.T @ x)
         self._raise(self._correct(self._dual_point(multiplier, diagonal)))
 
