@@ -22,7 +22,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
 )
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import TABLE, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
@@ -33,6 +33,44 @@ from inference_lab.specs.settings import setting
 _ENOUGH = 1e-2
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
+
+
+def shares_of_edge(
+    theta: FloatArray, first: FloatArray, second: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the parts of its cost that an edge passes on to its two variables.
+
+    It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
+    min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
+    first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
+    the variables had.
+
+    Parameters
+    ----------
+    theta : (k_i, k_j) array
+    first, second : (k_i,), (k_j,) arrays
+        The costs of the variables without this edge's parts.
+    """
+    to_first = 0.5 * ((theta + second).min(axis=1) - first)
+    to_second = (theta - to_first[:, None]).min(axis=0)
+    return (theta - to_second).min(axis=1), to_second
+
+
+def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatArray]:
+    """Return the parts of its cost that a factor passes on to its variables, in the same way.
+
+    Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are those
+    of the variables without this factor's parts.
+    """
+    axes = range(table.ndim)
+    others = [tuple(s for s in axes if s != axis) for axis in axes]
+    along = [np.expand_dims(costs[axis], others[axis]) for axis in axes]
+    held = table + sum(along)
+    parts = [held.min(others[s], keepdims=True) / table.ndim - along[s] for s in axes]
+    for axis in axes:
+        rest = table - sum(parts[s] for s in others[axis])
+        parts[axis] = rest.min(others[axis], keepdims=True)
+    return [part.ravel() for part in parts]
 
 
 @dataclass(frozen=True)
@@ -182,9 +220,6 @@ class _Sweeps:
         self.dual = start_dual(graph)
         self.natural: IntArray = np.arange(graph.n_variables)
         self._work = make_scratch(graph)
-        self._infinite = np.zeros(int(graph.cardinalities.max(initial=1)), dtype=np.int64)
-        # No variable is inside a cluster.
-        self._outside = np.zeros(graph.n_variables + 1, dtype=np.int64)
         k = graph.cardinalities[graph.edges]
         table = graph.edge_kinds == TABLE
         self._edges = stretches(np.where(table, k.prod(axis=1), k.max(axis=1, initial=1)) + 10)
@@ -212,7 +247,7 @@ class _Sweeps:
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         order = self.natural[::-1].copy() if backwards else self.natural
         decode(
-            self.graph.arrays, order, self.dual, no_clusters(), self._outside, self._outside,
-            self.graph.has_infinite, self._work, self._infinite, x,
+            self.graph.arrays, order, self.dual, no_clusters(self.graph),
+            self.graph.has_infinite, self._work, x,
         )  # fmt: skip
         return x

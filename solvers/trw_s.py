@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
-from inference_lab.algorithms.dual.reparametrisation import Dual, half_ptr, start_dual
+from inference_lab.algorithms.dual.decoding import decode
+from inference_lab.algorithms.dual.reparametrisation import (
+    Dual,
+    half_ptr,
+    offsets,
+    start_dual,
+    stretches,
+)
 from inference_lab.algorithms.dual.tightening import tighten
+from inference_lab.algorithms.dual.visits import (
+    FIRST,
+    LAST,
+    Plan,
+    State,
+    Workspace,
+    make_plan,
+    workspace,
+)
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
+from inference_lab.kernels.factors import min_marginals
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -25,145 +40,59 @@ from inference_lab.kernels.messages import (
     Terms,
     aligned_zeros,
     cost_scale,
-    edge_cost,
     least,
     lower_envelope,
     make_terms,
     min_sum_message,
     repulsive_message,
-    slot_ptr,
 )
 from inference_lab.specs.settings import setting
 
-#: Where a variable stands in a factor, in the order of visits.
-_MIDDLE, _FIRST, _LAST = 0, 1, 2
-#: Elementary operations between two looks at the clock: a tenth of a second or less.
-_STRETCH = 200_000_000
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
 #: Limit on sweeps over clusters, which end earlier by themselves.
 _TIGHTENING_SWEEPS = 10_000
+#: What costs a graph has: `PLAIN` ones are finite, of Potts and truncated linear terms only, with
+#: as many labels for all variables; `FINITE` ones are of any terms.
+PLAIN, FINITE, INFINITE = 0, 1, 2
 
 
-class Plan(NamedTuple):
-    """The order of visits, and where messages lie; `t` is a rank in the order.
+def one_pass(
+    order: list[int],
+    unaries: list[FloatArray],
+    tables: dict[tuple[int, int], FloatArray],
+    messages: dict[tuple[int, int], FloatArray],
+) -> float:
+    """Visit the variables in order, renew their messages to later ones; return the bound.
 
-    * ``order`` (n,): the variable of each rank;
-    * ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
-      to later ranks first, those to earlier ones from ``middle[t]``; ``at`` (2m,) int64: where the
-      message of a link's edge starts; ``half`` (2m,) int32: the half-edge at the other end;
-    * ``role`` (slots,): whether the variable at a position of a factor's scope is the first or the
-      last of its factor in the order; ``slot_ptr`` (slots + 1,) where its message lies;
-    * ``share`` (2, n): the part of its costs that a variable gives to each term that goes on,
-      forwards (row 1) and backwards (row 0); ``rest`` (2, n): the part it keeps.
+    The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
+    variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share
+    ``1 / n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
+
+    ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
+
+    normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
+    `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
     """
-
-    order: IntArray
-    ptr: IntArray
-    middle: IntArray
-    at: IntArray
-    half: Int32Array
-    role: npt.NDArray[np.uint8]
-    slot_ptr: IntArray
-    share: FloatArray
-    rest: FloatArray
-
-
-def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
-    """Lay out the messages of a graph for visits in a given order of the variables.
-
-    Complexity: O(n + m log m + slots) time and memory.
-    """
-    n, m = graph.n_variables, graph.n_edges
-    rank = np.empty(n, dtype=np.int64)
-    rank[order] = np.arange(n)
-    ends = rank[graph.edges]
-    ahead = np.bincount(ends.min(axis=1), minlength=n)
-    behind = np.bincount(ends.max(axis=1), minlength=n)
-
-    # Links by rank, those ahead first, nearest first.
-    own, other = ends.ravel(), ends[:, ::-1].ravel()
-    half = np.lexsort((np.abs(own - other), own > other, own))
-    ptr = _offsets(ahead + behind)
-    middle = ptr[:-1] + ahead
-    forward = np.flatnonzero((own < other)[half])
-    # The first messages ahead of all variables lie side by side, then the second ones, and so on:
-    # on a grid, both passes then read and write a few streams.
-    position = forward - ptr[own[half[forward]]]
-    layout = forward[np.argsort(position, kind="stable")]
-    edge = half >> 1
-    start = np.empty(m, dtype=np.int64)
-    sizes = graph.cardinalities[graph.edges[edge[layout]]].max(axis=1, initial=1)
-    start[edge[layout]] = _offsets(sizes)[:-1]
-
-    role = np.full(graph.factor_scopes.size, _MIDDLE, dtype=np.uint8)
-    if graph.n_factors:
-        first, ranks = graph.factor_ptr[:-1], rank[graph.factor_scopes]
-        arity = np.diff(graph.factor_ptr)
-        role[ranks == np.repeat(np.minimum.reduceat(ranks, first), arity)] = _FIRST
-        role[ranks == np.repeat(np.maximum.reduceat(ranks, first), arity)] = _LAST
-    slots = rank[graph.factor_scopes]
-    forwards = ahead + np.bincount(slots[role != _LAST], minlength=n)
-    backwards = behind + np.bincount(slots[role != _FIRST], minlength=n)
-    # Where a variable has at most one term behind, as on trees, giving it all makes the backward
-    # pass dynamic programming; elsewhere monotonic chains get equal shares (Kolmogorov 2006).
-    chains = np.maximum(forwards, backwards)
-    counts = np.stack([backwards, forwards])
-    chains = np.maximum(counts if graph.is_forest else np.stack([chains, chains]), 1)
-    return Plan(
-        order=np.ascontiguousarray(order),
-        ptr=ptr,
-        middle=middle,
-        at=start[edge],
-        half=(half ^ 1).astype(np.int32),
-        role=role,
-        slot_ptr=slot_ptr(graph),
-        share=np.where(counts > 0, 1.0 / chains, 0.0),
-        rest=(chains - counts) / chains,
-    )
-
-
-def _offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
-    """Return where consecutive blocks of these sizes start, and the end of the last."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
-
-
-class State(NamedTuple):
-    """Messages, all energies.
-
-    ``rows`` holds one message an edge: to the variable visited last before the present one, that
-    is, to the later end after a forward pass and to the earlier end after a backward pass.
-    ``slots`` holds one message a position of a factor's scope: after a pass, that of the factor to
-    the variable where the pass leaves the factor, and of the variable to the factor elsewhere.
-    """
-
-    rows: FloatArray
-    slots: FloatArray
-
-
-class Workspace(NamedTuple):
-    """Scratch for one variable at a time; `digits` is as long as the largest arity."""
-
-    costs: FloatArray
-    cavity: FloatArray
-    new: FloatArray
-    up: FloatArray
-    infinite: IntArray
-    digits: IntArray
-
-
-def workspace(graph: FactorGraph) -> Workspace:
-    """Allocate scratch arrays for a graph."""
-    width = int(graph.cardinalities.max(initial=1))
-    arity = int(np.diff(graph.factor_ptr).max(initial=0))
-    return Workspace(
-        aligned_zeros(width),
-        aligned_zeros(width),
-        aligned_zeros(width),
-        aligned_zeros(width),
-        np.empty(width, np.int64),
-        np.empty(arity, np.int64),
-    )
+    bound = 0.0
+    for place, s in enumerate(order):
+        neighbours = [t for t in order if (s, t) in tables]
+        later = [t for t in order[place:] if (s, t) in tables]
+        held = unaries[s] + sum(messages[t, s] for t in neighbours)
+        chains = max(len(later), len(neighbours) - len(later), 1)
+        if held.min() == math.inf:
+            return math.inf
+        bound += (1.0 - len(later) / chains) * float(held.min())
+        for t in later:
+            # A label of infinite cost is in no labelling of finite energy; no inf - inf is formed.
+            given = np.full(held.size, np.inf)
+            np.subtract(held / chains, messages[t, s], out=given, where=np.isfinite(held))
+            new = (given[:, None] + tables[s, t]).min(axis=0)
+            if new.min() == math.inf:
+                return math.inf
+            bound += float(new.min())
+            messages[s, t] = new - new.min()
+    return bound
 
 
 @inlined
@@ -216,19 +145,19 @@ def add_up(
 
 @inlined
 def take_share(
-    k: int, costs: FloatArray, share: float, message: FloatArray, hard: bool, out: FloatArray
+    k: int, given: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
 ) -> None:
     """Write what a variable gives to a term: its share of the costs, less the term's own message.
 
     A label of infinite cost is in no labelling of finite energy, so it stays infinite for every
     term, and ``inf - inf`` is not formed. `out` may be `message`.
     """
-    if hard:
+    if costs_are == INFINITE:
         for a in range(k):
-            out[a] = np.inf if np.isinf(costs[a]) else share * costs[a] - message[a]
+            out[a] = np.inf if np.isinf(given[a]) else share * given[a] - message[a]
     else:
         for a in range(k):
-            out[a] = share * costs[a] - message[a]
+            out[a] = share * given[a] - message[a]
 
 
 @inlined_minimum
@@ -284,34 +213,33 @@ def turn_message(
     h: int,
     k: int,
     share: float,
-    hard: bool,
+    costs_are: int,
     rows: FloatArray,
     at: int,
     work: Workspace,
-    plain: bool,
 ) -> float:
     """Replace the message of an edge to a variable by that from it, to half-edge ``h``.
 
     ``work.costs`` holds the variable's costs, at least one of them finite. The message is
     normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
-    labels is left. If `plain`, the term is a finite one of those in `Terms`.
+    labels is left.
     """
     e = np.uint64(h >> 1)
     way = terms.way[e]
     rise = terms.rise[e]
     base = float(terms.base[e])
     start = np.uint64(at)
-    if way == ATTRACTIVE and (plain or not hard):
+    if way == ATTRACTIVE and costs_are != INFINITE:
         return base + turn_attractive(k, rise, share, work.costs, rows, start)
     message = rows[at : at + k]
-    take_share(k, work.costs, share, message, hard, work.cavity)
+    take_share(k, work.costs, share, message, costs_are, work.cavity)
     if way == LINEAR:
         best = lower_envelope(k, rise, work.cavity, work.new, work.up)
         cut_off(k, best, terms.cap[e], work.up, work.new, rows, start)
         return base + best
-    if way == ATTRACTIVE and not plain:
+    if way == ATTRACTIVE and costs_are != PLAIN:
         return base + attractive_message(k, rise, work.cavity, message)
-    if plain or way == REPULSIVE:
+    if costs_are == PLAIN or way == REPULSIVE:
         return base + repulsive_message(k, rise, work.cavity, message)
     smallest = min_sum_message(g, h, work.cavity, work.new)
     if smallest < np.inf:
@@ -320,80 +248,30 @@ def turn_message(
     return smallest
 
 
-@inlined_minimum
-def collect(
-    g: GraphArrays, slot: int, slots: FloatArray, ptr: IntArray, out: FloatArray, digits: IntArray
-) -> float:
-    """Write the message of a factor to the variable at one position; return its smallest entry.
-
-    ``out[b]`` is the minimum, over the labels of the factor's other variables, of its cost plus
-    their messages to it.
-
-    Complexity: O(table size).
-    """
-    f = g.slot_factor[slot]
-    lo = g.factor_ptr[f]
-    last = g.factor_ptr[f + 1] - 1
-    own_last = slot == last
-    inner = g.cardinalities[g.scopes[last]]
-    k = g.cardinalities[g.scopes[slot]]
-    final = slots[ptr[last] : ptr[last] + inner]
-    for b in range(k):
-        out[b] = np.inf
-    for s in range(last - lo):
-        digits[s] = 0
-    for start in range(g.table_ptr[f], g.table_ptr[f + 1], inner):
-        line = g.tables[start : start + inner]
-        base = 0.0
-        for s in range(lo, last):
-            if s != slot:
-                base += slots[ptr[s] + digits[s - lo]]
-        if base < np.inf:
-            if own_last:
-                for b in range(inner):
-                    out[b] = min(out[b], line[b] + base)
-            else:
-                value = np.inf
-                for b in range(inner):
-                    value = min(value, line[b] + final[b])
-                own = digits[slot - lo]
-                out[own] = min(out[own], value + base)
-        # Odometer over all positions but the last: the rightmost turns fastest.
-        s = last - lo - 1
-        while s >= 0:
-            digits[s] += 1
-            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
-                break
-            digits[s] = 0
-            s -= 1
-    return least(k, out)
-
-
 @inlined
 def visit_in_turn(
     g: GraphArrays,
     plan: Plan,
     terms: Terms,
     direction: int,
-    begin: int,
-    end: int,
+    stretch: tuple[int, int],
     state: State,
-    hard: bool,
+    costs_are: int,
     work: Workspace,
-    plain: bool,
 ) -> float:
-    """Visit the ranks from `begin` to `end`, up (direction 1) or down (0); return their bound.
+    """Visit a stretch of ranks, up (direction 1) or down (0); return their bound.
 
     Each variable collects what its terms hold and gives equal shares to those that go on in this
     direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
     between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on the
     energy without its constant. It is ``inf``, and the pass ends, where a variable has no label
-    left. If `plain`, there are no higher-order factors, no infinite costs, one number of labels for
-    all variables, and no terms of the general way.
+    left. `costs_are` says which there are.
     """
+    begin, end = stretch
+    plain = costs_are == PLAIN
     total = 0.0
     lost = 0.0
-    costs = work.costs
+    held = work.costs
     # Of one bit, or the compiler minds indices from the end.
     direction &= 1
     # What follows from the number of labels alone is then computed once.
@@ -406,27 +284,29 @@ def visit_in_turn(
         share = plan.share[direction, rank]
         rest = plan.rest[direction, rank]
         gained = 0.0
-        add_up(g, plan, rank, i, k, state.rows, costs)
+        add_up(g, plan, rank, i, k, state.rows, held)
         if not plain:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
                 slot = g.inc_slot[p]
                 role = plan.role[slot]
                 at = plan.slot_ptr[slot]
                 message = state.slots[at : at + k]
-                entered = role == _LAST if direction == 0 else role == _FIRST
+                entered = role == LAST if direction == 0 else role == FIRST
                 if not entered:
-                    smallest = collect(g, slot, state.slots, plan.slot_ptr, message, work.digits)
+                    smallest = min_marginals(
+                        g, slot, state.slots, plan.slot_ptr, message, work.digits
+                    )
                     if smallest == np.inf:
                         return np.inf
                     for a in range(k):
                         message[a] -= smallest
                     # Elsewhere in the factor the minimum stays in its table, and is found later.
-                    if role == (_FIRST if direction == 0 else _LAST):
+                    if role == (FIRST if direction == 0 else LAST):
                         gained += smallest
-                add(k, message, costs)
+                add(k, message, held)
 
-        if rest > 0.0 or (hard and not plain):
-            smallest = least(k, costs)
+        if rest > 0.0 or costs_are == INFINITE:
+            smallest = least(k, held)
             if smallest == np.inf:
                 return np.inf
             gained += rest * smallest
@@ -436,7 +316,7 @@ def visit_in_turn(
         for p in range(low, high):
             q = np.uint64(p)
             smallest = turn_message(
-                g, terms, plan.half[q], k, share, hard, state.rows, plan.at[q], work, plain
+                g, terms, plan.half[q], k, share, costs_are, state.rows, plan.at[q], work
             )
             if not plain and smallest == np.inf:
                 return np.inf
@@ -444,10 +324,10 @@ def visit_in_turn(
         if not plain:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
                 slot = g.inc_slot[p]
-                if plan.role[slot] != (_FIRST if direction == 0 else _LAST):
+                if plan.role[slot] != (FIRST if direction == 0 else LAST):
                     at = plan.slot_ptr[slot]
                     message = state.slots[at : at + k]
-                    take_share(k, costs, share, message, hard, message)
+                    take_share(k, held, share, message, costs_are, message)
 
         # Compensated, so that the bound is good to the last digits on millions of terms.
         gained -= lost
@@ -463,14 +343,13 @@ def half_sweep(
     plan: Plan,
     terms: Terms,
     direction: int,
-    begin: int,
-    end: int,
+    stretch: tuple[int, int],
     state: State,
-    hard: bool,
+    costs_are: int,
     work: Workspace,
 ) -> float:
-    """Visit ranks of any graph, see `visit_in_turn`."""
-    return visit_in_turn(g, plan, terms, direction, begin, end, state, hard, work, False)
+    """Visit a stretch of any graph, see `visit_in_turn`."""
+    return visit_in_turn(g, plan, terms, direction, stretch, state, costs_are, work)
 
 
 @lean_kernel
@@ -479,17 +358,16 @@ def plain_half_sweep(
     plan: Plan,
     terms: Terms,
     direction: int,
-    begin: int,
-    end: int,
+    stretch: tuple[int, int],
     state: State,
     work: Workspace,
 ) -> float:
-    """Visit ranks of a graph of finite Potts and truncated linear terms only.
+    """Visit a stretch of a graph whose costs are `PLAIN`.
 
-    All variables have as many labels. The same as `half_sweep`, but compiled for these alone, with
-    fewer registers taken by what all the other cases would need.
+    The same as `half_sweep`, but compiled for these alone, with fewer registers taken by what all
+    the other cases would need.
     """
-    return visit_in_turn(g, plan, terms, direction, begin, end, state, False, work, True)
+    return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, work)
 
 
 @lean_kernel
@@ -497,7 +375,7 @@ def hand_over(
     g: GraphArrays,
     plan: Plan,
     state: State,
-    hard: bool,
+    costs_are: int,
     ptr: IntArray,
     from_edge: FloatArray,
     from_factor: FloatArray,
@@ -514,25 +392,25 @@ def hand_over(
         i = plan.order[t]
         k = g.cardinalities[i]
         share = plan.share[1, t]
-        costs = work.costs
+        held = work.costs
         first = g.unary_ptr[i]
         for a in range(k):
-            costs[a] = g.unary[first + a]
+            held[a] = g.unary[first + a]
         for q in range(plan.ptr[t], plan.ptr[t + 1]):
-            add(k, state.rows[plan.at[q] : plan.at[q] + k], costs)
+            add(k, state.rows[plan.at[q] : plan.at[q] + k], held)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             at = plan.slot_ptr[slot]
             message = state.slots[at : at + k]
-            if plan.role[slot] != _FIRST:
-                smallest = collect(g, slot, state.slots, plan.slot_ptr, message, work.digits)
+            if plan.role[slot] != FIRST:
+                smallest = min_marginals(g, slot, state.slots, plan.slot_ptr, message, work.digits)
                 if smallest < np.inf:
                     for a in range(k):
                         message[a] -= smallest
-            add(k, message, costs)
+            add(k, message, held)
         for q in range(plan.ptr[t], plan.middle[t]):
             h, at = plan.half[q], plan.at[q]
-            take_share(k, costs, share, state.rows[at : at + k], hard, work.cavity)
+            take_share(k, held, share, state.rows[at : at + k], costs_are, work.cavity)
             own = ptr[h ^ 1]
             for a in range(k):
                 from_edge[own + a] = np.inf if np.isinf(work.cavity[a]) else -work.cavity[a]
@@ -546,103 +424,13 @@ def hand_over(
             slot = g.inc_slot[p]
             at = plan.slot_ptr[slot]
             message = state.slots[at : at + k]
-            if plan.role[slot] == _LAST:
+            if plan.role[slot] == LAST:
                 for a in range(k):
                     from_factor[at + a] = message[a]
             else:
-                take_share(k, costs, share, message, hard, message)
+                take_share(k, held, share, message, costs_are, message)
                 for a in range(k):
                     from_factor[at + a] = np.inf if np.isinf(message[a]) else -message[a]
-
-
-@inlined
-def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
-    """Add a message to the costs; infinite entries are counted."""
-    if hard:
-        for a in range(k):
-            value = message[a]
-            if np.isinf(value):
-                work.infinite[a] += 1
-            else:
-                work.costs[a] += value
-    else:
-        add(k, message, work.costs)
-
-
-@inlined
-def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace) -> None:
-    """Add the costs of an edge whose other end, at half-edge ``h``, has label ``b``."""
-    e = h >> 1
-    if g.kinds[e] != TABLE and not hard:
-        # What all labels pay does not matter to the choice.
-        if b < k:
-            work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
-        return
-    if h & 1 == 1:
-        for a in range(k):
-            work.new[a] = edge_cost(g, e, a, b)
-    else:
-        for a in range(k):
-            work.new[a] = edge_cost(g, e, b, a)
-    add_counted(k, work.new, hard, work)
-
-
-@inlined
-def choose(k: int, hard: bool, work: Workspace) -> int:
-    """Return the label with the fewest infinite terms, of those the one of least cost."""
-    best = 0
-    for a in range(1, k):
-        if hard and work.infinite[a] != work.infinite[best]:
-            if work.infinite[a] < work.infinite[best]:
-                best = a
-        elif work.costs[a] < work.costs[best]:
-            best = a
-    return best
-
-
-@lean_kernel
-def decode(
-    g: GraphArrays,
-    plan: Plan,
-    state: State,
-    decided: FloatArray,
-    hard: bool,
-    work: Workspace,
-    x: IntArray,
-) -> None:
-    """Label the variables in order, each given the labels of those before it.
-
-    After a backward pass, with the true costs towards labelled neighbours and messages from the
-    others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower
-    costs, then lower numbers. `decided` is a copy of ``state.slots`` in which the message of each
-    labelled variable is replaced by its label.
-    """
-    for t in range(x.size):
-        i = plan.order[t]
-        k = g.cardinalities[i]
-        for a in range(k):
-            work.costs[a] = 0.0
-            work.infinite[a] = 0
-        add_counted(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k], hard, work)
-        for q in range(plan.ptr[t], plan.middle[t]):
-            at = plan.at[q]
-            add_counted(k, state.rows[at : at + k], hard, work)
-        for q in range(plan.middle[t], plan.ptr[t + 1]):
-            h = plan.half[q]
-            add_edge(g, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[p]
-            at = plan.slot_ptr[slot]
-            message = decided[at : at + k]
-            if plan.role[slot] != _FIRST:
-                collect(g, slot, decided, plan.slot_ptr, message, work.digits)
-            add_counted(k, message, True, work)
-        best = choose(k, hard, work)
-        x[i] = best
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            at = plan.slot_ptr[g.inc_slot[p]]
-            for a in range(k):
-                decided[at + a] = 0.0 if a == best else np.inf
 
 
 class Passes:
@@ -659,13 +447,16 @@ class Passes:
         self.graph = graph
         self.plan = make_plan(graph, order)
         self.terms = make_terms(graph.arrays)
-        self._plain = (
+        self._costs = FINITE
+        if graph.has_infinite:
+            self._costs = INFINITE
+        elif (
             graph.n_labels is not None
             and graph.n_variables > 0
             and graph.n_factors == 0
-            and not graph.has_infinite
             and bool((self.terms.way != GENERAL).all())
-        )
+        ):
+            self._costs = PLAIN
         sizes = graph.cardinalities[graph.edges].max(axis=1, initial=1)
         self.state = State(
             aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
@@ -679,16 +470,14 @@ class Passes:
         edge = plan.half >> 1
         sizes = graph.cardinalities[graph.edges[edge]]
         dense = (graph.edge_kinds[edge] == TABLE) & (graph.arrays.forms[edge] == NO_FORM)
-        cost = _offsets(np.where(dense, sizes.prod(axis=1), 32 * sizes.max(axis=1, initial=1)))
+        cost = offsets(np.where(dense, sizes.prod(axis=1), 32 * sizes.max(axis=1, initial=1)))
         work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
         if graph.n_factors:
             rank = np.empty(graph.n_variables, dtype=np.int64)
             rank[plan.order] = np.arange(graph.n_variables)
             tables = np.repeat(np.diff(graph.table_ptr), np.diff(graph.factor_ptr))
             np.add.at(work, rank[graph.factor_scopes], tables)
-        cuts = np.flatnonzero(np.diff(np.cumsum(work) // _STRETCH)) + 1
-        stops = [0, *cuts.tolist(), graph.n_variables]
-        return list(itertools.pairwise(stops))
+        return stretches(work)
 
     def half_sweep(self, direction: int, run: Run) -> float | None:
         """Visit all variables, up (1) or down (0) the order; return the bound of the pass.
@@ -696,14 +485,14 @@ class Passes:
         ``inf`` proves that no labelling has finite energy; None says that the time ran out.
         """
         bound = [self.graph.constant]
-        for begin, end in self._stops if direction == 1 else reversed(self._stops):
+        for stretch in self._stops if direction == 1 else reversed(self._stops):
             if run.should_stop():
                 return None
-            stretch = (self.graph.arrays, self.plan, self.terms, direction, begin, end, self.state)
-            if self._plain:
-                bound.append(plain_half_sweep(*stretch, self._work))
+            common = (self.graph.arrays, self.plan, self.terms, direction, stretch, self.state)
+            if self._costs == PLAIN:
+                bound.append(plain_half_sweep(*common, self._work))
             else:
-                bound.append(half_sweep(*stretch, self.graph.has_infinite, self._work))
+                bound.append(half_sweep(*common, self._costs, self._work))
             if bound[-1] == math.inf:
                 return math.inf
         return math.fsum(bound)
@@ -718,9 +507,15 @@ class Passes:
         ptr = half_ptr(graph)
         from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)
         hand_over(
-            graph.arrays, self.plan, self.state, graph.has_infinite, ptr, from_edge, from_factor,
+            graph.arrays,
+            self.plan,
+            self.state,
+            self._costs,
+            ptr,
+            from_edge,
+            from_factor,
             self._work,
-        )  # fmt: skip
+        )
         return start_dual(graph, from_edge, from_factor[: int(self.plan.slot_ptr[-1])])
 
     def decode(self) -> IntArray:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.algorithms.dual.clusters import Clusters, gain_of_cliques, pair_keys
+from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
+from inference_lab.algorithms.dual.clusters import Clusters, pair_keys
 from inference_lab.algorithms.dual.frustration import (
     find_cliques,
     find_cycles,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.contract import Status
+from inference_lab.contract import Run, Status
 from inference_lab.graph.grids import grid_edges
-from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.mplp import MPLP
+from inference_lab.solvers.mplp import MPLP, _Sweeps, shares_of_edge, shares_of_factor
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -30,6 +30,29 @@ def odd_cycle(length: int) -> il.FactorGraph:
     """Return the cycle of two labels whose neighbours all want to differ: one pair cannot."""
     edges = [(i, (i + 1) % length) for i in range(length)]
     return il.FactorGraph.potts(np.zeros((length, 2)), edges, -1.0, constant=float(length))
+
+
+@given(family=st.sampled_from(sorted(FINITE)), seed=seeds)
+def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
+    """Edge by edge, then factor by factor, twice."""
+    graph = random_graph(family, seed)
+    sweeps, run = _Sweeps(graph), Run(graph)
+    costs = [graph.unary_of(i).copy() for i in range(graph.n_variables)]
+    terms = [factor for factor in graph.factors() if len(factor[0]) > 1]
+    parts = [[np.zeros(k) for k in table.shape] for _, table in terms]
+    for _ in range(2):
+        for (scope, table), before in zip(terms, parts, strict=True):
+            rest = [costs[i] - part for i, part in zip(scope, before, strict=True)]
+            if table.ndim == 2:
+                before[:] = shares_of_edge(table, *rest)
+            else:
+                before[:] = shares_of_factor(table, rest)
+            for i, left, part in zip(scope, rest, before, strict=True):
+                costs[i] = left + part
+        assert sweeps.sweep(False, run)
+        found = np.concatenate([sweeps.dual.from_edge, sweeps.dual.from_factor])
+        expected = [part for several in parts for part in several]
+        assert found == pytest.approx(np.concatenate([*expected, []]), rel=1e-9, abs=1e-9)
 
 
 @given(

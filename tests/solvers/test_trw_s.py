@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from places import DATA
 
 import inference_lab as il
+from inference_lab.algorithms.dual import reparametrisation
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
+from inference_lab.algorithms.dual.visits import workspace
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -22,7 +24,7 @@ from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.problems.instances import Instances, find
 from inference_lab.solvers import trw_s
-from inference_lab.solvers.trw_s import TRWS, Passes
+from inference_lab.solvers.trw_s import TRWS, Passes, one_pass
 
 needs_data = pytest.mark.skipif(
     not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
@@ -36,42 +38,21 @@ def natural(graph: il.FactorGraph) -> IntArray:
 
 
 def plain_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterator[float]:
-    """Yield the bound of each pass of TRW-S, from dense tables and dictionaries; pairwise only."""
-    n = graph.n_variables
-    rank = np.empty(n, dtype=int)
-    rank[order] = np.arange(n)
+    """Yield the bound of each pass by the rule in plain numpy; pairwise only."""
     message: dict[tuple[int, int], FloatArray] = {}
     tables: dict[tuple[int, int], FloatArray] = {}
-    neighbours: dict[int, list[int]] = {i: [] for i in range(n)}
-    for e in range(graph.n_edges):
-        i, j = (int(v) for v in graph.edges[e])
+    for e, (i, j) in enumerate(graph.edges.tolist()):
         tables[i, j] = graph.edge_table(e)
         tables[j, i] = tables[i, j].T
         message[i, j] = np.zeros(graph.cardinalities[j])
         message[j, i] = np.zeros(graph.cardinalities[i])
-        neighbours[i].append(j)
-        neighbours[j].append(i)
+    unaries = [graph.unary_of(i) for i in range(graph.n_variables)]
     for _ in range(sweeps):
-        for sign in (1, -1):
-            bound = graph.constant
-            for i in order[::sign]:
-                costs = graph.unary_of(i) + sum(message[j, i] for j in neighbours[i])
-                on = [j for j in neighbours[i] if sign * (rank[j] - rank[i]) > 0]
-                chains = max(len(on), len(neighbours[i]) - len(on), 1)
-                bound += (1 - len(on) / chains) * costs.min() if len(on) < chains else 0.0
-                for j in on:
-                    with np.errstate(invalid="ignore"):
-                        given = np.where(np.isinf(costs), np.inf, costs / chains - message[j, i])
-                    sent = (tables[i, j] + given[:, None]).min(axis=0)
-                    bound += sent.min()
-                    if bound == math.inf:
-                        yield math.inf
-                        return
-                    message[i, j] = sent - sent.min()
-                if costs.min() == math.inf:
-                    yield math.inf
-                    return
+        for along in (order.tolist(), order[::-1].tolist()):
+            bound = graph.constant + one_pass(along, unaries, tables, message)
             yield bound
+            if bound == math.inf:
+                return
 
 
 def kernel_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterator[float]:
@@ -222,7 +203,7 @@ def test_stretches_between_looks_at_the_clock_change_nothing(
 ) -> None:
     graph = random_graph(family, 4)
     whole = list(kernel_passes(graph, natural(graph), 4))
-    monkeypatch.setattr(trw_s, "_STRETCH", 10)
+    monkeypatch.setattr(reparametrisation, "_STRETCH", 10)
     passes = Passes(graph, natural(graph))
     assert len(passes._stops) > 1
     assert list(kernel_passes(graph, natural(graph), 4)) == pytest.approx(whole, rel=1e-12)
@@ -443,8 +424,8 @@ def test_the_kernel_for_plain_graphs_gives_what_the_general_one_gives(
     general = Passes(graph, natural(graph))
     for direction in (1, 0) * 3:
         bound = trw_s.half_sweep(
-            graph.arrays, general.plan, general.terms, direction, 0, 42, general.state, False,
-            trw_s.workspace(graph),
+            graph.arrays, general.plan, general.terms, direction, (0, 42), general.state,
+            trw_s.FINITE, workspace(graph),
         )  # fmt: skip
         assert passes.half_sweep(direction, run) == bound + graph.constant
         np.testing.assert_array_equal(passes.state.rows, general.state.rows)

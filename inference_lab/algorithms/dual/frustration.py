@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.dual.clusters import Clusters, gain_of_cliques, pair_keys
+from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
+from inference_lab.algorithms.dual.clusters import Clusters, pair_keys
 from inference_lab.algorithms.dual.reparametrisation import Dual, offsets, stretches
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
@@ -40,17 +41,27 @@ _MAX_JOINT = 1_000_000
 # ------------------------------------------------------------------ the projection graph
 
 
+class Table(NamedTuple):
+    """Scratch for what is left of one edge, and the least entries of its columns.
+
+    ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
+    the row of the least.
+    """
+
+    entries: FloatArray
+    best: FloatArray
+    second: FloatArray
+    at: IntArray
+
+
 @inlined
-def least_without(
-    rows: int, columns: int, table: FloatArray, row: int, best: FloatArray, second: FloatArray,
-    at: IntArray,
-) -> tuple[float, float, int]:  # fmt: skip
+def least_without(columns: int, row: int, table: Table) -> tuple[float, float, int]:
     """Return the least entry outside a row, the least in other columns, and the first's column."""
     one = np.inf
     two = np.inf
     where = -1
     for b in range(columns):
-        value = second[b] if at[b] == row else best[b]
+        value = table.second[b] if table.at[b] == row else table.best[b]
         if value < one:
             two = one
             one = value
@@ -62,9 +73,8 @@ def least_without(
 
 @lean_kernel
 def project(
-    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float,
-    table: FloatArray, best: FloatArray, second: FloatArray, at: IntArray, nodes: IntArray,
-    strength: FloatArray,
+    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float, table: Table,
+    nodes: IntArray, strength: FloatArray,
 ) -> int:  # fmt: skip
     """Write the edges of the projection graph that come from the edges of `begin` to `end`.
 
@@ -72,12 +82,12 @@ def project(
     there are two labels), numbered like the entries of the unaries. Two splits are joined with
     strength ``min over labels on different sides - min over labels on equal sides`` of what is
     left of their edge. Those of at least `threshold` in size are written to `nodes` (cap, 2) and
-    `strength` (cap,), which have room for all; their number is returned. `table`, `best`,
-    `second` and `at` are scratch, for one edge and one row of it.
+    `strength` (cap,), which have room for all; their number is returned.
 
     Complexity: O(k^2) an edge.
     """
     count = 0
+    left, best, second, at = table
     for e in range(begin, end):
         i, j = g.edges[e, 0], g.edges[e, 1]
         ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -86,14 +96,14 @@ def project(
         pi, pj = dual.half_ptr[2 * e], dual.half_ptr[2 * e + 1]
         for a in range(ki):
             for b in range(kj):
-                table[a * kj + b] = (
+                left[a * kj + b] = (
                     edge_cost(g, e, a, b) - dual.from_edge[pi + a] - dual.from_edge[pj + b]
                 )
                 if hard and (
                     np.isinf(dual.unary[g.unary_ptr[i] + a])
                     or np.isinf(dual.unary[g.unary_ptr[j] + b])
                 ):
-                    table[a * kj + b] = np.inf
+                    left[a * kj + b] = np.inf
         # The two least entries of each column.
         for b in range(kj):
             best[b] = np.inf
@@ -101,7 +111,7 @@ def project(
             at[b] = -1
         for a in range(ki):
             for b in range(kj):
-                value = table[a * kj + b]
+                value = left[a * kj + b]
                 if value < best[b]:
                     second[b] = best[b]
                     best[b] = value
@@ -109,12 +119,12 @@ def project(
                 elif value < second[b]:
                     second[b] = value
         for a in range(1 if ki == 2 else ki):
-            outside, other, where = least_without(ki, kj, table, a, best, second, at)
+            outside, other, where = least_without(kj, a, table)
             row_best = np.inf
             row_second = np.inf
             row_at = -1
             for b in range(kj):
-                value = table[a * kj + b]
+                value = left[a * kj + b]
                 if value < row_best:
                     row_second = row_best
                     row_best = value
@@ -124,7 +134,7 @@ def project(
             for b in range(1 if kj == 2 else kj):
                 column = second[b] if at[b] == a else best[b]
                 differ = min(column, row_second if row_at == b else row_best)
-                same = min(table[a * kj + b], other if where == b else outside)
+                same = min(left[a * kj + b], other if where == b else outside)
                 if np.isinf(differ) and np.isinf(same):
                     continue
                 value = differ - same
@@ -160,6 +170,40 @@ class Search(NamedTuple):
     parent: Int32Array
     parity: npt.NDArray[np.bool_]
     queue: Int32Array
+
+
+@inlined
+def ways_meet(search: Search, a: int, b: int) -> int:
+    """Return how many nodes the ways up from two nodes have, to where they meet."""
+    length = 1
+    while a != b:
+        if search.depth[a] >= search.depth[b]:
+            a = search.parent[a]
+        else:
+            b = search.parent[b]
+        length += 1
+    return length
+
+
+@inlined
+def write_cycle(graph: Projection, search: Search, a: int, b: int, cycle: Int32Array) -> bool:
+    """Write the variables from node ``a`` up and down to ``b``; return whether all differ."""
+    low, high = 0, cycle.size - 1
+    while a != b:
+        if search.depth[a] >= search.depth[b]:
+            cycle[low] = graph.variable[a]
+            low += 1
+            a = search.parent[a]
+        else:
+            cycle[high] = graph.variable[b]
+            high -= 1
+            b = search.parent[b]
+    cycle[low] = graph.variable[a]
+    for s in range(cycle.size):
+        for t in range(s):
+            if cycle[s] == cycle[t]:
+                return False
+    return True
 
 
 @lean_kernel
@@ -218,38 +262,12 @@ def frustrated_cycles(
                     continue
                 if search.parity[v] == side:
                     continue
-                # Up from both ends to where the ways meet; the root's end of it is left out.
-                length = 0
-                a, b = u, v
-                while a != b:
-                    if search.depth[a] >= search.depth[b]:
-                        a = search.parent[a]
-                    else:
-                        b = search.parent[b]
-                    length += 1
-                length += 1
+                length = ways_meet(search, u, v)
                 if length > longest or length < 3:
                     continue
                 if count == ends.size or used + length > cycles.size:
                     return count
-                low, high = used, used + length - 1
-                a, b = u, v
-                while a != b:
-                    if search.depth[a] >= search.depth[b]:
-                        cycles[low] = graph.variable[a]
-                        low += 1
-                        a = search.parent[a]
-                    else:
-                        cycles[high] = graph.variable[b]
-                        high -= 1
-                        b = search.parent[b]
-                cycles[low] = graph.variable[a]
-                simple = True
-                for s in range(used, used + length):
-                    for t in range(used, s):
-                        if cycles[s] == cycles[t]:
-                            simple = False
-                if not simple:
+                if not write_cycle(graph, search, u, v, cycles[used : used + length]):
                     continue
                 used += length
                 ends[count] = used
@@ -309,8 +327,12 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
     graph, g = clusters.graph, clusters.g
     sizes = graph.cardinalities[clusters.edges].prod(axis=1)
     widest = int(graph.cardinalities.max(initial=1))
-    table, rows = np.empty(int(sizes.max(initial=1))), np.empty((2, widest))
-    at = np.empty(widest, dtype=np.int64)
+    table = Table(
+        np.empty(int(sizes.max(initial=1))),
+        np.empty(widest),
+        np.empty(widest),
+        np.empty(widest, dtype=np.int64),
+    )
     threshold = tolerance
     nodes = np.empty((0, 2), dtype=np.int64)
     strength = np.empty(0)
@@ -321,9 +343,8 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
         new_nodes = np.empty((room, 2), dtype=np.int64)
         new_strength = np.empty(room)
         count = project(
-            g, lo, hi, clusters.dual, clusters.hard, threshold, table, rows[0], rows[1], at,
-            new_nodes, new_strength,
-        )  # fmt: skip
+            g, lo, hi, clusters.dual, clusters.hard, threshold, table, new_nodes, new_strength
+        )
         nodes = np.concatenate([nodes, new_nodes[:count]])
         strength = np.concatenate([strength, new_strength[:count]])
         if strength.size > _MAX_PROJECTED:

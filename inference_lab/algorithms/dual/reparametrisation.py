@@ -62,7 +62,9 @@ class ClusterArrays(NamedTuple):
     * ``part_ptr`` (C + 1,) into ``parts``: what a cluster passed to these pairs, one after the
       other, row-major with the smaller variable first;
     * ``table`` (C,): where the cluster's own costs start in ``tables``, row-major by rising
-      variables; -1 if it has none.
+      variables; -1 if it has none;
+    * ``inside_ptr`` (n + 1,) into ``inside``: where each variable stands in ``variables``, each
+      place given as ``LARGEST_CLUSTER * cluster + position``.
     """
 
     ptr: IntArray
@@ -73,13 +75,16 @@ class ClusterArrays(NamedTuple):
     parts: FloatArray
     table: IntArray
     tables: FloatArray
+    inside_ptr: IntArray
+    inside: IntArray
 
 
-def no_clusters() -> ClusterArrays:
+def no_clusters(graph: FactorGraph) -> ClusterArrays:
     """Return the arrays of no clusters."""
     nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     names, costs = np.empty(0, dtype=np.int32), np.empty(0)
-    return ClusterArrays(start, names, start, names, start, costs, nothing, costs)
+    inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
+    return ClusterArrays(start, names, start, names, start, costs, nothing, costs, inside, nothing)
 
 
 def offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
@@ -153,7 +158,7 @@ def start_dual(
 class Scratch(NamedTuple):
     """Scratch arrays for one term at a time.
 
-    The first four are as long as the largest cardinality, ``digits`` as the largest arity,
+    The first five are as long as the largest cardinality, ``digits`` as the largest arity,
     ``to_factor`` as `Dual.from_factor`.
     """
 
@@ -161,6 +166,7 @@ class Scratch(NamedTuple):
     second: FloatArray
     given: FloatArray
     new: FloatArray
+    infinite: IntArray
     digits: IntArray
     to_factor: FloatArray
 
@@ -174,6 +180,7 @@ def make_scratch(graph: FactorGraph) -> Scratch:
         np.empty(width),
         np.empty(width),
         np.empty(width),
+        np.empty(width, np.int64),
         np.empty(max(arity, LARGEST_CLUSTER), np.int64),
         np.zeros(int(slot_ptr(graph)[-1])),
     )
@@ -200,6 +207,17 @@ def held_back(
         for a in range(k):
             if np.isinf(unary[u + a]):
                 out[a] = np.inf
+
+
+@inlined
+def held_back_by_factor(g: GraphArrays, f: int, dual: Dual, hard: bool, work: Scratch) -> None:
+    """Write minus the parts of a factor to ``work.to_factor``, as `held_back` does."""
+    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+        i, at = g.scopes[s], dual.slot_ptr[s]
+        held_back(
+            g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, at, hard,
+            work.to_factor[at:],
+        )  # fmt: skip
 
 
 @inlined
@@ -300,12 +318,7 @@ def sweep_factors(
                 if not (hard and np.isinf(work.first[a])):
                     work.new[a] = (work.new[a] + work.first[a]) / (hi - lo) - work.first[a]
             settle(k, dual.unary, u, dual.from_factor, ptr[s], work.first, work.new, hard)
-        for s in range(lo, hi):
-            i = g.scopes[s]
-            held_back(
-                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor, ptr[s], hard,
-                work.to_factor[ptr[s] :],
-            )  # fmt: skip
+        held_back_by_factor(g, f, dual, hard, work)
         for t in range(hi - lo):
             s = hi - 1 - t if backwards else lo + t
             i = g.scopes[s]
@@ -347,12 +360,7 @@ def sweep_stars(
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             f = g.slot_factor[slot]
-            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                j = g.scopes[s]
-                held_back(
-                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_factor,
-                    dual.slot_ptr[s], hard, work.to_factor[dual.slot_ptr[s] :],
-                )  # fmt: skip
+            held_back_by_factor(g, f, dual, hard, work)
             own = dual.slot_ptr[slot]
             factor_message(g, slot, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
             rest_of(k, dual.unary, u, dual.from_factor, own, work.first)
@@ -449,13 +457,8 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float
             return np.inf
         total, lost = add_up(total, lost, least)
     for f in range(g.factor_ptr.size - 1):
-        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-        for s in range(lo, hi):
-            i = g.scopes[s]
-            held_back(
-                g.cardinalities[i], dual.unary, g.unary_ptr[i], dual.from_factor,
-                dual.slot_ptr[s], hard, work.to_factor[dual.slot_ptr[s] :],
-            )  # fmt: skip
+        lo = g.factor_ptr[f]
+        held_back_by_factor(g, f, dual, hard, work)
         factor_message(g, lo, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
         least = np.inf
         i = g.scopes[lo]
@@ -608,22 +611,17 @@ def decode(
     order: IntArray,
     dual: Dual,
     clusters: ClusterArrays,
-    inside_ptr: IntArray,
-    inside: IntArray,
     hard: bool,
     work: Scratch,
-    infinite: IntArray,
     x: IntArray,
 ) -> None:
     """Label the variables in order, each given the labels chosen before.
 
     A variable pays what it costs itself, what is left of each term under the labels chosen, and
     the least of it over the labels of variables that have none yet. Labels with fewer infinite
-    terms come first, then lower costs, then lower numbers. The positions of variable ``i`` in
-    ``clusters.variables`` are ``inside[inside_ptr[i] : inside_ptr[i + 1]]``, each given as
-    ``LARGEST_CLUSTER * cluster + position``. `infinite` is scratch as long as the largest
-    cardinality.
+    terms come first, then lower costs, then lower numbers.
     """
+    infinite = work.infinite
     for i in range(x.size):
         x[i] = -1
     for i in order:
@@ -651,12 +649,9 @@ def decode(
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             f = g.slot_factor[slot]
+            held_back_by_factor(g, f, dual, hard, work)
             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                 j, at = g.scopes[s], dual.slot_ptr[s]
-                held_back(
-                    g.cardinalities[j], dual.unary, g.unary_ptr[j], dual.from_factor, at, hard,
-                    work.to_factor[at:],
-                )  # fmt: skip
                 if x[j] >= 0:
                     for b in range(g.cardinalities[j]):
                         if b != x[j]:
@@ -669,9 +664,9 @@ def decode(
             for a in range(k):
                 work.new[a] -= dual.from_factor[own + a]
             add_finite(k, work.new, work.first, infinite)
-        for p in range(inside_ptr[i], inside_ptr[i + 1]):
-            c = inside[p] // LARGEST_CLUSTER
-            from_cluster(g, c, inside[p] - LARGEST_CLUSTER * c, clusters, x, hard, work)
+        for p in range(clusters.inside_ptr[i], clusters.inside_ptr[i + 1]):
+            c, own = divmod(clusters.inside[p], LARGEST_CLUSTER)
+            from_cluster(g, c, own, clusters, x, hard, work)
             add_finite(k, work.new, work.first, infinite)
         best = 0
         for a in range(1, k):

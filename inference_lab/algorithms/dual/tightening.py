@@ -24,7 +24,9 @@ from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.frustration import find_cliques, find_cycles
 from inference_lab.algorithms.dual.reparametrisation import Dual, energy_step, next_energy
 from inference_lab.contract import Run
+from inference_lab.graph.arrays import Int32Array
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 
 #: Entries that one sweep over the clusters of a round may visit.
@@ -121,8 +123,6 @@ def tighten(
     four. Memory: ``24 k^2`` bytes a triplet, ``48 k^2`` a cluster of four, and ``16 k^2`` a pair
     inside one.
     """
-    from inference_lab.kernels.descent import descend
-
     state = Clusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)
     start = bound = state.bound()
@@ -190,12 +190,17 @@ def tighten(
             if gain <= small:
                 return report("converged")
             continue
-        work, memory = state.cost_of(found)
-        fits = np.cumsum(work) <= _ROUND_WORK
-        fits[0] = True
-        fits &= state.memory + np.cumsum(memory) <= max_memory
-        chosen = found[fits][:per_round]
+        chosen = _that_fit(state, found, max_memory)[:per_round]
         if len(chosen) == 0:
             return report("memory")
         state.add(chosen)
         rounds += 1
+
+
+def _that_fit(state: Clusters, found: Int32Array, max_memory: float) -> Int32Array:
+    """Return the first of the clusters found that a round has time for, and memory."""
+    work, memory = state.cost_of(found)
+    fits = np.cumsum(work) <= _ROUND_WORK
+    fits[0] = True
+    fits &= state.memory + np.cumsum(memory) <= max_memory
+    return found[fits]

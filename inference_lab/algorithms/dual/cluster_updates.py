@@ -1,0 +1,467 @@
+"""The updates of clusters: one takes in what is left of its pairs, and hands out what it then has.
+
+A. Globerson, T. Jaakkola, "Fixing max-product: convergent message passing algorithms for MAP
+LP-relaxations", NIPS 2007, sec. 6.
+S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual block-coordinate
+ascent for dense graphical models", ECCV 2018: what an update hands over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab.algorithms.dual.reparametrisation import ClusterArrays, Dual
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array
+from inference_lab.kernels.messages import edge_cost, least
+
+
+class Room(NamedTuple):
+    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings.
+
+    ``joint`` is used by clusters of more than three variables only.
+    """
+
+    pairs: FloatArray
+    given: FloatArray
+    joint: FloatArray
+
+
+# ------------------------------------------------------------------ the pairs of one cluster
+
+
+@inlined
+def ends_of(g: GraphArrays, e: int) -> tuple[int, int, int, int]:
+    """Return the ends of an edge, rising, and the strides of their labels in its table."""
+    i, j = g.edges[e, 0], g.edges[e, 1]
+    if i < j:
+        return i, j, g.cardinalities[j], 1
+    return j, i, 1, g.cardinalities[j]
+
+
+@inlined
+def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -> int:
+    """Write what is left of edge ``e``, the smaller variable's labels first; return its size."""
+    i, j, row, column = ends_of(g, e)
+    ki, kj = g.cardinalities[i], g.cardinalities[j]
+    flip = g.edges[e, 0] != i
+    pi = dual.half_ptr[2 * e + (1 if flip else 0)]
+    pj = dual.half_ptr[2 * e + (0 if flip else 1)]
+    if g.kinds[e] == TABLE:
+        weight, start = g.weights[e], g.offsets[e]
+        for a in range(ki):
+            for b in range(kj):
+                out[a * kj + b] = (
+                    weight * g.pairwise[start + a * row + b * column]
+                    - dual.from_edge[pi + a]
+                    - dual.from_edge[pj + b]
+                )
+    else:
+        for a in range(ki):
+            for b in range(kj):
+                # Diagonal terms are the same both ways.
+                out[a * kj + b] = (
+                    edge_cost(g, e, a, b) - dual.from_edge[pi + a] - dual.from_edge[pj + b]
+                )
+    if hard:
+        for a in range(ki):
+            for b in range(kj):
+                if np.isinf(dual.unary[g.unary_ptr[i] + a]) or np.isinf(
+                    dual.unary[g.unary_ptr[j] + b]
+                ):
+                    out[a * kj + b] = np.inf
+    return int(ki * kj)
+
+
+@inlined
+def load_pairs(
+    g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, hard: bool, out: FloatArray
+) -> None:
+    """Write what is left of all pairs of a cluster, without what the cluster passed to them."""
+    start = clusters.part_ptr[c]
+    at = 0
+    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
+        stop = at + load_pair(g, dual, clusters.edges[pair], hard, out[at:])
+        for x in range(at, stop):
+            out[x] -= clusters.parts[start + x]
+        at = stop
+
+
+@inlined
+def store_pairs(
+    g: GraphArrays, c: int, clusters: ClusterArrays, hard: bool, kept: FloatArray
+) -> None:
+    """Let a cluster keep ``kept`` of the costs of its pairs and pass minus that on to them."""
+    start = clusters.part_ptr[c]
+    at = 0
+    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
+        e = clusters.edges[pair]
+        i, j, row, column = ends_of(g, e)
+        for a in range(g.cardinalities[i]):
+            for b in range(g.cardinalities[j]):
+                entry = g.offsets[e] + a * row + b * column
+                if hard and np.isinf(kept[at]):
+                    g.pairwise[entry] = np.inf
+                else:
+                    g.pairwise[entry] -= kept[at] + clusters.parts[start + at]
+                    clusters.parts[start + at] = -kept[at]
+                at += 1
+
+
+@inlined
+def load_kept(g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, out: FloatArray) -> None:
+    """Write what a cluster keeps of the costs of its pairs, ``+inf`` for labels ruled out."""
+    start = clusters.part_ptr[c]
+    at = 0
+    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
+        e = clusters.edges[pair]
+        i, j, row, column = ends_of(g, e)
+        for a in range(g.cardinalities[i]):
+            for b in range(g.cardinalities[j]):
+                out[at] = -clusters.parts[start + at]
+                if (
+                    np.isinf(g.pairwise[g.offsets[e] + a * row + b * column])
+                    or np.isinf(dual.unary[g.unary_ptr[i] + a])
+                    or np.isinf(dual.unary[g.unary_ptr[j] + b])
+                ):
+                    out[at] = np.inf
+                at += 1
+
+
+@inlined
+def take_off(size: int, kept: FloatArray, given: FloatArray, share: float, hard: bool) -> None:
+    """Take a share of what is given to a pair off what the cluster keeps of its costs."""
+    if hard:
+        for x in range(size):
+            kept[x] = np.inf if np.isinf(given[x]) else kept[x] - share * given[x]
+    else:
+        for x in range(size):
+            kept[x] -= share * given[x]
+
+
+# ------------------------------------------------------------------ clusters of three
+
+
+@inlined
+def three_tables(
+    ki: int, kj: int, kl: int, pairs: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return where the tables of the pairs (i, j), (i, l) and (j, l) of three variables stand."""
+    return pairs, pairs[ki * kj :], pairs[ki * (kj + kl) :]
+
+
+@inlined_minimum
+def marginals_of_three(
+    ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
+) -> None:
+    """Write the min-marginals of three variables for their three pairs to ``room.given``.
+
+    Complexity: O(k^3).
+    """
+    first, second, third = three_tables(ki, kj, kl, room.pairs)
+    to_first, to_second, to_third = three_tables(ki, kj, kl, room.given)
+    for x in range(ki * kl):
+        to_second[x] = np.inf
+    for x in range(kj * kl):
+        to_third[x] = np.inf
+    for a in range(ki):
+        for b in range(kj):
+            value = first[a * kj + b]
+            low = np.inf
+            if base < 0:
+                for c in range(kl):
+                    total = value + (second[a * kl + c] + third[b * kl + c])
+                    low = min(low, total)
+                    to_second[a * kl + c] = min(to_second[a * kl + c], total)
+                    to_third[b * kl + c] = min(to_third[b * kl + c], total)
+            else:
+                at = base + (a * kj + b) * kl
+                for c in range(kl):
+                    total = value + (second[a * kl + c] + third[b * kl + c]) + tables[at + c]
+                    low = min(low, total)
+                    to_second[a * kl + c] = min(to_second[a * kl + c], total)
+                    to_third[b * kl + c] = min(to_third[b * kl + c], total)
+            to_first[a * kj + b] = low
+
+
+@inlined_minimum
+def marginals_of_pair(
+    pair: int, ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
+) -> None:
+    """Write the min-marginals of three variables for pair 0, (i, j), 1, (i, l), or 2, (j, l).
+
+    Complexity: O(k^3).
+    """
+    first, second, third = three_tables(ki, kj, kl, room.pairs)
+    out = three_tables(ki, kj, kl, room.given)[pair]
+    size = ki * kj if pair == 0 else (ki * kl if pair == 1 else kj * kl)
+    for x in range(size):
+        out[x] = np.inf
+    for a in range(ki):
+        for b in range(kj):
+            value = first[a * kj + b]
+            at = base + (a * kj + b) * kl
+            if pair == 0:
+                low = np.inf
+                if base < 0:
+                    for c in range(kl):
+                        low = min(low, second[a * kl + c] + third[b * kl + c])
+                else:
+                    for c in range(kl):
+                        low = min(low, second[a * kl + c] + third[b * kl + c] + tables[at + c])
+                out[a * kj + b] = value + low
+            else:
+                to = a * kl if pair == 1 else b * kl
+                if base < 0:
+                    for c in range(kl):
+                        total = value + (second[a * kl + c] + third[b * kl + c])
+                        out[to + c] = min(out[to + c], total)
+                else:
+                    for c in range(kl):
+                        total = value + (second[a * kl + c] + third[b * kl + c]) + tables[at + c]
+                        out[to + c] = min(out[to + c], total)
+
+
+@inlined
+def share_out_three(
+    ki: int,
+    kj: int,
+    kl: int,
+    base: int,
+    tables: FloatArray,
+    backwards: bool,
+    hard: bool,
+    room: Room,
+) -> None:
+    """Hand the costs of three variables out to their pairs; ``room.pairs`` is what is kept then.
+
+    Each pair gets a third of its min-marginal, then each in turn what is left, so that nothing
+    stays that a pair could have.
+    """
+    sizes = ki * kj, ki * kl, kj * kl
+    kept = three_tables(ki, kj, kl, room.pairs)
+    given = three_tables(ki, kj, kl, room.given)
+    marginals_of_three(ki, kj, kl, base, tables, room)
+    take_off(sizes[0] + sizes[1] + sizes[2], room.pairs, room.given, 1.0 / 3.0, hard)
+    for turn in range(3):
+        pair = 2 - turn if backwards else turn
+        marginals_of_pair(pair, ki, kj, kl, base, tables, room)
+        take_off(sizes[pair], kept[pair], given[pair], 1.0, hard)
+
+
+@inlined_minimum
+def least_of_three(
+    ki: int, kj: int, kl: int, base: int, tables: FloatArray, pairs: FloatArray
+) -> float:
+    """Return the least cost of three variables."""
+    first, second, third = three_tables(ki, kj, kl, pairs)
+    low = np.inf
+    for a in range(ki):
+        for b in range(kj):
+            value = first[a * kj + b]
+            inner = np.inf
+            if base < 0:
+                for c in range(kl):
+                    inner = min(inner, second[a * kl + c] + third[b * kl + c])
+            else:
+                at = base + (a * kj + b) * kl
+                for c in range(kl):
+                    inner = min(inner, second[a * kl + c] + third[b * kl + c] + tables[at + c])
+            low = min(low, value + inner)
+    return low
+
+
+# ------------------------------------------------------------------ larger clusters
+
+
+@inlined
+def spread(g: GraphArrays, variables: Int32Array, p: int, q: int) -> tuple[int, int, int, int, int]:
+    """Return the axes of a joint table, merged: before position p, p, between, q, after q."""
+    before = 1
+    for s in range(p):
+        before *= g.cardinalities[variables[s]]
+    between = 1
+    for s in range(p + 1, q):
+        between *= g.cardinalities[variables[s]]
+    after = 1
+    for s in range(q + 1, variables.size):
+        after *= g.cardinalities[variables[s]]
+    return before, g.cardinalities[variables[p]], between, g.cardinalities[variables[q]], after
+
+
+@inlined
+def add_to_joint(
+    before: int, kp: int, between: int, kq: int, after: int, pair: FloatArray, factor: float,
+    hard: bool, joint: FloatArray,
+) -> None:  # fmt: skip
+    """Add `factor` times the table of a pair to a joint table; with factor < 0, ``inf`` is left."""
+    at = 0
+    for _ in range(before):
+        for a in range(kp):
+            for _ in range(between):
+                for b in range(kq):
+                    value = pair[a * kq + b]
+                    if not (hard and factor < 0.0 and np.isinf(value)):
+                        for r in range(at, at + after):
+                            joint[r] += factor * value
+                    at += after
+
+
+@inlined_minimum
+def marginals_of_joint(
+    before: int, kp: int, between: int, kq: int, after: int, joint: FloatArray, out: FloatArray
+) -> None:
+    """Write the min-marginals of a joint table for two of its positions."""
+    for x in range(kp * kq):
+        out[x] = np.inf
+    at = 0
+    for _ in range(before):
+        for a in range(kp):
+            for _ in range(between):
+                for b in range(kq):
+                    low = out[a * kq + b]
+                    for r in range(at, at + after):
+                        low = min(low, joint[r])
+                    out[a * kq + b] = low
+                    at += after
+
+
+@inlined
+def fill_joint(
+    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
+) -> int:
+    """Write all costs of a cluster, those of ``room.pairs`` included; return how many there are."""
+    size = 1
+    for s in range(variables.size):
+        size *= g.cardinalities[variables[s]]
+    for x in range(size):
+        room.joint[x] = tables[base + x] if base >= 0 else 0.0
+    at = 0
+    for p in range(variables.size):
+        for q in range(p + 1, variables.size):
+            before, kp, between, kq, after = spread(g, variables, p, q)
+            add_to_joint(before, kp, between, kq, after, room.pairs[at:], 1.0, hard, room.joint)
+            at += kp * kq
+    return size
+
+
+@inlined
+def share_out_joint(
+    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
+) -> None:
+    """Hand the costs of a cluster out to its pairs, as `share_out_three` does.
+
+    Complexity: O(table size) a pair.
+    """
+    fill_joint(g, variables, base, tables, hard, room)
+    share = 2.0 / (variables.size * (variables.size - 1))
+    for turn in range(3):
+        # First all min-marginals of the same costs, then their shares, then what is left in turn.
+        at = 0
+        for p in range(variables.size):
+            for q in range(p + 1, variables.size):
+                before, kp, between, kq, after = spread(g, variables, p, q)
+                kept, given = room.pairs[at:], room.given[at:]
+                if turn != 1:
+                    marginals_of_joint(before, kp, between, kq, after, room.joint, given)
+                if turn != 0:
+                    part = share if turn == 1 else 1.0
+                    add_to_joint(before, kp, between, kq, after, given, -part, hard, room.joint)
+                    take_off(kp * kq, kept, given, part, hard)
+                at += kp * kq
+
+
+# ------------------------------------------------------------------ all clusters
+
+
+@lean_kernel
+def sweep_clusters(
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, clusters: ClusterArrays,
+    hard: bool, room: Room,
+) -> None:  # fmt: skip
+    """Update the clusters from `begin` to `end`, in order or backwards.
+
+    Each takes in what is left of its pairs and hands out what it then holds.
+    """
+    for turn in range(end - begin):
+        c = end - 1 - turn if backwards else begin + turn
+        lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
+        base = clusters.table[c]
+        variables = clusters.variables[lo:hi]
+        load_pairs(g, c, dual, clusters, hard, room.pairs)
+        if hi - lo == 3:
+            share_out_three(
+                g.cardinalities[variables[0]], g.cardinalities[variables[1]],
+                g.cardinalities[variables[2]], base, clusters.tables, backwards, hard, room,
+            )  # fmt: skip
+        else:
+            share_out_joint(g, variables, base, clusters.tables, hard, room)
+        store_pairs(g, c, clusters, hard, room.pairs)
+
+
+@inlined
+def least_of(
+    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
+) -> float:
+    """Return the least cost of a cluster, that of the pairs in ``room.pairs`` included."""
+    if variables.size == 3:
+        return least_of_three(
+            g.cardinalities[variables[0]], g.cardinalities[variables[1]],
+            g.cardinalities[variables[2]], base, tables, room.pairs,
+        )  # fmt: skip
+    return least(fill_joint(g, variables, base, tables, hard, room), room.joint)
+
+
+@lean_kernel
+def least_of_clusters(
+    g: GraphArrays, dual: Dual, clusters: ClusterArrays, hard: bool, room: Room, out: FloatArray
+) -> None:
+    """Write the least cost of what each cluster keeps, shape (C,)."""
+    for c in range(out.size):
+        load_kept(g, c, dual, clusters, room.pairs)
+        variables = clusters.variables[clusters.ptr[c] : clusters.ptr[c + 1]]
+        out[c] = least_of(g, variables, clusters.table[c], clusters.tables, hard, room)
+
+
+@lean_kernel
+def gain_of_cliques(
+    g: GraphArrays, members: Int32Array, edges: Int32Array, dual: Dual, hard: bool, room: Room,
+    gain: FloatArray,
+) -> None:  # fmt: skip
+    """Write what the bound is sure to gain from clusters over existing pairs, shape (T,).
+
+    The least cost of all pairs together less the sum of their least costs apart; `members` (T, a)
+    rise within a row, `edges` (T, a (a - 1) / 2) are those of their pairs.
+    """
+    for t in range(gain.size):
+        at = 0
+        apart = 0.0
+        for pair in range(edges.shape[1]):
+            size = load_pair(g, dual, edges[t, pair], hard, room.pairs[at:])
+            apart += least(size, room.pairs[at:])
+            at += size
+        together = least_of(g, members[t], -1, room.given, hard, room)
+        gain[t] = together - apart if apart < np.inf else 0.0
+
+
+@lean_kernel
+def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
+    """Add what the clusters passed on to the tables of the pairs.
+
+    Returns the sum over all parts of their largest sizes, the scale of rounding.
+    """
+    scale = 0.0
+    start = 0
+    for e in clusters.edges:
+        i, j, row, column = ends_of(g, e)
+        largest = 0.0
+        for a in range(g.cardinalities[i]):
+            for b in range(g.cardinalities[j]):
+                part = clusters.parts[start]
+                largest = max(largest, abs(part))
+                g.pairwise[g.offsets[e] + a * row + b * column] += part
+                start += 1
+        scale += largest
+    return scale

@@ -1,0 +1,102 @@
+"""Labels chosen along an order of visits, from messages and the labels chosen before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.dual.visits import FIRST, Plan, State, Workspace
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.factors import min_marginals
+from inference_lab.kernels.messages import edge_cost
+
+
+@inlined
+def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
+    """Add a message to the costs; infinite entries are counted."""
+    if hard:
+        for a in range(k):
+            value = message[a]
+            if np.isinf(value):
+                work.infinite[a] += 1
+            else:
+                work.costs[a] += value
+    else:
+        for a in range(k):
+            work.costs[a] += message[a]
+
+
+@inlined
+def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace) -> None:
+    """Add the costs of an edge whose other end, at half-edge ``h``, has label ``b``."""
+    e = h >> 1
+    if g.kinds[e] != TABLE and not hard:
+        # What all labels pay does not matter to the choice.
+        if b < k:
+            work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
+        return
+    if h & 1 == 1:
+        for a in range(k):
+            work.new[a] = edge_cost(g, e, a, b)
+    else:
+        for a in range(k):
+            work.new[a] = edge_cost(g, e, b, a)
+    add_counted(k, work.new, hard, work)
+
+
+@inlined
+def choose(k: int, hard: bool, work: Workspace) -> int:
+    """Return the label with the fewest infinite terms, of those the one of least cost."""
+    best = 0
+    for a in range(1, k):
+        if hard and work.infinite[a] != work.infinite[best]:
+            if work.infinite[a] < work.infinite[best]:
+                best = a
+        elif work.costs[a] < work.costs[best]:
+            best = a
+    return best
+
+
+@lean_kernel
+def decode(
+    g: GraphArrays,
+    plan: Plan,
+    state: State,
+    decided: FloatArray,
+    hard: bool,
+    work: Workspace,
+    x: IntArray,
+) -> None:
+    """Label the variables in order, each given the labels of those before it.
+
+    After a backward pass, with the true costs towards labelled neighbours and messages from the
+    others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower
+    costs, then lower numbers. `decided` is a copy of ``state.slots`` in which the message of each
+    labelled variable is replaced by its label.
+    """
+    for t in range(x.size):
+        i = plan.order[t]
+        k = g.cardinalities[i]
+        for a in range(k):
+            work.costs[a] = 0.0
+            work.infinite[a] = 0
+        add_counted(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k], hard, work)
+        for q in range(plan.ptr[t], plan.middle[t]):
+            at = plan.at[q]
+            add_counted(k, state.rows[at : at + k], hard, work)
+        for q in range(plan.middle[t], plan.ptr[t + 1]):
+            h = plan.half[q]
+            add_edge(g, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            at = plan.slot_ptr[slot]
+            message = decided[at : at + k]
+            if plan.role[slot] != FIRST:
+                min_marginals(g, slot, decided, plan.slot_ptr, message, work.digits)
+            add_counted(k, message, True, work)
+        best = choose(k, hard, work)
+        x[i] = best
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            at = plan.slot_ptr[g.inc_slot[p]]
+            for a in range(k):
+                decided[at + a] = 0.0 if a == best else np.inf

@@ -1,0 +1,132 @@
+"""The order in which variables are visited, the layout of messages along it, and scratch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.algorithms.dual.reparametrisation import offsets
+from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.messages import aligned_zeros, slot_ptr
+
+#: Where a variable stands in a factor, in the order of visits.
+MIDDLE, FIRST, LAST = 0, 1, 2
+
+
+class Plan(NamedTuple):
+    """The order of visits, and where messages lie; `t` is a rank in the order.
+
+    * ``order`` (n,): the variable of each rank;
+    * ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
+      to later ranks first, those to earlier ones from ``middle[t]``; ``at`` (2m,) int64: where the
+      message of a link's edge starts; ``half`` (2m,) int32: the half-edge at the other end;
+    * ``role`` (slots,): whether the variable at a position of a factor's scope is the first or the
+      last of its factor in the order; ``slot_ptr`` (slots + 1,) where its message lies;
+    * ``share`` (2, n): the part of its costs that a variable gives to each term that goes on,
+      forwards (row 1) and backwards (row 0); ``rest`` (2, n): the part it keeps.
+    """
+
+    order: IntArray
+    ptr: IntArray
+    middle: IntArray
+    at: IntArray
+    half: Int32Array
+    role: npt.NDArray[np.uint8]
+    slot_ptr: IntArray
+    share: FloatArray
+    rest: FloatArray
+
+
+def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
+    """Lay out the messages of a graph for visits in a given order of the variables.
+
+    Complexity: O(n + m log m + slots) time and memory.
+    """
+    n, m = graph.n_variables, graph.n_edges
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n)
+    ends = rank[graph.edges]
+    ahead = np.bincount(ends.min(axis=1), minlength=n)
+    behind = np.bincount(ends.max(axis=1), minlength=n)
+
+    # Links by rank, those ahead first, nearest first.
+    own, other = ends.ravel(), ends[:, ::-1].ravel()
+    half = np.lexsort((np.abs(own - other), own > other, own))
+    ptr = offsets(ahead + behind)
+    middle = ptr[:-1] + ahead
+    forward = np.flatnonzero((own < other)[half])
+    # The first messages ahead of all variables lie side by side, then the second ones, and so on:
+    # on a grid, both passes then read and write a few streams.
+    position = forward - ptr[own[half[forward]]]
+    layout = forward[np.argsort(position, kind="stable")]
+    edge = half >> 1
+    start = np.empty(m, dtype=np.int64)
+    sizes = graph.cardinalities[graph.edges[edge[layout]]].max(axis=1, initial=1)
+    start[edge[layout]] = offsets(sizes)[:-1]
+
+    role = np.full(graph.factor_scopes.size, MIDDLE, dtype=np.uint8)
+    if graph.n_factors:
+        first, ranks = graph.factor_ptr[:-1], rank[graph.factor_scopes]
+        arity = np.diff(graph.factor_ptr)
+        role[ranks == np.repeat(np.minimum.reduceat(ranks, first), arity)] = FIRST
+        role[ranks == np.repeat(np.maximum.reduceat(ranks, first), arity)] = LAST
+    slots = rank[graph.factor_scopes]
+    forwards = ahead + np.bincount(slots[role != LAST], minlength=n)
+    backwards = behind + np.bincount(slots[role != FIRST], minlength=n)
+    # Where a variable has at most one term behind, as on trees, giving it all makes the backward
+    # pass dynamic programming; elsewhere monotonic chains get equal shares (Kolmogorov 2006).
+    chains = np.maximum(forwards, backwards)
+    counts = np.stack([backwards, forwards])
+    chains = np.maximum(counts if graph.is_forest else np.stack([chains, chains]), 1)
+    return Plan(
+        order=np.ascontiguousarray(order),
+        ptr=ptr,
+        middle=middle,
+        at=start[edge],
+        half=(half ^ 1).astype(np.int32),
+        role=role,
+        slot_ptr=slot_ptr(graph),
+        share=np.where(counts > 0, 1.0 / chains, 0.0),
+        rest=(chains - counts) / chains,
+    )
+
+
+class State(NamedTuple):
+    """Messages, all energies.
+
+    ``rows`` holds one message an edge: to the variable visited last before the present one, that
+    is, to the later end after a forward pass and to the earlier end after a backward pass.
+    ``slots`` holds one message a position of a factor's scope: after a pass, that of the factor to
+    the variable where the pass leaves the factor, and of the variable to the factor elsewhere.
+    """
+
+    rows: FloatArray
+    slots: FloatArray
+
+
+class Workspace(NamedTuple):
+    """Scratch for one variable at a time; `digits` is as long as the largest arity."""
+
+    costs: FloatArray
+    cavity: FloatArray
+    new: FloatArray
+    up: FloatArray
+    infinite: IntArray
+    digits: IntArray
+
+
+def workspace(graph: FactorGraph) -> Workspace:
+    """Allocate scratch arrays for a graph."""
+    width = int(graph.cardinalities.max(initial=1))
+    arity = int(np.diff(graph.factor_ptr).max(initial=0))
+    return Workspace(
+        aligned_zeros(width),
+        aligned_zeros(width),
+        aligned_zeros(width),
+        aligned_zeros(width),
+        np.empty(width, np.int64),
+        np.empty(arity, np.int64),
+    )
