@@ -20,6 +20,7 @@ from inference_lab.kernels.messages import (
     sum_product_message,
     unflatten,
 )
+from inference_lab.kernels.sets import find
 from inference_lab.specs.settings import setting
 
 #: Messages sent between two looks at the clock are so many that they go through this many entries.
@@ -29,6 +30,32 @@ _CHUNK = 1 << 22
 _FIRST_STEP, _LAST_STEP = 0.25, 0.01
 #: Messages settle to this tolerance, or for so many sweeps, between updates of the probabilities.
 _ROUGH, _ROUGH_SWEEPS = 1e-3, 20
+
+
+def new_message(
+    theta: FloatArray, rho: float, temperature: float, belief: FloatArray, back: FloatArray
+) -> FloatArray:
+    """Return what arrives at ``i`` from ``j``, times the edge's appearance probability, (k_i,).
+
+    The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies:
+    with ``n = rho m`` for the message ``m`` and ``n'`` for that back to ``j``, the belief ``b_j``
+    being the unary of ``j`` and all ``n`` that arrive there,
+
+        ``n(x) = -rho T log sum_y exp(-(theta(x, y) + rho b_j(y) - n'(y)) / (rho T))``,
+
+    normalised so that its least entry is 0.
+
+    Parameters
+    ----------
+    theta : (k_i, k_j) array
+    rho, temperature : float
+    belief, back : (k_j,) arrays
+    """
+    exponents = -(theta + rho * belief - back) / (rho * temperature)
+    largest = exponents.max(axis=1, keepdims=True)
+    sums = largest[:, 0] + np.log(np.exp(exponents - largest).sum(axis=1))
+    message = -rho * temperature * sums
+    return np.asarray(message - message.min())
 
 
 class Trees(NamedTuple):
@@ -62,6 +89,17 @@ class State(NamedTuple):
     belief: FloatArray
 
 
+class Update(NamedTuple):
+    """How messages are renewed: at which temperature, how much of the old ones stays.
+
+    Changes are judged relative to the size of a message plus ``scale``.
+    """
+
+    temperature: float
+    damping: float
+    scale: float
+
+
 class Workspace(NamedTuple):
     """Scratch rows as long as the largest cardinality."""
 
@@ -71,15 +109,6 @@ class Workspace(NamedTuple):
 
 
 # ---------------------------------------------------------------------- spanning trees
-
-
-@lean_kernel
-def _find(parent: IntArray, i: int) -> int:
-    """Return the representative of a set, halving the path to it."""
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
 
 
 @kernel
@@ -99,7 +128,7 @@ def _spanning_forest(
     for e in ranked:
         if count == n_links:
             break
-        a, b = _find(parent, g.edges[e, 0]), _find(parent, g.edges[e, 1])
+        a, b = find(parent, g.edges[e, 0]), find(parent, g.edges[e, 1])
         if a != b:
             parent[a] = b
             taken[count] = e
@@ -192,25 +221,17 @@ def sweep(
     order: IntArray,
     step: int,
     first: int,
-    temperature: float,
-    damping: float,
-    scale: float,
+    update: Update,
     state: State,
     work: Workspace,
-    change: FloatArray,
     budget: int,
-) -> int:
+) -> tuple[int, float]:
     """Renew what arrives at one variable after another, from ``order[first]`` on.
 
-    With ``n = rho m`` for the message ``m`` from ``j`` to ``i``, and the belief ``b_j``, the
-    update of tree-reweighted sum-product (Wainwright et al. 2005) reads
-
-        ``n(x) = -rho T log sum_y exp(-(theta(x, y) + rho b_j(y) - n'(y)) / (rho T))``
-
-    where ``n'`` is the message back. `step` is 1 or -1, the direction through `order`; `change[0]`
-    rises to the largest change relative to the size of a message plus `scale`. Stops after
-    about `budget` entries; returns where to go on.
+    As `new_message` says. `step` is 1 or -1, the direction through `order`. Stops after about
+    `budget` entries; returns where to go on, and the largest relative change of a message.
     """
+    change = 0.0
     at = first
     while 0 <= at < order.size and budget > 0:
         i = order[at]
@@ -229,27 +250,27 @@ def sweep(
                     if state.unary[other + b] < np.inf
                     else np.inf
                 )
-            sum_product_message(g, h, rho * temperature, work.cavity, work.out)
+            sum_product_message(g, h, rho * update.temperature, work.cavity, work.out)
             least = np.inf
             for a in range(k):
                 if state.unary[start + a] < np.inf:
                     least = min(least, work.out[a])
             to = state.ptr[p]
-            difference, size = 0.0, scale
+            difference, size = 0.0, update.scale
             for a in range(k):
                 if state.unary[start + a] < np.inf:
                     value = work.out[a] - least
                     old = state.messages[to + a]
                     difference = max(difference, abs(value - old))
                     size = max(size, abs(value))
-                    value += damping * (old - value)
+                    value += update.damping * (old - value)
                     state.messages[to + a] = value
                     state.belief[start + a] += value - old
-            change[0] = max(change[0], difference / size)
+            change = max(change, difference / size)
             budget -= k + kj
         # What was added to the belief bit by bit is added up anew, so that rounding cannot build.
         _collect(g, i, state)
-    return at
+    return at, change
 
 
 @lean_kernel
@@ -529,8 +550,8 @@ class _Passing:
         width = int(graph.cardinalities.max(initial=1))
         self.work = Workspace(np.empty(width), np.empty(width), np.empty(width))
         self.order = graph.breadth_first_order
-        self.scale = cost_scale(graph)
-        self.damping = 0.0 if graph.is_forest else settings.damping
+        damping = 0.0 if graph.is_forest else settings.damping
+        self.update = Update(run.temperature, damping, cost_scale(graph))
         self.sweeps = 0
         self.change = math.inf
 
@@ -543,20 +564,20 @@ class _Passing:
         """Sweep there and back, at most so often; return whether the messages converged."""
         last = self.sweeps + most
         while self.sweeps < last and not self.stopped:
-            change = np.zeros(1)
+            largest = 0.0
             step = 1 if self.sweeps % 2 == 0 else -1
             at = 0 if step > 0 else self.order.size - 1
             while 0 <= at < self.order.size:
-                at = sweep(
-                    self.arrays, self.order, step, at, self.run.temperature, self.damping,
-                    self.scale, self.state, self.work, change, _CHUNK,
-                )  # fmt: skip
+                at, change = sweep(
+                    self.arrays, self.order, step, at, self.update, self.state, self.work, _CHUNK
+                )
+                largest = max(largest, change)
                 if self.run.time_limit is not None and self.run.remaining <= 0.0:
                     break
             self.sweeps += 1
             if 0 <= at < self.order.size:
                 return False
-            self.change = float(change[0])
+            self.change = largest
             if self.change <= tolerance:
                 return True
         return False
