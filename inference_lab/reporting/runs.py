@@ -11,10 +11,10 @@ from inference_lab.reporting.cells import count_cell, text_cell
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
 from inference_lab.reporting.statistics import median
-from inference_lab.results.findings import environment_id
+from inference_lab.results.alarms import environment_id, memory_limits
 from inference_lab.results.records import TRACE_LIMIT, Record
 from inference_lab.specs.trust import DATA_VARIABLE
-from inference_lab.words import NONE, bytes_text, bytes_texts, counted
+from inference_lab.words import NONE, bytes_text, counted
 
 __all__ = [
     "again_section",
@@ -129,7 +129,7 @@ def environment_section(comparison: Comparison) -> Section:
     limits = {
         "threads a run": sorted({str(r.threads) for r in comparison.records}),
         "time limit (s)": _distinct(r.time_limit for r in comparison.records),
-        "memory limit": _memory_limits(comparison.records),
+        "memory limit": memory_limits(comparison.records),
     }
     given = Table(
         "limits",
@@ -156,11 +156,6 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
         ["none"] if None in found else []
     )
-
-
-def _memory_limits(records: Sequence[Record]) -> list[str]:
-    found = {r.memory_limit for r in records}
-    return bytes_texts(v for v in found if v is not None) + (["none"] if None in found else [])
 
 
 def limitations_section(comparison: Comparison, shift: float) -> Section:

@@ -15,7 +15,7 @@ from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
 from inference_lab.words import bytes_texts, listed
 
-__all__ = ["contradictions", "environment_id", "repetitions", "unfairness"]
+__all__ = ["contradictions", "environment_id", "memory_limits", "repetitions", "unfairness"]
 
 #: A share of failed runs above this is a warning.
 FAILURE_SHARE = 0.1
@@ -198,7 +198,7 @@ def unfairness(records: Sequence[Record]) -> list[str]:
         warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
     for what, found in (
         ("time limits", {_limit(r.time_limit, "s") for r in records}),
-        ("memory limits", _memory_limits(records)),
+        ("memory limits", memory_limits(records)),
         ("temperatures", {f"{r.temperature:g}" for r in records}),
         ("numbers of threads", {str(r.threads) for r in records}),
     ):
@@ -238,10 +238,10 @@ def _changed(records: Sequence[Record]) -> list[str]:
     return said
 
 
-def _memory_limits(records: Sequence[Record]) -> set[str]:
+def memory_limits(records: Sequence[Record]) -> list[str]:
+    """Return the memory that runs might take, each amount once; ``none`` without a limit."""
     found = {r.memory_limit for r in records}
-    texts = bytes_texts(v for v in found if v is not None)
-    return {*texts, *(["none"] if None in found else [])}
+    return bytes_texts(v for v in found if v is not None) + (["none"] if None in found else [])
 
 
 def _missing(records: Sequence[Record]) -> list[str]:
