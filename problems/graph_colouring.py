@@ -17,12 +17,13 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
+from inference_lab.io._limits import MAX_FREE_LABELS
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.max_cut import regular_edges
 from inference_lab.specs.settings import setting
 
-#: Largest number of vertices that is read: a header must not make us allocate without end.
-_MAX_VERTICES = 10_000_000
+#: Bytes that an end of an edge takes in a file at least: ``e 1 2`` and the end of its line.
+_BYTES_PER_END = 3
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,8 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
     (3, [[0, 1], [1, 2]])
     """
     n = -1
+    # Each vertex that no edge names takes memory all the same.
+    most = MAX_FREE_LABELS + len(data) // _BYTES_PER_END
     ends: list[int] = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         words = line.split()
@@ -230,9 +233,10 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
                     f"{path}, line {number}: expected one line 'p edge <vertices> <edges>', "
                     f"got {said!r}"
                 )
-            if not values or not 1 <= values[0] <= _MAX_VERTICES:
+            if not values or not 1 <= values[0] <= most:
                 raise FormatError(
-                    f"{path}, line {number}: expected 1 to {_MAX_VERTICES:,} vertices, got {said!r}"
+                    f"{path}, line {number}: expected 1 to {most:,} vertices in a file of "
+                    f"{len(data):,} bytes, got {said!r}"
                 )
             n = values[0]
             continue

@@ -39,6 +39,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -184,8 +185,6 @@ class Distortion(ABC):
     translation_invariant: ClassVar[bool] = False
     #: Whether data must not hold negative values.
     positive_only: ClassVar[bool] = False
-    #: Whether `centroids` gives the minimiser of the summed cost, so that it never rises.
-    exact_centroids: bool = True
 
     def check(self, points: Points) -> None:  # noqa: B027  # most distortions take any values
         """Refuse points outside the domain.
@@ -585,7 +584,7 @@ class IDivergence(Bregman):
         The weights ``a``, not negative; by default ones.
     """
 
-    smoothing: float = 1.0
+    smoothing: float = setting(1.0, at_least=0, below=math.inf)
     metric: FloatArray | None = None
 
     accepts_sparse: ClassVar[bool] = True
@@ -593,9 +592,7 @@ class IDivergence(Bregman):
 
     def __post_init__(self) -> None:
         """Check the smoothing."""
-        if not (math.isfinite(self.smoothing) and self.smoothing >= 0):
-            raise ValueError(f"smoothing must be finite and not negative, got {self.smoothing}")
-        object.__setattr__(self, "exact_centroids", self.smoothing == 0)
+        check_settings(self)
 
     @property
     def weights(self) -> FloatArray | None:

@@ -32,6 +32,7 @@ from inference_lab.clustering.distortions import (
     row_products,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings, setting
 
 __all__ = ["ClosedForm", "GradientStep", "MetricLearner", "Penalised"]
 
@@ -64,6 +65,10 @@ class MetricLearner(ABC):
 
     per_cluster: bool = False
     normalised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check what the fields of a dataclass say of themselves."""
+        check_settings(self)
 
     @abstractmethod
     def check(self, distortion: Distortion) -> None:
@@ -121,16 +126,9 @@ class ClosedForm(MetricLearner):
 
     shape: Literal["diagonal", "full"] = "diagonal"
     per_cluster: bool = False
-    ridge: float = 1e-6
+    ridge: float = setting(1e-6, above=0, below=math.inf)
 
     normalised: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.shape not in ("diagonal", "full"):
-            raise ValueError(f"shape = {self.shape!r} is unknown; allowed: 'diagonal', 'full'")
-        if not (math.isfinite(self.ridge) and self.ridge > 0):
-            raise ValueError(f"ridge must be positive, got {self.ridge}")
 
     def check(self, distortion: Distortion) -> None:
         """Accept squared Euclidean costs only."""
@@ -240,14 +238,9 @@ class GradientStep(MetricLearner):
         falls by shrinking all weights.
     """
 
-    rate: float | None = None
+    rate: float | None = setting(None, above=0, below=math.inf)
     paper_signs: bool = False
     normalise: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"rate must be positive, got {self.rate}")
 
     def check(self, distortion: Distortion) -> None:
         """Accept distortions with weights of features."""

@@ -136,6 +136,14 @@ def test_dimacs_dialects() -> None:
     assert parse_dimacs(b"p edge 2 0\n", "a.col")[1].shape == (0, 2)
 
 
+def test_vertices_are_paid_for_by_edges() -> None:
+    """A file may have more vertices than are free, one for each that an edge takes room for."""
+    header = b"p edge 1000040 60\n"
+    with pytest.raises(FormatError, match="expected 1 to"):
+        parse_dimacs(header + b"e 1 2\n", "a.col")
+    assert parse_dimacs(header + b"e 1 2\n" * 60, "a.col")[0] == 1_000_040
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -143,8 +151,8 @@ def test_dimacs_dialects() -> None:
         (b"e 1 2\np edge 2 1\n", "line 1: an edge before the line 'p edge"),
         (b"p edge 2 1\np edge 2 1\n", "line 2: expected one line 'p edge"),
         (b"p max 2 1\n", "line 1: expected one line 'p edge"),
-        (b"p edge two 1\n", "line 1: expected 1 to 10,000,000 vertices"),
-        (b"p edge 99999999 1\n", "line 1: expected 1 to 10,000,000 vertices"),
+        (b"p edge two 1\n", "line 1: expected 1 to 1,000,004 vertices in a file of 13 bytes"),
+        (b"p edge 9999999 1\n", "line 1: expected 1 to 1,000,005 vertices in a file of 17 bytes"),
         (
             b"p edge 3 1\n\ne 1 4\n",
             "line 3: expected 'e <i> <j>' with vertices 1 to 3, got 'e 1 4'",

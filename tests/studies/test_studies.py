@@ -355,7 +355,7 @@ def test_a_table_for_the_metric_is_a_gradient_step():
         return fit_method(method, points, protocol, 20.0, 0).objective
 
     assert objective(rate=1e-3) < objective(rate=1e-12)
-    with pytest.raises(ValueError, match="rate must be positive"):
+    with pytest.raises(ValueError, match="rate must be finite and above 0"):
         objective(rate=-1.0)
 
 
