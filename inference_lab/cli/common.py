@@ -122,7 +122,7 @@ def say(text: str) -> None:
 @contextmanager
 def as_input() -> Iterator[None]:
     """Treat what goes wrong inside as bad input."""
-    from inference_lab.harness.planning import InputError
+    from inference_lab.harness.campaign import InputError
     from inference_lab.results.records import RecordError
     from inference_lab.specs.grammar import SpecError
 

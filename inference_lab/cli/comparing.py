@@ -31,7 +31,7 @@ from inference_lab.cli.common import (
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.results.records import RecordStore
+    from inference_lab.results.records import Record, RecordStore
 
 
 #: What ``inference-lab compare`` compares when nothing is named: E-steps of real data with few
@@ -123,9 +123,9 @@ def compare(
     follow at the end. Runs that the folder holds are not made again, so the same command goes on
     after an interruption; "status" shows how far it is, "report" makes pages of it.
     """
+    from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
     from inference_lab.harness.executors import ClusterError
-    from inference_lab.harness.planning import InputError
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
 
@@ -134,7 +134,7 @@ def compare(
     try:
         with quiet_stdout(), progress(quiet) as tell:
 
-            def count(event: Progress) -> None:
+            def count(event: Progress[Record]) -> None:
                 nonlocal new
                 new += event.record is not None
                 tell(event)

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +20,24 @@ from inference_lab.cli.common import (
     say,
 )
 
+if TYPE_CHECKING:
+    from inference_lab.results.records import RecordStore
+
 _folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+
+
+def _runs(folder: Path) -> RecordStore:
+    """Return the store of runs in a folder."""
+    from inference_lab.harness.folder import find_store
+    from inference_lab.results.records import RecordStore
+
+    store = find_store(folder)
+    if not isinstance(store, RecordStore):
+        raise BadInput(
+            f"{store.path} holds the fits of a study of clustering: inference-lab reproduce STUDY "
+            "--render makes its report, and results.csv beside it"
+        )
+    return store
 
 
 @contextmanager
@@ -54,13 +72,12 @@ def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_js
     Writes index.html (one file, to be looked at or passed on), README.md, tables as CSV and LaTeX,
     figures as SVG and PDF. Exit code 1 if the records contradict each other.
     """
-    from inference_lab.harness.folder import find_store
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
     with as_input(), _no_collection():
-        store = find_store(folder)
+        store = _runs(folder)
         comparison = Comparison.of_store(store)
         if not comparison.records:
             raise BadInput(f"{store.path} holds no records")
@@ -121,13 +138,12 @@ def status(folder: Path, as_json: bool) -> None:
 @debug
 def merge(folders: tuple[str, ...], out: Path) -> None:
     """Put the records of several folders, such as those of shards, into one."""
-    from inference_lab.harness.folder import RECORDS, find_store
+    from inference_lab.harness.folder import find_store, store_in
     from inference_lab.harness.folder import merge as merge_stores
-    from inference_lab.results.records import RecordStore
 
     with as_input():
         sources = [find_store(folder) for folder in folders]
-        target = RecordStore(out / RECORDS)
+        target = store_in(out, sources[0])
         new, old = merge_stores(sources, target)
     click.echo(f"{new} records added to {target.path}, {old} were there already")
 
@@ -140,11 +156,10 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
 @debug
 def export(folder: Path, file: Path) -> None:
     """Write the records of DIR as one table to FILE: .csv or .parquet, one line a run."""
-    from inference_lab.harness.folder import find_store
     from inference_lab.reporting.export import ExportError, write_table
 
     with as_input():
-        records = find_store(folder).read()
+        records = _runs(folder).read()
         try:
             write_table(records, file)
         except ExportError as problem:

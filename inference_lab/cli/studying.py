@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from inference_lab.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from inference_lab.results.records import RunRecord
     from inference_lab.studies import SolverStudy, Study
 
 
@@ -88,8 +88,9 @@ def reproduce(
         }
         check_folder(out)
         make = _solvers if isinstance(definition, SolverStudy) else _clustering
-        with quiet_stdout():
-            page, failed, alarms = make(definition, out, quiet, settings)  # type: ignore[arg-type]
+        with quiet_stdout(), progress(quiet) as tell:
+            settings["progress"] = tell
+            page, failed, alarms = make(definition, out, settings)  # type: ignore[arg-type]
     except (*bad, FileExistsError) as problem:
         if click.get_current_context().meta.get("debug"):
             raise
@@ -109,43 +110,27 @@ def reproduce(
 
 
 def _solvers(
-    study: SolverStudy, out: Path, quiet: bool, settings: dict[str, Any]
+    study: SolverStudy, out: Path, settings: dict[str, Any]
 ) -> tuple[Path, str, tuple[str, ...]]:
     """Do a study of solvers; return the page, what failed, and contradictions."""
     from inference_lab.studies import render_comparison, run_comparison
 
-    with progress(quiet) as tell:
-        comparison = run_comparison(study, out, progress=tell, **settings)
+    comparison = run_comparison(study, out, **settings)
     document = render_comparison(study, comparison, out)
-    failed = sum(record.failed for record in comparison.records)
-    said = f"{failed} of {len(comparison)} runs failed" if failed else ""
-    return out / "index.html", said, document.alarms
+    return out / "index.html", _failed(comparison.records, "runs"), document.alarms
 
 
 def _clustering(
-    study: Study, out: Path, quiet: bool, settings: dict[str, Any]
+    study: Study, out: Path, settings: dict[str, Any]
 ) -> tuple[Path, str, tuple[str, ...]]:
     """Do a study of clustering; return the page and what failed."""
-    from inference_lab.harness.progress import bar
-    from inference_lab.studies import StudyError, render_study, run_study
+    from inference_lab.studies import render_study, run_study
 
-    if settings.pop("shard") is not None:
-        raise StudyError("only studies of solvers can be shared out")
-    if settings["rerun"] == "timeout":
-        raise StudyError("fits have no time limit; rerun failed or all")
-    shown = nullcontext() if quiet else bar()
-    with shown as report:
-        records = run_study(study, out, on_step=_tell(report), **settings)
-    page = render_study(study, records, out)
-    failed = sum(record.status != "ok" for record in records)
-    return page, f"{failed} of {len(records)} fits failed" if failed else "", ()
+    records = run_study(study, out, **settings)
+    return render_study(study, records, out), _failed(records, "fits"), ()
 
 
-def _tell(report: Callable[..., None] | None) -> Callable[[Any], None]:
-    def tell(step: Any) -> None:
-        if report is not None:
-            record = step.record
-            what = f"{record.method}  {record.data}  {record.constraints:g} constraints"
-            report(step.done, step.total, step.failed, what)
-
-    return tell
+def _failed(records: Sequence[RunRecord], what: str) -> str:
+    """Say how many failed, if any did."""
+    failed = sum(record.failed for record in records)
+    return f"{failed} of {len(records)} {what} failed" if failed else ""

@@ -1,9 +1,4 @@
-"""Text collections as matrices: readers, and the preprocessing of the published experiments.
-
-A collection is a matrix of term counts, one row a document, with a class for each. The weights of
-the papers on text clustering (Basu 2005, sec. 2.5) come from it by `Corpus.weighted`: counts times
-``log2(N / df)``, without rare and very common terms, rows of length one. `Corpus.pruned` keeps the
-counts of the same documents and terms, which divergences between distributions need.
+"""Readers of text collections, and those that have names.
 
 Files are read where they lie; archives are read member by member and nothing is unpacked to disk.
 """
@@ -15,8 +10,7 @@ import os
 import re
 import tarfile
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,20 +18,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.data.corpus import Corpus, body_of_post, clean, count_terms
 from inference_lab.data.datasets import DataFormatError
 from inference_lab.data.images import find_file
 
 __all__ = [
     "NEWS_SUBSETS",
-    "Corpus",
     "Post",
-    "body_of_post",
     "corpora",
-    "count_terms",
-    "latent_semantics",
     "load_corpus",
     "read_classic3",
-    "read_classic4",
     "read_newsgroups",
     "read_yahoo",
 ]
@@ -51,226 +41,10 @@ NEWS_SUBSETS: Mapping[str, tuple[str, ...]] = {
     "news-similar-3": ("comp.graphics", "comp.os.ms-windows.misc", "comp.windows.x"),
 }
 
-#: Terms in fewer documents are dropped, and those in a larger share of them.
-_FEWEST_DOCUMENTS = 5
-_LARGEST_SHARE = 0.95
-
-#: Words of two letters or more; digits and what is joined to them are no terms.
-_TERM = re.compile(r"(?<!\w)[a-z]{2,}(?!\w)")
-
 #: A post, and all of them, may not unpack to more bytes than this.
 _LARGEST_POST = 1 << 22
 _LARGEST_ARCHIVE = 1 << 28
 _MEMBER = re.compile(r"(?:\./)?[^/.][^/]*/(?P<group>[a-z0-9][a-z0-9.+-]*)/(?P<number>[0-9]+)")
-
-
-@dataclass(frozen=True, eq=False)
-class Corpus:
-    """Documents as rows of term counts or weights, each with a class.
-
-    Parameters
-    ----------
-    name : str
-    values : (n, d) CSR array of float64
-        Not negative.
-    labels : (n,) array of int64
-        Classes 0..K-1.
-    class_names : tuple of str
-    terms : tuple of str
-        What the columns count.
-    """
-
-    name: str
-    values: Any
-    labels: npt.NDArray[np.int64]
-    class_names: tuple[str, ...]
-    terms: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        """Check that the parts belong together."""
-        n, d = self.values.shape
-        if self.labels.shape != (n,) or len(self.terms) != d:
-            raise ValueError(
-                f"{self.name}: {n} rows and {d} columns, but {self.labels.size} labels and "
-                f"{len(self.terms)} terms"
-            )
-
-    def __repr__(self) -> str:
-        """Name and sizes only."""
-        n, d = self.values.shape
-        return f"Corpus({self.name!r}, {n} documents, {d} terms, {len(self.class_names)} classes)"
-
-    def document_frequencies(self) -> npt.NDArray[np.int64]:
-        """Return in how many documents each term occurs, shape (d,)."""
-        return np.bincount(
-            self.values.indices[self.values.data != 0], minlength=self.values.shape[1]
-        ).astype(np.int64)
-
-    def rows(self, chosen: npt.ArrayLike) -> Corpus:
-        """Return some of the documents, in the order given."""
-        at = np.asarray(chosen)
-        return replace(self, values=self.values[at], labels=self.labels[at])
-
-    def pruned(
-        self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
-    ) -> Corpus:
-        """Return the counts without rare and very common terms, and without empty documents.
-
-        Parameters
-        ----------
-        fewest : int
-            Terms in fewer documents are dropped.
-        largest_share : float
-            Terms in a larger share of the documents are dropped.
-
-        Returns
-        -------
-        Corpus
-            Documents in which no term is left are left out.
-        """
-        n = self.values.shape[0]
-        df = self.document_frequencies()
-        kept = np.flatnonzero((df >= fewest) & (df <= largest_share * n))
-        values = self.values[:, kept]
-        some = np.flatnonzero(np.diff(values.indptr) > 0)
-        return replace(
-            self,
-            values=values[some],
-            labels=self.labels[some],
-            terms=tuple(self.terms[t] for t in kept),
-        )
-
-    def weighted(
-        self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
-    ) -> Corpus:
-        """Return counts times ``log2(N / df)``, pruned, with rows of length one.
-
-        Parameters
-        ----------
-        fewest, largest_share
-            See `pruned`; documents and terms are the same.
-
-        References
-        ----------
-        S. Basu, "Semi-supervised clustering", PhD thesis, University of Texas, 2005, sec. 2.5.
-
-        Examples
-        --------
-        >>> from scipy.sparse import csr_array
-        >>> counts = csr_array([[2.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
-        >>> corpus = Corpus("toy", counts, np.array([0, 1, 0, 1]), ("a", "b"), ("x", "y"))
-        >>> corpus.weighted(fewest=1).values.toarray().round(3).tolist()[0]
-        [0.979, 0.203]
-        """
-        from scipy.sparse import diags_array
-        from sklearn.preprocessing import normalize
-
-        n = self.values.shape[0]
-        kept = self.pruned(fewest, largest_share)
-        frequency = dict(zip(self.terms, self.document_frequencies().tolist(), strict=True))
-        df = np.array([frequency[term] for term in kept.terms], dtype=np.float64)
-        idf = np.log2(n / df) if df.size else df
-        return replace(kept, values=normalize((kept.values @ diags_array(idf)).tocsr()))
-
-
-def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:
-    """Return documents in the space of the largest singular vectors, shape (n, n_components).
-
-    Each axis points to where the entry of largest size is positive, so that the answer does not
-    depend on the library underneath.
-
-    Parameters
-    ----------
-    values : (n, d) matrix, dense or sparse
-    n_components : int
-        At least 1 and at most min(n, d).
-
-    Raises
-    ------
-    ValueError
-        If there are not so many components.
-
-    Complexity
-    ----------
-    O(n d min(n, d)): for collections of some thousand documents.
-
-    Examples
-    --------
-    >>> latent_semantics(np.array([[3.0, 0.0], [0.0, 1.0]]), 1).tolist()
-    [[3.0], [0.0]]
-    """
-    dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
-    if not 1 <= n_components <= min(dense.shape):
-        raise ValueError(
-            f"n_components = {n_components}; a matrix of {dense.shape[0]} x {dense.shape[1]} has 1 "
-            f"to {min(dense.shape)}"
-        )
-    left, sizes, _ = np.linalg.svd(dense, full_matrices=False)
-    left = left[:, :n_components]
-    largest = np.abs(left).argmax(axis=0)
-    signs = np.where(left[largest, np.arange(n_components)] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(left * (signs * sizes[:n_components]))
-
-
-# ---------------------------------------------------------------------- counting
-
-
-def body_of_post(text: str) -> str:
-    r"""Return a post without its header and signature.
-
-    The header ends at the first blank line; a signature begins at the last line that is ``--``.
-
-    Examples
-    --------
-    >>> body_of_post("From: a@b\nSubject: hello\n\nsome text\n-- \nA. B.\n")
-    'some text\n'
-    """
-    lines = text.replace("\r\n", "\n").split("\n")
-    blank = next((at for at, line in enumerate(lines) if not line.strip()), None)
-    body = lines if blank is None else lines[blank + 1 :]
-    marks = [at for at, line in enumerate(body) if line.rstrip() == "--"]
-    if marks:
-        body = [*body[: marks[-1]], ""]
-    return "\n".join(body)
-
-
-def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
-    """Count the words of texts, in lower case and without English stop words.
-
-    Words are runs of two or more letters a to z. Stop words are those of scikit-learn.
-
-    Returns
-    -------
-    (n, d) CSR array of float64, and the terms in alphabetical order
-
-    Raises
-    ------
-    ValueError
-        If no text has a word.
-
-    Examples
-    --------
-    >>> counts, terms = count_terms(["The cat sat", "a cat, a Cat!"])
-    >>> terms, counts.toarray().tolist()
-    (('cat', 'sat'), [[1.0, 1.0], [2.0, 0.0]])
-    """
-    from scipy.sparse import csr_array
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    counted = [Counter(_TERM.findall(text.lower())) for text in texts]
-    terms = tuple(sorted(set().union(*counted) - ENGLISH_STOP_WORDS))
-    if not terms:
-        raise ValueError("no text has a word of two letters or more that is no stop word")
-    place = {term: column for column, term in enumerate(terms)}
-    entries = [
-        (row, place[term], count)
-        for row, words in enumerate(counted)
-        for term, count in words.items()
-        if term in place
-    ]
-    rows, columns, counts = np.array(entries, dtype=np.int64).T
-    shape = (len(counted), len(terms))
-    return _clean(csr_array((counts.astype(np.float64), (rows, columns)), shape=shape)), terms
 
 
 # ---------------------------------------------------------------------- files
@@ -389,57 +163,10 @@ def read_classic3(path: _PathLike, terms: _PathLike) -> Corpus:
             f"{path}: counts of shape {values.shape}, {labels.size} labels and {len(words)} terms; "
             "a row for each label, all in 0..2, and a column for each term are expected"
         )
-    return Corpus("classic3", _clean(values), labels, names, words)
+    return Corpus("classic3", clean(values), labels, names, words)
 
 
-def read_classic4(counts: _PathLike, documents: _PathLike, terms: _PathLike) -> Corpus:
-    """Read the CACM, CISI, CRANFIELD and MEDLINE abstracts from triples of numbers.
-
-    Parameters
-    ----------
-    counts : path
-        A line ``documents terms entries``, then ``document term count``, counted from one.
-    documents : path
-        Name and class of each document.
-    terms : path
-        One term a line.
-
-    Returns
-    -------
-    Corpus
-        With the document that has no terms: `Corpus.pruned` leaves it out.
-
-    Raises
-    ------
-    DataFormatError
-        If the files are not these.
-    """
-    lines = _integers(counts)
-    shape = next(lines, (0, []))[1]
-    if len(shape) != 3:
-        raise DataFormatError(f"{counts}, line 1: three numbers are expected")
-    n, d, stored = shape
-    entries = _table(lines, 3, counts, stored)
-    row, column = entries[:, 0] - 1, entries[:, 1] - 1
-    values = _matrix(row, column, entries[:, 2], (n, d), counts)
-    classes: list[str] = []
-    for at, line in enumerate(_lines(documents), start=1):
-        fields = line.split()
-        if len(fields) < 2:
-            raise DataFormatError(f"{documents}, line {at}: a name and a class are expected")
-        # "cacm.000001" and its class: the name says what the class is called.
-        classes.append(fields[0].split(".")[0].strip('"'))
-    words = tuple(line.strip() for line in _lines(terms))
-    if len(classes) != n or len(words) != d:
-        raise DataFormatError(
-            f"{counts} tells of {n} documents and {d} terms, but {documents} has {len(classes)} "
-            f"and {terms} has {len(words)}"
-        )
-    names, labels = np.unique(classes, return_inverse=True)
-    return Corpus("classic4", values, labels.astype(np.int64), tuple(names.tolist()), words)
-
-
-def read_yahoo(counts: _PathLike, classes: _PathLike, name: str = "k1a") -> Corpus:
+def read_yahoo(counts: _PathLike, classes: _PathLike) -> Corpus:
     """Read the Yahoo! News K-series in the form of CLUTO.
 
     Parameters
@@ -449,7 +176,6 @@ def read_yahoo(counts: _PathLike, classes: _PathLike, name: str = "k1a") -> Corp
         counted from zero.
     classes : path
         A row of 0 and 1 for each class: its documents.
-    name : str
 
     Raises
     ------
@@ -484,7 +210,7 @@ def read_yahoo(counts: _PathLike, classes: _PathLike, name: str = "k1a") -> Corp
     names = tuple(f"class {h}" for h in range(len(member)))
     # The words themselves are not part of the collection.
     terms = tuple(f"term {t}" for t in range(d))
-    return Corpus(name, values, member.argmax(axis=0).astype(np.int64), names, terms)
+    return Corpus("k1a", values, member.argmax(axis=0).astype(np.int64), names, terms)
 
 
 def _lines(path: _PathLike) -> Iterator[str]:
@@ -508,19 +234,6 @@ def _integers(path: _PathLike) -> Iterator[tuple[int, list[int]]]:
             raise DataFormatError(f"{path}, line {at}: {problem}") from None
 
 
-def _table(
-    lines: Iterator[tuple[int, list[int]]], width: int, path: _PathLike, stored: int
-) -> npt.NDArray[np.int64]:
-    rows = []
-    for at, numbers in lines:
-        if len(numbers) != width:
-            raise DataFormatError(f"{path}, line {at}: {width} numbers are expected")
-        rows.append(numbers)
-    if len(rows) != stored:
-        raise DataFormatError(f"{path}: {len(rows)} entries; {stored} are announced")
-    return np.array(rows, dtype=np.int64).reshape(-1, width)
-
-
 def _matrix(
     row: npt.NDArray[np.int64],
     column: npt.NDArray[np.int64],
@@ -535,14 +248,7 @@ def _matrix(
         row.min() < 0 or row.max() >= n or column.min() < 0 or column.max() >= d or count.min() < 0
     ):
         raise DataFormatError(f"{path}: an entry lies outside {n} documents and {d} terms")
-    return _clean(csr_array((count.astype(np.float64), (row, column)), shape=(n, d)))
-
-
-def _clean(values: Any) -> Any:
-    """Return the matrix with each entry once, sorted, and no zeros stored."""
-    values.sum_duplicates()
-    values.eliminate_zeros()
-    return values
+    return clean(csr_array((count.astype(np.float64), (row, column)), shape=(n, d)))
 
 
 # ---------------------------------------------------------------------- by name
@@ -576,19 +282,10 @@ def _classic3_subset(data_dir: Path | None) -> Corpus:
     return replace(corpus.rows(np.sort(np.concatenate(chosen))), name="classic3-subset")
 
 
-def _classic4(data_dir: Path | None) -> Corpus:
-    return read_classic4(
-        find_file("classic4_docbyterm.txt.gz", data_dir, "text"),
-        find_file("classic4_documents.txt.gz", data_dir, "text"),
-        find_file("classic4_terms.txt.gz", data_dir, "text"),
-    )
-
-
-def _yahoo(name: str, data_dir: Path | None) -> Corpus:
+def _yahoo(data_dir: Path | None) -> Corpus:
     return read_yahoo(
         find_file("k1a_sparse.txt.gz", data_dir, "text"),
-        find_file(f"{name}_correct.txt.gz", data_dir, "text"),
-        name,
+        find_file("k1a_correct.txt.gz", data_dir, "text"),
     )
 
 
@@ -608,9 +305,7 @@ _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
     "news-20": ("2000 posts of 20 groups", lambda data_dir: _news("news-20", None, data_dir)),
     "classic3": ("3891 abstracts: MEDLINE, CISI, CRANFIELD", _classic3),
     "classic3-subset": ("400 of them: 100, 200 and 100", _classic3_subset),
-    "classic4": ("7095 abstracts: CACM, CISI, CRANFIELD, MEDLINE", _classic4),
-    "k1a": ("2340 Yahoo! news, 20 classes", lambda data_dir: _yahoo("k1a", data_dir)),
-    "k1b": ("2340 Yahoo! news, 6 classes", lambda data_dir: _yahoo("k1b", data_dir)),
+    "k1a": ("2340 Yahoo! news, 20 classes", _yahoo),
 }
 
 
@@ -619,8 +314,8 @@ def corpora() -> dict[str, str]:
 
     Examples
     --------
-    >>> corpora()["k1b"]
-    '2340 Yahoo! news, 6 classes'
+    >>> corpora()["k1a"]
+    '2340 Yahoo! news, 20 classes'
     """
     return {name: said for name, (said, _) in _CORPORA.items()}
 

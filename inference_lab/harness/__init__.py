@@ -1,5 +1,7 @@
-"""The harness: runs of solvers on problems, each in a process of its own, each ending as a record.
+"""The harness: campaigns of runs, each in a process of its own, each ending as a record.
 
-`planning` lists the runs, `executors` are where they are made, `running` makes one, `isolation`
-gives it a process under limits, `comparing` puts them together, `folder` says how far a store is.
+`campaign` says what is the same for comparisons of solvers and studies of clustering: tasks, their
+order, what is missing of them; `attempts` makes one run and `executors` are where they are made;
+`plans` are noted and `folder` says how far a store is. Of comparisons, `planning` builds what is
+compared, `running` makes one run, and `comparing` puts them together.
 """

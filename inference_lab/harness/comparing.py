@@ -10,43 +10,183 @@ from __future__ import annotations
 import math
 import os
 import pickle
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.folder import Planned, note_plan
-from inference_lab.harness.planning import (
+from inference_lab.harness.attempts import one_line
+from inference_lab.harness.campaign import (
+    Campaign,
+    Execution,
     InputError,
-    Plan,
+    at_least_one,
+    run_campaign,
+)
+from inference_lab.harness.executors import Call
+from inference_lab.harness.planning import (
+    Case,
     ProblemSource,
     Settings,
-    Shard,
     build_cases,
-    one_line,
     refuse_repeats,
     seed_list,
+    solver_source,
 )
+from inference_lab.harness.plans import PlannedRuns
 from inference_lab.harness.progress import Progress
-from inference_lab.harness.running import blank, crashed, run
+from inference_lab.harness.running import blank, run
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
-from inference_lab.results.records import Record, RecordError, RecordStore, RunKey, physical_memory
+from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
 
-__all__ = ["RERUN", "compare"]
+__all__ = ["Plan", "Task", "compare"]
 
 #: Longest time limit: three years.
 _LONGEST = 1e8
 
-#: Which of the runs that have records may be run again.
-RERUN = ("failed", "timeout", "all")
+
+class Task(NamedTuple):
+    """One run: which problem and solver of the plan, the seed, and the number of the repeat."""
+
+    case: int
+    solver: int
+    seed: int
+    repeat: int
+
+
+class Plan(Campaign[Record]):
+    """All runs of a comparison.
+
+    Parameters
+    ----------
+    cases : list of Case
+    sources : list of str or Solver
+        The solvers, in the form in which they go to other processes.
+    seeds : list of int
+    repeats : int
+        How many times the same is run.
+    settings : Settings
+
+    Attributes
+    ----------
+    solvers : list of Solver
+    tasks : list of Task
+        Problem by problem, seed by seed, the solvers side by side.
+    """
+
+    def __init__(
+        self,
+        cases: list[Case],
+        sources: Sequence[str | Solver],
+        seeds: list[int],
+        repeats: int,
+        settings: Settings,
+    ) -> None:
+        self.cases = cases
+        self.sources = sources
+        self.seeds = seeds
+        self.repeats = repeats
+        self.settings = settings
+        self.solvers = [as_solver(source) for source in sources]
+        self.tasks = [
+            Task(c, s, seed, repeat)
+            for c in range(len(cases))
+            for seed in seeds
+            for repeat in range(repeats)
+            for s in range(len(sources))
+        ]
+        self.keys = [self._key(task) for task in self.tasks]
+        # Of each problem, the best energy and the best bound so far.
+        self._best = [math.inf] * len(cases)
+        self._bound = [
+            -math.inf if case.problem.optimum is None else case.problem.optimum for case in cases
+        ]
+        self._number = {case.problem.name: c for c, case in enumerate(cases)}
+
+    def _key(self, task: Task) -> RunKey:
+        problem, solver = self.cases[task.case].problem, self.solvers[task.solver]
+        return RunKey(
+            problem.name,
+            problem.graph.content_hash,
+            solver.spec,
+            solver.version,
+            solver_source(solver),
+            task.seed,
+            task.repeat,
+            self.settings.time_limit,
+            self.settings.temperature,
+            self.settings.threads,
+        )
+
+    def in_order(self) -> list[int]:
+        """Return the numbers of the tasks in the order in which they are run, always the same.
+
+        Whole seeds first, so that what is stopped early covers all problems; within a seed,
+        problems in random order and on each the solvers in random order, so that a machine that
+        grows slower or busier does so for all of them.
+        """
+        draw = random.Random(0)
+        place = {seed: at for at, seed in enumerate(self.seeds)}
+        blocks: dict[tuple[int, int, int], list[int]] = {}
+        for number, task in enumerate(self.tasks):
+            block = (place[task.seed], task.repeat, task.case)
+            blocks.setdefault(block, []).append(number)
+        shuffled = {block: draw.random() for block in sorted(blocks)}
+        order = []
+        for block in sorted(blocks, key=lambda b: (b[0], b[1], shuffled[b])):
+            draw.shuffle(blocks[block])
+            order += blocks[block]
+        return order
+
+    def call(self, number: int) -> Call:
+        """Return the call that makes a run."""
+        task = self.tasks[number]
+        case, source = self.cases[task.case], self.sources[task.solver]
+        return Call(number, run, task.case, case, (source, task.seed, task.repeat, self.settings))
+
+    def blank(self, number: int) -> Record:
+        """Return the record of a run of which nothing is known but what was asked."""
+        task = self.tasks[number]
+        case, solver = self.cases[task.case], self.solvers[task.solver]
+        return blank(case, solver, task.seed, task.repeat, self.settings)
+
+    def planned(self) -> PlannedRuns:
+        """Return what is noted of the plan."""
+        return PlannedRuns.of(
+            {
+                "problems": [[c.problem.name, c.problem.graph.content_hash] for c in self.cases],
+                "solvers": [
+                    [solver.spec, solver.version, solver_source(solver)] for solver in self.solvers
+                ],
+                "seeds": self.seeds,
+                "repeats": self.repeats,
+                "time_limit": self.settings.time_limit,
+                "temperature": self.settings.temperature,
+                "threads": self.settings.threads,
+            }
+        )
+
+    def names(self, number: int) -> tuple[str, str, int]:
+        """Return what a run is called where progress is told."""
+        task = self.tasks[number]
+        return self.cases[task.case].problem.name, self.solvers[task.solver].spec, task.seed
+
+    def see(self, record: Record) -> None:
+        """Note the best energy and bound of a problem."""
+        case = self._number[record.problem]
+        self._best[case] = min(self._best[case], record.energy)
+        self._bound[case] = max(self._bound[case], record.lower_bound)
+
+    def gap_percent(self, number: int) -> float | None:
+        """Return the gap of the best energy to the best bound on the problem of a run."""
+        case = self.tasks[number].case
+        return gap_percent(self._best[case], self._bound[case])
 
 
 def compare(
@@ -66,7 +206,7 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     memory_limit: int | Literal["auto"] | None = "auto",
     isolate: bool = True,
-    progress: bool | Callable[[Progress], None] = False,
+    progress: bool | Callable[[Progress[Record]], None] = False,
 ) -> Comparison:
     """Run solvers on problems and compare what they find, all judged by the same evaluator.
 
@@ -154,26 +294,25 @@ def compare(
     >>> [(r.solver, r.seed, r.energy) for r in c.records]
     [('icm', 0, 0.5), ('icm', 1, 0.5)]
     """
-    for name, value in (("jobs", jobs), ("repeats", repeats), ("threads", threads)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    at_least_one("repeats", repeats)
     if time_limit is not None and not 0 < time_limit <= _LONGEST:
         raise InputError(
             f"time_limit must be None or seconds above 0, at most {_LONGEST:g}, got {time_limit}"
         )
-    if memory_limit not in (None, "auto") and not (
-        isinstance(memory_limit, int) and memory_limit > 0
-    ):
-        raise InputError(f"memory_limit must be positive bytes, 'auto' or None, got {memory_limit}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise InputError(f"temperature must be finite and not negative, got {temperature}")
-    if rerun is not None and rerun not in RERUN:
-        raise InputError(f"rerun must be one of {', '.join(RERUN)}, got {rerun!r}")
+    execution = Execution(
+        jobs=jobs,
+        cluster=cluster,
+        rerun=rerun,
+        shard=shard,
+        threads=threads,
+        memory_limit=memory_limit,
+        progress=progress,
+    )
     chosen_seeds = seed_list(seeds)
-    share = None if shard is None else Shard.parse(shard)
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
-    made = [as_solver(source) for source in sources]
-    refuse_repeats("solver", [solver.spec for solver in made])
+    refuse_repeats("solver", [as_solver(source).spec for source in sources])
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph))
     cases = [case for source in given for case in build_cases(source, folder)]
@@ -183,95 +322,20 @@ def compare(
         temperature=temperature,
         threads=threads,
         isolated=isolate,
-        memory=_memory(memory_limit, jobs, cluster),
+        memory=execution.memory,
     )
-    plan = Plan(cases, made, chosen_seeds, repeats, settings)
-    target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
+    plan = Plan(cases, sources, chosen_seeds, repeats, settings)
     _check_recordable(plan)
-    kept: dict[RunKey, Record] = {}
-    with ExitStack() as stack:
-        if target is not None:
-            try:
-                noted = Planned.of(plan)
-                part = None if share is None else (f"{noted.id}/{share.count}", share.index)
-                stack.enter_context(target.alone(part))
-                kept = {record.key: record for record in target.prepare()}
-                note_plan(target, noted)
-            except (OSError, RecordError) as reason:
-                raise InputError(f"cannot keep records: {one_line(reason)}") from reason
-
-        asked = plan.in_order(share)
-        missing = list(plan.missing(asked, kept, rerun))
-        again = set(missing)
-        records = {
-            number: kept[plan.key(plan.tasks[number])] for number in asked if number not in again
-        }
-        watch = _Watch(plan, len(asked), records)
-        runs = _runs(plan, sources, missing, jobs, cluster)
-        report = stack.enter_context(_reporter(progress))
-        it = stack.enter_context(closing(runs(lambda n: report(watch.event(n, None)))))
-        for number, record in it:
-            if target is not None:
-                target.append(record)
-            records[number] = record
-            report(watch.event(number, record))
-    remarks = [] if target is None else target.remarks
-    return Comparison([records[number] for number in sorted(records)], remarks=remarks)
+    if jobs > 1 or cluster is not None:
+        _check_portable(plan)
+    target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
+    records = run_campaign(plan, target, execution)
+    return Comparison(records, remarks=[] if target is None else target.remarks)
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
     """Return a list of what may be a single thing; a string is one thing, not its letters."""
     return [given] if isinstance(given, kinds) else list(given)
-
-
-def _memory(limit: int | Literal["auto"] | None, jobs: int, cluster: str | None) -> int | None:
-    """Return the bytes that a run may take."""
-    if limit != "auto":
-        return limit
-    there = None if cluster is not None else physical_memory()
-    return None if there is None else there // jobs
-
-
-def _runs(
-    plan: Plan,
-    sources: list[str | Solver],
-    missing: list[int],
-    jobs: int,
-    cluster: str | None,
-) -> Callable[[Callable[[int], None]], Generator[tuple[int, Record], None, None]]:
-    """Return what makes the missing runs and yields their records as they end.
-
-    Raises
-    ------
-    InputError
-        If something cannot be sent to where the runs are made.
-    """
-    if jobs > 1 or cluster is not None:
-        _check_portable(plan, sources)
-    calls = (
-        Call(
-            number,
-            run,
-            task.case,
-            plan.cases[task.case],
-            (sources[task.solver], task.seed, task.repeat, plan.settings),
-        )
-        for number in missing
-        for task in [plan.tasks[number]]
-    )
-    here = executor(jobs, cluster, plan.settings.threads)
-
-    def make(start: Callable[[int], None]) -> Generator[tuple[int, Record], None, None]:
-        # Nothing is started, here or elsewhere, where nothing is missing.
-        for number, answer in here.run(calls, start) if missing else ():
-            if isinstance(answer, Crash):
-                task = plan.tasks[number]
-                case, solver = plan.cases[task.case], plan.solvers[task.solver]
-                asked = blank(case, solver, task.seed, task.repeat, plan.settings)
-                answer = crashed(asked, answer)
-            yield number, answer
-
-    return make
 
 
 def _check_recordable(plan: Plan) -> None:
@@ -291,9 +355,9 @@ def _check_recordable(plan: Plan) -> None:
         )
 
 
-def _check_portable(plan: Plan, sources: list[str | Solver]) -> None:
+def _check_portable(plan: Plan) -> None:
     """Refuse what cannot be sent to another process."""
-    for source in sources:
+    for source in plan.sources:
         if not isinstance(source, str):
             try:
                 pickle.loads(pickle.dumps(source))
@@ -311,56 +375,3 @@ def _check_portable(plan: Plan, sources: list[str | Solver]) -> None:
                 f"problem {case.problem.name!r} cannot be sent to another process "
                 f"({one_line(reason)}); use jobs=1"
             ) from reason
-
-
-class _Watch:
-    """What progress is reported from: counts, and the best energy and bound of each problem."""
-
-    def __init__(self, plan: Plan, total: int, records: dict[int, Record]) -> None:
-        self.plan = plan
-        self.total = total
-        self.done = self.failed = 0
-        self.best: dict[str, float] = {}
-        self.bound = {
-            case.problem.name: -math.inf if case.problem.optimum is None else case.problem.optimum
-            for case in plan.cases
-        }
-        for record in records.values():
-            self._count(record)
-
-    def _count(self, record: Record) -> None:
-        name = record.problem
-        self.done += 1
-        self.failed += record.failed
-        self.best[name] = min(self.best.get(name, math.inf), record.energy)
-        self.bound[name] = max(self.bound[name], record.lower_bound)
-
-    def event(self, number: int, record: Record | None) -> Progress:
-        """Return what is reported when a run starts, or ends with a record."""
-        if record is not None:
-            self._count(record)
-        task = self.plan.tasks[number]
-        name = self.plan.cases[task.case].problem.name
-        return Progress(
-            done=self.done,
-            total=self.total,
-            failed=self.failed,
-            problem=name,
-            solver=self.plan.solvers[task.solver].spec,
-            seed=task.seed,
-            record=record,
-            gap_percent=gap_percent(self.best.get(name, math.inf), self.bound[name]),
-        )
-
-
-def _reporter(
-    progress: bool | Callable[[Progress], None],
-) -> AbstractContextManager[Callable[[Progress], None]]:
-    """Return a context that gives a callable taking `Progress`."""
-    if callable(progress):
-        return nullcontext(progress)
-    if progress:
-        from inference_lab.harness.progress import display
-
-        return display()
-    return nullcontext(lambda event: None)

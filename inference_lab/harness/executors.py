@@ -12,7 +12,7 @@ import pickle
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
@@ -69,7 +69,7 @@ class Executor(ABC):
     @abstractmethod
     def run(
         self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Iterator[tuple[int, Any | Crash]]:
+    ) -> Generator[tuple[int, Any | Crash], None, None]:
         """Make all calls; yield the number and the result of each as it ends.
 
         Parameters
@@ -85,7 +85,7 @@ class _Here(Executor):
 
     def run(
         self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Iterator[tuple[int, Any | Crash]]:
+    ) -> Generator[tuple[int, Any | Crash], None, None]:
         with limited_threads(self.threads):
             for call in calls:
                 start(call.number)
@@ -136,7 +136,7 @@ class _Workers(Executor):
 
     def run(
         self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Iterator[tuple[int, Any | Crash]]:
+    ) -> Generator[tuple[int, Any | Crash], None, None]:
         waiting = iter(calls)
         senders: list[_Sender] = []
 
@@ -216,7 +216,7 @@ class _Cluster(Executor):
 
     def run(
         self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Iterator[tuple[int, Any | Crash]]:
+    ) -> Generator[tuple[int, Any | Crash], None, None]:
         try:
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
@@ -233,7 +233,7 @@ class _Cluster(Executor):
 
     def _run(
         self, distributed: Any, client: Any, waiting: Iterator[Call], start: Callable[[int], None]
-    ) -> Iterator[tuple[int, Any | Crash]]:
+    ) -> Generator[tuple[int, Any | Crash], None, None]:
         slots = sum(client.nthreads().values())
         if not slots:
             raise ClusterError(f"the Dask cluster at {self.address!r} has no workers")

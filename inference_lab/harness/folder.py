@@ -1,35 +1,34 @@
-"""What a folder of results holds: records, and what was planned; states of runs, and merging.
+"""What a folder of results holds: states of runs, and merging.
 
-Beside the records of ``runs.jsonl`` stands ``runs.plan.jsonl``: each comparison that writes there
-notes what it is going to run, so that what is missing is known without it.
+The records are those of runs, in ``runs.jsonl``, or those of fits, in ``records.jsonl``; what was
+planned is noted beside them (`inference_lab.harness.plans`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from inference_lab.harness.planning import InputError, Plan, solver_source
-from inference_lab.results.json_lines import JsonLine
+from inference_lab.harness.campaign import InputError
+from inference_lab.harness.plans import plans_of
+from inference_lab.results.fits import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
-from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
+from inference_lab.results.records import RecordStore, RunRecord
 from inference_lab.words import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Planned", "States", "find_store", "merge", "note_plan", "planned", "states"]
+__all__ = ["States", "find_store", "merge", "states", "store_in"]
 
-#: A plan with more runs than these is none.
-_LARGEST_PLAN = 10_000_000
-
-#: Name of the file of records in a folder.
-RECORDS = "runs.jsonl"
+#: Names of the files of records in a folder, and what they hold.
+_FILES: Mapping[str, type[RecordStore] | type[FitStore]] = {
+    "runs.jsonl": RecordStore,
+    "records.jsonl": FitStore,
+}
 
 #: With more problems than these, those that are done are left out of the matrix.
 _MANY = 50
@@ -44,100 +43,7 @@ LETTERS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned(JsonLine):
-    """What one comparison is going to run.
-
-    Attributes
-    ----------
-    id : str
-        Digest of the plan.
-    plan : mapping
-        ``problems`` (name and content hash), ``solvers`` (spec, version, digest of the source),
-        ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``.
-    """
-
-    SCHEMA: ClassVar[int] = 1
-
-    schema: int = 1
-    id: str
-    plan: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plan: Plan) -> Planned:
-        """Return what is noted of a plan."""
-        noted = {
-            "problems": [[c.problem.name, c.problem.graph.content_hash] for c in plan.cases],
-            "solvers": [
-                [solver.spec, solver.version, solver_source(solver)] for solver in plan.solvers
-            ],
-            "seeds": plan.seeds,
-            "repeats": plan.repeats,
-            "time_limit": plan.settings.time_limit,
-            "temperature": plan.settings.temperature,
-            "threads": plan.settings.threads,
-        }
-        text = json.dumps(noted, sort_keys=True)
-        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=noted)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as strict JSON holds it: all of it, however many runs it has."""
-        return {"schema": self.schema, "id": self.id, "plan": self.plan}
-
-    def check(self) -> None:
-        """Refuse what is no plan, or too large a one."""
-        problems, solvers, seeds, repeats, _ = self._parts()
-        total = len(problems) * len(solvers) * len(seeds) * repeats
-        if total > _LARGEST_PLAN:
-            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
-
-    def keys(self) -> Iterator[RunKey]:
-        """Yield the keys of the planned runs."""
-        problems, solvers, seeds, repeats, asked = self._parts()
-        for problem, digest in problems:
-            for solver, version, source in solvers:
-                for seed in seeds:
-                    for repeat in range(repeats):
-                        what = (problem, digest, solver, version, source, seed, repeat)
-                        yield RunKey(*what, *asked)
-
-    def _parts(self) -> tuple[Any, ...]:
-        try:
-            problems = [(str(name), str(digest)) for name, digest in self.plan["problems"]]
-            solvers = [(str(spec), int(v), str(source)) for spec, v, source in self.plan["solvers"]]
-            seeds = [int(seed) for seed in self.plan["seeds"]]
-            repeats = int(self.plan["repeats"])
-            limit = self.plan["time_limit"]
-            asked = (
-                None if limit is None else float(limit),
-                float(self.plan["temperature"]),
-                int(self.plan["threads"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as reason:
-            raise RecordError(f"a plan lacks something: {reason!r}") from None
-        return problems, solvers, seeds, repeats, asked
-
-
-def _plans(store: RecordStore) -> LineStore[Planned]:
-    return LineStore(store.beside(".plan.jsonl"), Planned)
-
-
-def note_plan(store: RecordStore, plan: Planned) -> None:
-    """Write down what is going to be run, unless it is noted already."""
-    plans = _plans(store)
-    if all(old.id != plan.id for old in plans.prepare(ours=True)):
-        plans.append(plan)
-
-
-def planned(store: RecordStore) -> tuple[dict[RunKey, None], list[str]]:
-    """Return the keys of all runs that were planned for a store, in order, and remarks on them."""
-    plans = _plans(store)
-    if not plans.path.exists():
-        return {}, []
-    return dict.fromkeys(key for plan in plans for key in plan.keys()), plans.remarks
-
-
-def find_store(place: str | os.PathLike[str]) -> RecordStore:
+def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
     """Return the store of a folder, or of a file of records.
 
     Raises
@@ -147,20 +53,26 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore:
     """
     path = Path(place)
     if path.is_dir():
-        store = RecordStore(path / RECORDS)
-        if not store.path.is_file():
-            raise InputError(f"{path} holds no records: there is no {RECORDS} in it")
-        return store
-    store = RecordStore(path)
-    if not store.path.is_file():
+        for name, kind in _FILES.items():
+            if (store := kind(path / name)).path.is_file():
+                return store
+        raise InputError(f"{path} holds no records: there is no {' or '.join(_FILES)} in it")
+    found = _FILES.get(path.name.removesuffix(".gz"), RecordStore)(path)
+    if not found.path.is_file():
         raise InputError(f"{path} does not exist")
-    return store
+    return found
+
+
+def store_in(folder: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
+    """Return the store of a folder, there or not, that holds what another one does."""
+    (name,) = (name for name, kind in _FILES.items() if isinstance(like, kind))
+    return _FILES[name](folder / name)
 
 
 # ---------------------------------------------------------------------- states
 
 
-def state(record: Record | None) -> str:
+def state(record: RunRecord | None) -> str:
     """Return the state of a run: a key of `LETTERS`."""
     if record is None:
         return "missing"
@@ -272,7 +184,7 @@ def _letters(cell: Mapping[str, int]) -> str:
     return "".join(f"{cell[name]}{letter}" for name, letter in LETTERS.items() if cell.get(name, 0))
 
 
-def states(store: RecordStore) -> States:
+def states(store: LineStore[Any]) -> States:
     """Return the state of each run that was planned for a store or has a record there.
 
     Raises
@@ -280,14 +192,22 @@ def states(store: RecordStore) -> States:
     OSError
         If the files cannot be read.
     """
-    keys, remarks = planned(store)
-    last: dict[RunKey, Record | None] = dict(keys)
+    places: dict[Hashable, tuple[str, str]] = {}
+    remarks: list[str] = []
+    plans = plans_of(store)
+    if plans.path.exists():
+        for plan in plans:
+            places.update((run.key, run.place) for run in plan.runs())
+        remarks = plans.remarks
+    last: dict[Hashable, RunRecord] = {}
     for record in store:
         last[record.key] = record
+        # A plan knows the present label of a method.
+        places.setdefault(record.key, record.place)
     cells: dict[tuple[str, str], dict[str, int]] = {}
-    for key, found in last.items():
-        cell = cells.setdefault((key.problem, key.solver), {})
-        name = state(found)
+    for key, place in places.items():
+        cell = cells.setdefault(place, {})
+        name = state(last.get(key))
         cell[name] = cell.get(name, 0) + 1
     return States(
         cells,
@@ -300,11 +220,13 @@ def states(store: RecordStore) -> States:
 # ---------------------------------------------------------------------- merging
 
 
-def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int]:
+def merge(
+    sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
+) -> tuple[int, int]:
     """Append to a store what others hold and it does not, plans included.
 
-    Records are known by their ids, so merging again changes nothing. Of runs with the same key, the
-    last one counts: of the last store that has one.
+    Records are known by their identity, so merging again changes nothing. Of runs with the same
+    key, the last one counts: of the last store that has one.
 
     Returns
     -------
@@ -313,25 +235,33 @@ def merge(sources: Iterable[RecordStore], target: RecordStore) -> tuple[int, int
 
     Raises
     ------
+    InputError
+        If one holds runs and another fits.
     OSError
         If a file cannot be read or written; nothing is written before all are read.
     RecordError
         If the file of the target is something else than a store.
     """
-    found: dict[str, Record] = {}
-    noted: dict[str, Planned] = {}
+    found: dict[str, Any] = {}
+    noted: dict[str, Any] = {}
     total = 0
     for source in sources:
+        if source.kind is not target.kind:
+            raise InputError(f"{source.path} holds something else than {target.path} does")
         for record in source:
-            found.setdefault(record.id, record)
+            found.setdefault(record.identity, record)
             total += 1
-        plans = _plans(source)
+        plans = plans_of(source)
         if plans.path.exists():
             noted.update((plan.id, plan) for plan in plans)
-    held = {record.id for record in target.prepare()}
-    new = [record for record in found.values() if record.id not in held]
-    target.extend(new)
-    plans = _plans(target)
+    into: LineStore[Any] = target
+    held = {record.identity for record in into.prepare()}
+    new = [record for name, record in found.items() if name not in held]
+    into.extend(new)
+    if isinstance(target, FitStore):
+        for source in sources:
+            note_environments(target.path.parent, environments(source.path.parent))
+    plans = plans_of(target)
     known = {plan.id for plan in plans.prepare(ours=True)}
     plans.extend(plan for plan in noted.values() if plan.id not in known)
     return len(new), total - len(new)

@@ -1,40 +1,34 @@
-"""What a comparison is going to run: problems built, solvers made, runs listed and put in order."""
+"""What a comparison is made of: problems built, seeds listed, settings."""
 
 from __future__ import annotations
 
 import hashlib
-import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.harness.attempts import one_line
+from inference_lab.harness.campaign import InputError
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problems
-from inference_lab.results.records import Record, RunKey
 from inference_lab.specs.grammar import SpecError
 
 __all__ = [
     "Case",
-    "InputError",
-    "Plan",
     "ProblemSource",
     "Settings",
-    "Shard",
-    "Task",
     "build_cases",
     "derive",
     "load_problem",
     "load_problems",
-    "one_line",
     "refuse_repeats",
     "seed_list",
     "solver_source",
@@ -51,20 +45,6 @@ _DERIVED = (
     "is_forest",
     "n_labels",
 )
-
-
-class InputError(ValueError):
-    """Something `compare` was given cannot be used; nothing was run. One line says what."""
-
-
-def one_line(problem: BaseException | str, limit: int = 400) -> str:
-    """Return what an exception says, on one line and not too long."""
-    try:
-        text = " ".join(str(problem).split())
-    except Exception:  # somebody's exception may do anything when it is looked at
-        text = ""
-    text = text or type(problem).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 # ---------------------------------------------------------------------- problems
@@ -144,7 +124,7 @@ def derive(graph: FactorGraph) -> None:
         graph.energy(np.zeros(graph.n_variables, dtype=np.int64))
 
 
-# ---------------------------------------------------------------------- plans
+# ---------------------------------------------------------------------- what is run on them
 
 
 def seed_list(seeds: int | Iterable[int]) -> list[int]:
@@ -202,40 +182,6 @@ def _file_digest(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shard:
-    """One of several equal shares of the runs, for queues of batch jobs.
-
-    Parameters
-    ----------
-    index, count : int
-        ``1 <= index <= count``.
-
-    Examples
-    --------
-    >>> Shard.parse("2/8")
-    Shard(index=2, count=8)
-    """
-
-    index: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``i/n``.
-
-        Raises
-        ------
-        InputError
-            If it is not of this form.
-        """
-        index, _, count = text.partition("/")
-        digits = text.isascii() and index.isdecimal() and count.isdecimal()
-        if digits and 1 <= int(index) <= int(count):
-            return cls(int(index), int(count))
-        raise InputError(f"a shard is given as i/n with 1 <= i <= n, such as 2/8, got {text!r}")
-
-
-@dataclass(frozen=True)
 class Settings:
     """What is the same in all runs of a comparison.
 
@@ -257,103 +203,3 @@ class Settings:
     threads: int = 1
     isolated: bool = True
     memory: int | None = None
-
-
-class Task(NamedTuple):
-    """One run: which problem and solver of the plan, the seed, and the number of the repeat."""
-
-    case: int
-    solver: int
-    seed: int
-    repeat: int
-
-
-@dataclass
-class Plan:
-    """All runs of a comparison.
-
-    Parameters
-    ----------
-    cases : list of Case
-    solvers : list of Solver
-    seeds : list of int
-    repeats : int
-        How many times the same is run.
-    settings : Settings
-
-    Attributes
-    ----------
-    tasks : list of Task
-        Problem by problem, seed by seed, the solvers side by side.
-    """
-
-    cases: list[Case]
-    solvers: list[Solver]
-    seeds: list[int]
-    repeats: int
-    settings: Settings
-
-    def __post_init__(self) -> None:
-        """List the runs."""
-        self.tasks = [
-            Task(c, s, seed, repeat)
-            for c in range(len(self.cases))
-            for seed in self.seeds
-            for repeat in range(self.repeats)
-            for s in range(len(self.solvers))
-        ]
-
-    def key(self, task: Task) -> RunKey:
-        """Return the key of the record that a run will have."""
-        problem, solver = self.cases[task.case].problem, self.solvers[task.solver]
-        return RunKey(
-            problem.name,
-            problem.graph.content_hash,
-            solver.spec,
-            solver.version,
-            solver_source(solver),
-            task.seed,
-            task.repeat,
-            self.settings.time_limit,
-            self.settings.temperature,
-            self.settings.threads,
-        )
-
-    def in_order(self, shard: Shard | None = None) -> list[int]:
-        """Return numbers of tasks in the order in which they are run, the same at each call.
-
-        Whole seeds first, so that what is stopped early covers all problems; within a seed,
-        problems in random order and on each the solvers in random order, so that a machine that
-        grows slower or busier does so for all of them.
-        """
-        draw = random.Random(0)
-        place = {seed: at for at, seed in enumerate(self.seeds)}
-        blocks: dict[tuple[int, int, int], list[int]] = {}
-        for number, task in enumerate(self.tasks):
-            block = (place[task.seed], task.repeat, task.case)
-            blocks.setdefault(block, []).append(number)
-        shuffled = {block: draw.random() for block in sorted(blocks)}
-        order = []
-        for block in sorted(blocks, key=lambda b: (b[0], b[1], shuffled[b])):
-            draw.shuffle(blocks[block])
-            order += blocks[block]
-        return order if shard is None else order[shard.index - 1 :: shard.count]
-
-    def missing(
-        self, numbers: Iterable[int], kept: Mapping[RunKey, Record], rerun: str | None
-    ) -> Iterator[int]:
-        """Yield the numbers of those tasks that have to be run, given the records there are.
-
-        Parameters
-        ----------
-        numbers : iterable of int
-        kept : mapping of RunKey to Record
-        rerun : {None, "failed", "timeout", "all"}
-            Which of the runs that have records are run all the same.
-        """
-        for number in numbers:
-            record = kept.get(self.key(self.tasks[number]))
-            if record is None or rerun == "all":
-                yield number
-            elif (rerun == "failed" and record.failed) or rerun == record.status == "timeout":
-                yield number

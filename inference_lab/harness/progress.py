@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from inference_lab.results.records import Record
+from inference_lab.results.records import RunRecord
 from inference_lab.words import printable
 
-__all__ = ["Progress", "bar", "display", "log_line"]
+__all__ = ["Progress", "display", "log_line", "reporter"]
 
-#: Seconds between two lines of a log.
-_LOG_EVERY = 10.0
+_R = TypeVar("_R", bound=RunRecord)
 
 
-class Progress(NamedTuple):
+class Progress(NamedTuple, Generic[_R]):
     """What a progress callable is told when a run starts (`record` is None) and when it ends."""
 
     done: int
@@ -27,36 +24,38 @@ class Progress(NamedTuple):
     problem: str
     solver: str
     seed: int
-    record: Record | None
+    record: _R | None
     #: Gap in percent of the best energy to the best bound on this problem so far, if known.
     gap_percent: float | None
 
 
-def log_line(event: Progress) -> str:
+def log_line(event: Progress[Any]) -> str:
     """Describe the end of a run in one line."""
-    record = event.record
-    if record is None:
+    if event.record is None:
         raise ValueError("only the end of a run is logged")
     width = len(str(event.total))
-    if record.failed or record.status == "unsupported":
-        said = f"{record.status}: {record.message}"
-    else:
-        found = math.isfinite(record.energy)
-        energy = f"energy {record.energy:.7g}" if found else "no labelling of finite energy"
-        said = f"{energy}, {record.status}, {record.seconds:.3g} s"
     return (
         f"[{event.done:>{width}}/{event.total}] {printable(event.problem)}  "
-        f"{printable(event.solver)}  seed {event.seed}: {printable(said)}"
+        f"{printable(event.solver)}  seed {event.seed}: {printable(event.record.outcome)}"
     )
 
 
+def reporter(
+    progress: bool | Callable[[Progress[Any]], None],
+) -> AbstractContextManager[Callable[[Progress[Any]], None]]:
+    """Return a context that gives what is told of progress: as asked, on standard error, or not."""
+    if callable(progress):
+        return nullcontext(progress)
+    return display() if progress else nullcontext(lambda event: None)
+
+
 @contextmanager
-def display() -> Iterator[Callable[[Progress], None]]:
+def display() -> Iterator[Callable[[Progress[Any]], None]]:
     """Show progress on standard error, live if it is a terminal, else one line a run."""
     if sys.stderr.isatty():
         with _live() as update:
 
-            def report(event: Progress) -> None:
+            def report(event: Progress[Any]) -> None:
                 gap = event.gap_percent
                 update(
                     event.done,
@@ -71,36 +70,9 @@ def display() -> Iterator[Callable[[Progress], None]]:
         yield _log
 
 
-def _log(event: Progress) -> None:
+def _log(event: Progress[Any]) -> None:
     if event.record is not None:
         print(log_line(event), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def bar() -> Iterator[Callable[[int, int, int, str], None]]:
-    """Show how much is done on standard error: live in a terminal, else now and then a line.
-
-    Yields a function that takes the number done, the total, the number failed, and what was done
-    last.
-    """
-    if sys.stderr.isatty():
-        with _live() as update:
-
-            def live(done: int, total: int, failed: int, what: str) -> None:
-                update(done, total, failed, "", what)
-
-            yield live
-        return
-    last = time.monotonic()
-
-    def log(done: int, total: int, failed: int, what: str) -> None:
-        nonlocal last
-        if done == total or time.monotonic() - last >= _LOG_EVERY:
-            last = time.monotonic()
-            broken = f", {failed} failed" if failed else ""
-            print(f"[{done}/{total}{broken}] {what}", file=sys.stderr, flush=True)
-
-    yield log
 
 
 @contextmanager

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,21 +15,23 @@ from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
-from inference_lab.harness.planning import Case, Settings, one_line, solver_source
-from inference_lab.problem import Problem
-from inference_lab.processes.isolation import (
-    Board,
-    End,
-    Ended,
-    can_isolate,
-    isolated,
-    undisturbed,
+from inference_lab.harness.attempts import (
+    Limits,
+    attempt,
+    crashed,
+    now,
+    one_line,
+    unanswered,
+    warm_up_apart,
 )
-from inference_lab.processes.workers import Crash, said, traceback_tail
+from inference_lab.harness.planning import Case, Settings, solver_source
+from inference_lab.problem import Problem
+from inference_lab.processes.isolation import Board, Ended
+from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver
-from inference_lab.results.records import Record, RecordError
+from inference_lab.results.records import Record
 
-__all__ = ["blank", "crashed", "run", "warm_up_graph"]
+__all__ = ["blank", "run", "warm_up_graph"]
 
 #: Edges of each kind whose ends make up the graph that solvers are warmed up on.
 _WARM_UP_EDGES = 6
@@ -78,45 +78,6 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
     return small.with_label_costs(1.0) if graph.n_label_costs else small
 
 
-#: What solvers have been warmed up on in this process, and whether they lived through it there.
-_warm: dict[tuple[Any, ...], bool] = {}
-
-
-def _warm_up_apart(
-    solver: Solver, graph: FactorGraph, temperature: float, memory: int | None
-) -> bool:
-    """Warm a solver up in a process of its own; return whether it ended well there.
-
-    Compiled code goes to the disk there. Our own solvers are then warmed up here as well, once for
-    all runs, which fork off with everything loaded. Somebody's solver may change this process in
-    ways that reach the runs of others (signals, limits, threads, settings of numpy), so it is
-    warmed up in the process of each run instead.
-    """
-    key = _warmth(solver, graph, temperature)
-    if key not in _warm:
-        ended = _patiently(
-            _warm_up,
-            *(solver, graph, temperature),
-            wall_limit=_WARM_UP_LIMIT if _is_ours(solver) else _FOREIGN_WARM_UP_LIMIT,
-            memory_limit=memory,
-        )
-        _warm[key] = ended.end == End.RETURNED
-        if _warm[key] and _is_ours(solver):
-            with undisturbed():
-                _warm_up(solver, graph, temperature)
-    return _warm[key]
-
-
-def _patiently(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Ended:
-    """Call `isolated`; once more if it had to end the call while that was compiling."""
-    ended = isolated(function, *arguments, **limits)
-    return isolated(function, *arguments, **limits) if ended.loading else ended
-
-
-def _is_ours(solver: Solver) -> bool:
-    return type(solver).__module__.startswith("inference_lab.solvers.")
-
-
 def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
     """Return what tells whether a solver has seen the like of a graph."""
     families = (
@@ -143,10 +104,6 @@ def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
         raise
     except BaseException:
         pass
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _info(case: Case) -> Mapping[str, Any]:
@@ -182,7 +139,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         threads=settings.threads,
         setup_seconds=case.setup_seconds,
         status="error",
-        started=_now(),
+        started=now(),
     )
 
 
@@ -205,28 +162,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         log_partition_kind=solution.log_partition_kind,
         trace=tuple(solution.trace),
         diagnostics=solution.diagnostics,
-        finished=_now(),
     )
-
-
-def crashed(record: Record, crash: Crash) -> Record:
-    """Return the record of a run that gave no answer."""
-    return replace(
-        record,
-        status="error",
-        message=one_line(crash.message),
-        traceback=crash.traceback,
-        finished=_now(),
-    )
-
-
-def _recordable(asked: Record, record: Record) -> Record:
-    """Return a record as its store gives it back, or one that says why no store can hold it."""
-    try:
-        return Record.from_json(record.to_json())
-    except RecordError as problem:
-        message = f"the run reports what no record can hold: {problem}"
-        return crashed(asked, Crash(message, ""))
 
 
 def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Settings) -> Record:
@@ -244,56 +180,42 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     Record
     """
     solver = as_solver(source)
-    asked = record = blank(case, solver, seed, repeat, settings)
     graph, temperature = case.problem.graph, settings.temperature
-    if not (settings.isolated and can_isolate()):
-        key = _warmth(solver, graph, temperature)
-        if key not in _warm:
-            _warm[key] = True
-            _warm_up(solver, graph, temperature)
-        begin = time.perf_counter()
-        try:
-            record, _ = _attempt(asked, case.problem, solver, None, warm=False)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as problem:
-            record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
-        return _recordable(asked, replace(record, wall_seconds=time.perf_counter() - begin))
-    warm = _warm_up_apart(solver, graph, temperature, settings.memory) and not _is_ours(solver)
-    record = replace(record, memory_limit=settings.memory)
-    limit = settings.time_limit
-    board = Board(graph.n_variables)
-    try:
-        ended = _patiently(
-            _attempt,
-            record,
-            case.problem,
-            solver,
-            board,
-            warm,
-            wall_limit=None if limit is None else _WALL_SLACK * limit + _WALL_CONSTANT,
-            memory_limit=settings.memory,
-        )
-        if ended.output:
-            # What solvers print is for people, and results are on standard output.
-            print(ended.output, end="", file=sys.stderr, flush=True)
-        if ended.end == End.RETURNED:
-            record = _judge(record, case.problem, *ended.value)
-        else:
-            record = _salvage(record, case.problem, ended, board)
-    finally:
-        board.close()
-    record = replace(
-        record,
-        cpu_seconds=ended.cpu_seconds,
-        peak_memory=ended.peak_memory,
-        exit_code=ended.exit_code,
-        wall_seconds=ended.wall_seconds,
+    limits = _limits(settings)
+    # Our own solvers are warmed up here, before the run forks off; somebody's may change this
+    # process, and is warmed up in the process of each run instead, if that ended well before.
+    ours = type(solver).__module__.startswith("inference_lab.solvers.")
+    warm = warm_up_apart(
+        _warmth(solver, graph, temperature),
+        _warm_up,
+        *(solver, graph, temperature),
+        limits=replace(limits, wall=_WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT),
+        here=ours,
     )
-    return _recordable(asked, record)
+    asked = blank(case, solver, seed, repeat, settings)
+    board = Board(graph.n_variables) if limits.hold else None
+    try:
+        return attempt(
+            asked,
+            _solved,
+            *(asked, case.problem, solver, board, warm and limits.hold and not ours),
+            limits=limits,
+            judge=partial(_judge, case.problem),
+            salvage=partial(_salvage, case.problem, board),
+        )
+    finally:
+        if board is not None:
+            board.close()
 
 
-def _attempt(
+def _limits(settings: Settings) -> Limits:
+    """Return what holds for the process of a run, which is to heed its time limit by itself."""
+    limit = settings.time_limit
+    wall = None if limit is None else _WALL_SLACK * limit + _WALL_CONSTANT
+    return Limits(settings.isolated, settings.memory, wall)
+
+
+def _solved(
     record: Record, problem: Problem, solver: Solver, board: Board | None, warm: bool
 ) -> tuple[Record, Any]:
     """Run a solver, warmed up if asked; return the record and the labels.
@@ -321,8 +243,9 @@ def _attempt(
     return _finish(record, problem, solution), solution.labels
 
 
-def _judge(asked: Record, problem: Problem, record: Record, labels: Any) -> Record:
+def _judge(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Record:
     """Evaluate labels once more, on a graph that no solver could have touched."""
+    record, labels = answer
     try:
         energy = math.inf if labels is None else float(problem.graph.energy(labels))
         if energy == record.energy:
@@ -340,17 +263,11 @@ def _judge(asked: Record, problem: Problem, record: Record, labels: Any) -> Reco
     )
 
 
-def _salvage(record: Record, problem: Problem, ended: Ended, board: Board) -> Record:
+def _salvage(problem: Problem, board: Board | None, asked: Record, ended: Ended) -> Record:
     """Return the record of a run that gave no answer, with the best it had offered."""
-    status = {End.RAISED: "error"}.get(ended.end, str(ended.end))
-    record = replace(
-        record,
-        status=status,
-        message=one_line(ended.message),
-        traceback=ended.traceback,
-        lower_bound=board.bound,
-        finished=_now(),
-    )
+    record = unanswered(asked, ended)
+    assert board is not None
+    record = replace(record, lower_bound=board.bound)
     left = board.read()
     if left is None:
         return record

@@ -192,6 +192,7 @@ def _is_text(text: str) -> bool:
 class JsonLine:
     """Base of frozen dataclasses that are kept as lines of JSON, with ``schema`` as first field."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     #: Version of the fields; lines written under a version that is not known are refused.
     SCHEMA: ClassVar[int] = 1
     #: Earlier versions, which only lack fields that have a default.
@@ -199,7 +200,7 @@ class JsonLine:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as strict JSON holds it."""
-        return {f.name: jsonable(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+        return {f.name: jsonable(getattr(self, f.name)) for f in fields(self)}
 
     def to_json(self) -> str:
         """Return the record as one line of strict ASCII JSON, without the line's end.
@@ -234,7 +235,7 @@ class JsonLine:
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("not a record: a JSON object with the field 'schema' is expected")
         if type(data["schema"]) is int and data["schema"] in cls.OLDER:
-            absent = {f.name for f in fields(cls) if not _required(f)}  # type: ignore[arg-type]
+            absent = {f.name for f in fields(cls) if not _required(f)}
             data["schema"] = cls.SCHEMA
         else:
             absent = set()
@@ -272,7 +273,7 @@ class JsonLine:
     def _hints(cls) -> dict[str, Any]:
         # Names of fields only: what a class says about itself besides is no part of a line.
         hints = typing.get_type_hints(cls)
-        return {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+        return {f.name: hints[f.name] for f in fields(cls)}
 
 
 def _required(entry: Field[Any]) -> bool:

@@ -17,7 +17,8 @@ import math
 import os
 import platform
 import uuid
-from collections.abc import Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -44,6 +45,7 @@ __all__ = [
     "RecordStore",
     "RecordWarning",
     "RunKey",
+    "RunRecord",
     "environment",
     "jsonable",
     "physical_memory",
@@ -155,8 +157,60 @@ class RunKey(NamedTuple):
     threads: int
 
 
+class RunRecord(JsonLine):
+    """What one run left, of a solver or of a fit, whatever happened in it.
+
+    Base of frozen dataclasses that have the fields below, and what else there is to tell.
+
+    Attributes
+    ----------
+    status, message, traceback : str
+        How it ended; one of `FAILURES` where it did not end as its method would have it.
+    cpu_seconds, peak_memory, memory_limit, exit_code, wall_seconds
+        Of the run's own process, where it had one: see `Record`.
+    started, finished : str
+        Times in UTC, ISO 8601.
+    """
+
+    status: str
+    message: str
+    traceback: str
+    cpu_seconds: float | None
+    peak_memory: int | None
+    memory_limit: int | None
+    exit_code: int | None
+    wall_seconds: float | None
+    started: str
+    finished: str
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """What the run was asked: of runs with the same key, one is enough."""
+
+    @property
+    @abstractmethod
+    def place(self) -> tuple[str, str]:
+        """Where the run is shown among others: the problem, and the method."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells this record from all others, and is the same in each of its copies."""
+
+    @property
+    @abstractmethod
+    def outcome(self) -> str:
+        """What came of the run, in a few words."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended in an error, or was ended."""
+        return self.status in FAILURES
+
+
 @dataclass(frozen=True, kw_only=True)
-class Record(JsonLine):
+class Record(RunRecord):
     """One run of one solver on one problem: what was asked, what came out, and where it ran.
 
     Attributes
@@ -329,9 +383,23 @@ class Record(JsonLine):
         )
 
     @property
-    def failed(self) -> bool:
-        """Whether the run ended in an error, or was ended."""
-        return self.status in FAILURES
+    def place(self) -> tuple[str, str]:
+        """The problem and the solver."""
+        return self.problem, self.solver
+
+    @property
+    def identity(self) -> str:
+        """Unique name of the run."""
+        return self.id
+
+    @property
+    def outcome(self) -> str:
+        """The energy, the status and the solver's own time, or why there is no answer."""
+        if self.failed or self.status == "unsupported":
+            return f"{self.status}: {self.message}"
+        found = math.isfinite(self.energy)
+        energy = f"energy {self.energy:.7g}" if found else "no labelling of finite energy"
+        return f"{energy}, {self.status}, {self.seconds:.3g} s"
 
     @property
     def answered(self) -> bool:

@@ -228,7 +228,7 @@ def run_comparison(
     rerun: Literal["failed", "timeout", "all"] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
-    progress: bool | Callable[[Progress], None] = False,
+    progress: bool | Callable[[Progress[Record]], None] = False,
     trusted: bool = True,
 ) -> Comparison:
     """Run what is missing of a study and return all that it asks for.
@@ -252,8 +252,8 @@ def run_comparison(
     StudyError
         If a problem or a solver cannot be made.
     """
+    from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare
-    from inference_lab.harness.planning import InputError
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.specs.trust import untrusted
 

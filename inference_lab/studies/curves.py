@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.studies.running import StudyRecord
+from inference_lab.results.fits import StudyRecord
 
 __all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -144,6 +145,8 @@ class Study:
     runs : int
         Random draws of constraints and starts, the same for all methods.
     protocol : Protocol
+    time_limit : float
+        Seconds after which a fit is ended, and recorded as a timeout.
     scores : list of str
         The first one is the score of the figures, and the one that methods are compared by.
     baseline : str or None
@@ -166,6 +169,7 @@ class Study:
     constraints: list[float] = field(default_factory=list)
     runs: int
     protocol: Protocol = field(default_factory=Protocol)
+    time_limit: float = 3600.0
     scores: list[str] = field(default_factory=lambda: ["pairwise_f", "nmi"])
     baseline: str | None = None
     answer: str = ""
@@ -256,6 +260,8 @@ class Study:
                     raise StudyError(f"part {stage.title!r}: {problem}") from None
             return
         self.protocol.check()
+        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
+            raise StudyError(f"time_limit must be positive seconds, got {self.time_limit}")
         for name in ("data", "methods", "constraints", "scores"):
             if not getattr(self, name):
                 raise StudyError(f"{name} must not be empty")

@@ -14,6 +14,7 @@ from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import IntArray
+from inference_lab.loading import imports_timed, meter
 from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, SCORES
 from inference_lab.studies.points import StudyPoints
@@ -139,15 +140,16 @@ def _fit_once(
     estimator = ESTIMATORS[method.estimator](
         points.n_classes, random_state=seed, **_arguments(method.settings)
     )
-    since = time.perf_counter()
-    estimator.fit(
-        points.values,
-        must_link=constraints.must_link,
-        cannot_link=constraints.cannot_link,
-        ml_weight=weight,
-        cl_weight=weight,
-    )
-    seconds = time.perf_counter() - since
+    with imports_timed():
+        loaded, since = meter.seconds, time.perf_counter()
+        estimator.fit(
+            points.values,
+            must_link=constraints.must_link,
+            cannot_link=constraints.cannot_link,
+            ml_weight=weight,
+            cl_weight=weight,
+        )
+        seconds = max(0.0, time.perf_counter() - since - (meter.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
     e_steps = [line for line in estimator.history_ if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.data.corpus import latent_semantics
 from inference_lab.data.datasets import available, load
 from inference_lab.data.images import find_file, read_image
-from inference_lab.data.texts import corpora, latent_semantics, load_corpus
+from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features

@@ -28,10 +28,11 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
+from inference_lab.results.fits import StudyRecord, environments
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Study
 from inference_lab.studies.figures import learning_curves, score_name
-from inference_lab.studies.running import StudyRecord, cells, environments
+from inference_lab.studies.running import cells
 
 __all__ = ["render_study"]
 

@@ -12,18 +12,9 @@ import pytest
 from scipy.io import savemat
 from scipy.sparse import csr_array
 
+from inference_lab.data.corpus import Corpus, body_of_post, count_terms, latent_semantics
 from inference_lab.data.datasets import DataFormatError, DataNotFoundError
-from inference_lab.data.texts import (
-    Corpus,
-    body_of_post,
-    count_terms,
-    latent_semantics,
-    load_corpus,
-    read_classic3,
-    read_classic4,
-    read_newsgroups,
-    read_yahoo,
-)
+from inference_lab.data.texts import load_corpus, read_classic3, read_newsgroups, read_yahoo
 
 
 def archive(path, members):
@@ -196,61 +187,50 @@ def test_classic3_is_read_from_matlab(tmp_path):
         read_classic3(tmp_path / "c.mat", tmp_path / "terms.txt")
 
 
-def classic4_files(tmp_path, counts="3 2 2\n1 1 4\n3 2 1\n"):
-    paths = [tmp_path / name for name in ("counts.txt.gz", "documents.txt", "terms.txt")]
+def k_series(tmp_path, counts="3 4\n2 0 5 3 1\n0\n1 2 7\n", classes="1 0 0\n0 1 1\n"):
+    paths = tmp_path / "k.txt.gz", tmp_path / "c.txt"
     paths[0].write_bytes(gzip.compress(counts.encode()))
-    paths[1].write_text("cacm.000001 0\nmed.000002 1\ncacm.000003 0\n")
-    paths[2].write_text("heart\nprogram\n")
+    paths[1].write_text(classes)
     return paths
 
 
-def test_classic4_is_read_from_triples(tmp_path):
-    corpus = read_classic4(*classic4_files(tmp_path))
-    assert corpus.values.toarray().tolist() == [[4, 0], [0, 0], [0, 1]]
-    assert [corpus.class_names[h] for h in corpus.labels] == ["cacm", "med", "cacm"]
+def test_the_k_series_is_read(tmp_path):
+    corpus = read_yahoo(*k_series(tmp_path))
+    assert corpus.values.toarray().tolist() == [[5, 0, 0, 1], [0, 0, 0, 0], [0, 0, 7, 0]]
+    assert corpus.labels.tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ("3 2\n", "line 1: three numbers"),
-        ("3 2 2\n1 1 4\n", "1 entries; 2 are announced"),
-        ("3 2 1\n1 1\n", "line 2: 3 numbers"),
-        ("3 2 1\n4 1 1\n", "outside 3 documents and 2 terms"),
-        ("3 2 1\n1 0 1\n", "outside"),
-        ("3 2 1\n1 1 -1\n", "outside"),
-        ("3 2 1\n1 1 x\n", "line 2: invalid literal"),
-        ("4 2 1\n1 1 1\n", "tells of 4 documents"),
+        ("3\n", "line 1: two numbers"),
+        ("3 4\n2 0 5\n0\n1 2 7\n", "line 2: 2 terms are announced"),
+        ("3 4\n0\n1 2 7\n", "2 documents; 3 are announced"),
+        ("3 4\n0\n0\n1 4 7\n", "outside 3 documents and 4 terms"),
+        ("3 4\n0\n0\n1 -1 7\n", "outside"),
+        ("3 4\n0\n0\n1 2 -1\n", "outside"),
+        ("3 4\n0\n1 x 2\n", "line 3: invalid literal"),
     ],
 )
-def test_damaged_triples_are_refused(tmp_path, counts, message):
+def test_damaged_counts_are_refused(tmp_path, counts, message):
     with pytest.raises(DataFormatError, match=message):
-        read_classic4(*classic4_files(tmp_path, counts))
+        read_yahoo(*k_series(tmp_path, counts))
 
 
-def test_the_k_series_is_read(tmp_path):
-    counts, classes = tmp_path / "k.txt", tmp_path / "c.txt"
-    counts.write_text("3 4\n2 0 5 3 1\n0\n1 2 7\n")
-    classes.write_text("1 0 0\n0 1 1\n")
-    corpus = read_yahoo(counts, classes)
-    assert corpus.values.toarray().tolist() == [[5, 0, 0, 1], [0, 0, 0, 0], [0, 0, 7, 0]]
-    assert corpus.labels.tolist() == [0, 1, 1]
-    classes.write_text("1 0 0\n1 1 1\n")
+def test_damaged_classes_and_truncated_gzip_files_are_refused(tmp_path):
     with pytest.raises(DataFormatError, match="every document in one class"):
-        read_yahoo(counts, classes)
-    counts.write_text("3 4\n2 0 5\n0\n1 2 7\n")
-    with pytest.raises(DataFormatError, match="line 2: 2 terms are announced"):
-        read_yahoo(counts, classes)
-
-
-def test_truncated_gzip_files_are_refused(tmp_path):
-    paths = classic4_files(tmp_path)
+        read_yahoo(*k_series(tmp_path, classes="1 0 0\n1 1 1\n"))
+    paths = k_series(tmp_path)
     paths[0].write_bytes(paths[0].read_bytes()[:20])
     with pytest.raises(DataFormatError, match="unreadable"):
-        read_classic4(*paths)
+        read_yahoo(*paths)
 
 
 # ---------------------------------------------------------------------- real data
+
+
+#: The first, the last four, and the others together, are the published six classes.
+K1A = [494, 248, 44, 21, 70, 278, 125, 187, 54, 24, 158, 18, 74, 65, 9, 14, 141, 114, 60, 142]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +239,32 @@ def test_truncated_gzip_files_are_refused(tmp_path):
         ("news-different-3", 300, 9077, [100, 100, 100]),
         ("classic3", 3891, 4303, [1033, 1460, 1398]),
         ("classic3-subset", 400, 4303, [100, 200, 100]),
-        ("classic4", 7095, 5896, [3204, 1460, 1398, 1033]),
-        ("k1b", 2340, 21839, [494, 1389, 141, 114, 60, 142]),
+        # The last four, the first, and the others together, are the six classes of k1b.
+        (
+            *("k1a", 2340, 21839),
+            [
+                494,
+                248,
+                44,
+                21,
+                70,
+                278,
+                125,
+                187,
+                54,
+                24,
+                158,
+                18,
+                74,
+                65,
+                9,
+                14,
+                141,
+                114,
+                60,
+                142,
+            ],
+        ),
     ],
 )
 def test_published_collections_have_their_sizes(data_dir, name, documents, terms, sizes):

@@ -19,8 +19,8 @@ import numpy as np
 import inference_lab as il
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.harness.campaign import InputError
 from inference_lab.harness.folder import states
-from inference_lab.harness.planning import InputError
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.export import write_table
 from inference_lab.reporting.report import report_document

@@ -19,6 +19,7 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.harness.executors import ClusterError
 from inference_lab.results.records import RecordStore
+from inference_lab.studies import Method, Study, run_study
 
 pytest.importorskip("distributed", reason="the extra [cluster] is not installed")
 
@@ -172,6 +173,22 @@ def test_the_command_line_takes_a_cluster(cluster, tmp_path, monkeypatch):
     )
     assert done.exit_code == 0, done.output
     assert len(RecordStore(Path("runs/compare/runs.jsonl")).read()) == 3
+
+
+def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path):
+    study = Study(
+        title="A study",
+        question="Does it travel?",
+        data=["iris"],
+        methods=[Method("PCKMeans", "pckmeans")],
+        constraints=[20.0],
+        runs=4,
+    )
+    there = run_study(study, tmp_path / "there", cluster=cluster.address)
+    here = run_study(study, tmp_path / "here")
+    assert [(r.key, r.status, r.objective) for r in there] == [
+        (r.key, "ok", r.objective) for r in here
+    ]
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch):

@@ -20,9 +20,12 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.campaign import InputError, Shard
+from inference_lab.harness.comparing import Plan
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.folder import Planned, find_store, merge, planned, states
-from inference_lab.harness.planning import InputError, Plan, Settings, Shard, build_cases
+from inference_lab.harness.folder import find_store, merge, states
+from inference_lab.harness.planning import Settings, build_cases
+from inference_lab.harness.plans import plans_of
 from inference_lab.results.records import RecordStore, RecordWarning
 
 
@@ -98,7 +101,7 @@ def test_the_order_is_seeded_interleaved_and_complete():
 
 def test_shards_are_equal_and_cover_everything_once():
     made = plan()
-    shares = [made.in_order(Shard(i, 4)) for i in range(1, 5)]
+    shares = [Shard(i, 4).of(made.in_order()) for i in range(1, 5)]
     assert sorted(n for share in shares for n in share) == list(range(54))
     assert {len(share) for share in shares} == {13, 14}
 
@@ -247,7 +250,10 @@ def test_shards_are_merged_to_what_one_call_gives(tmp_path):
     again = il.compare(PROBLEMS, SOLVERS, seeds=2, store=target, rerun="failed")
     assert what(again) == what(whole)
     assert len(target.read()) == 18
-    assert len(planned(target)[0]) == 18 and states(target).counts["missing"] == 0
+    assert (
+        len({run.key for p in plans_of(target) for run in p.runs()}) == 18
+        and states(target).counts["missing"] == 0
+    )
 
 
 def test_states_tell_what_was_planned_and_is_not_there(tmp_path):
@@ -311,7 +317,7 @@ def test_a_damaged_plan_is_told(tmp_path):
         ("seeds", [None]),
         ("time_limit", "soon"),
     ):
-        document = json.loads(Planned.of(plan()).to_json())
+        document = json.loads(plan().planned().to_json())
         document["plan"][name] = value
         path.write_text(json.dumps(document) + "\n")
         with warnings.catch_warnings():

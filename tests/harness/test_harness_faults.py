@@ -21,6 +21,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
+from inference_lab.harness.folder import find_store, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.records import RecordStore
 
@@ -137,24 +138,64 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, undisturbed):
     assert resumed.alarms == []
 
 
+def compared(folder, **more):
+    """Run a comparison of 60 runs."""
+    return il.compare(**ASKED, store=folder / "runs.jsonl", **more).records
+
+
+def fitted(folder, **more):
+    """Run a study of clustering of 60 fits."""
+    # Workers import this file, and most of them fit nothing.
+    from inference_lab.studies import Method, Study, run_study
+
+    study = Study(
+        title="A study",
+        question="Does it survive?",
+        data=["iris"],
+        methods=[Method(str(n), "pckmeans", {"max_iter": n}) for n in (1, 2)],
+        constraints=[5.0, 20.0],
+        runs=15,
+    )
+    return run_study(study, folder, **more)
+
+
+#: The two kinds of campaigns, with the files of their records.
+KINDS = pytest.mark.parametrize(
+    ("campaign", "file"), [(compared, "runs.jsonl"), (fitted, "records.jsonl")]
+)
+
+
+def lasting(records):
+    """Return all of records that is not of one time or place."""
+    passing = ("id", "trace", "started", "finished", "peak_memory", "memory_limit", "seconds")
+    return [
+        {k: v for k, v in r.as_dict().items() if k not in passing and not k.endswith("_seconds")}
+        for r in records
+    ]
+
+
 SCRIPT = """
 import sys
+from pathlib import Path
 sys.path.insert(0, {tests!r})
-import inference_lab as il
-from test_harness_faults import ASKED
+from test_harness_faults import {campaign}
 
 if __name__ == "__main__":
-    il.compare(**ASKED, store=sys.argv[1], jobs=2)
+    {campaign}(Path(sys.argv[1]), jobs=2)
 """
 
 
-def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed):
-    script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
-    script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
+@KINDS
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, campaign, file):
+    script, path = tmp_path / "script.py", tmp_path / file
+    tests = os.path.dirname(__file__)
+    script.write_text(SCRIPT.format(tests=tests, campaign=campaign.__name__))
+    # Compiles what is not compiled yet.
+    undisturbed = campaign(tmp_path / "undisturbed")
     # While the first worker starts, and while both of them run.
     for more in (1, 15):
         held = lines_in(path)
-        process = subprocess.Popen([sys.executable, str(script), str(path)])
+        process = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
         wait_for_lines(path, held + more)
         workers = children(process.pid)
         runs = [run for worker in workers for run in children(worker)]
@@ -162,13 +203,14 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed)
         assert process.wait() == -signal.SIGKILL
         assert len(workers) >= 2
         assert all(ended(pid) for pid in [*workers, *runs])
-    before = len(RecordStore(path).read())
-    assert 15 < before < len(undisturbed.records)
-    assert what(il.compare(**ASKED, store=path)) == what(undisturbed)
-    assert len(RecordStore(path).read()) == len(undisturbed.records)
+    assert 15 < len(find_store(tmp_path).read()) < 60
+    assert lasting(campaign(tmp_path)) == lasting(undisturbed)
+    assert len(find_store(tmp_path).read()) == 60
+    assert states(find_store(tmp_path)).counts["done"] == 60
 
 
-def test_a_worker_that_is_killed_costs_its_run_only(tmp_path):
+@KINDS
+def test_a_worker_that_is_killed_costs_its_run_only(tmp_path, campaign, file):
     killed = []
 
     def kill_one(event):
@@ -178,15 +220,16 @@ def test_a_worker_that_is_killed_costs_its_run_only(tmp_path):
             os.kill(workers[0], signal.SIGKILL)
             killed.append(workers[0])
 
-    solvers = [Slow(30.0, number) for number in range(4)]
-    comparison = il.compare(PROBLEMS, solvers, jobs=2, progress=kill_one)
-    crashed = [record for record in comparison.records if record.failed]
-    assert len(killed) == 1 and len(comparison.records) == 12
+    records = campaign(tmp_path, jobs=2, progress=kill_one, shard="1/5")
+    crashed = [record for record in records if record.failed]
+    assert len(killed) == 1 and len(records) == 12
     # Unless it had just answered and was not yet given the next.
     assert len(crashed) <= 1
     for record in crashed:
         assert record.status == "error" and "SIGKILL" in record.message
-    assert all(r.energy < np.inf for r in comparison.records if not r.failed)
+    assert all(record.iterations > 0 for record in records if not record.failed)
+    again = campaign(tmp_path, shard="1/5", rerun="failed")
+    assert lasting(again) == lasting(campaign(tmp_path / "undisturbed", shard="1/5"))
 
 
 def command(pid):
@@ -264,7 +307,7 @@ def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
 
 
 def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypatch):
-    from inference_lab.harness import running
+    from inference_lab.harness import attempts
 
     rng = random.Random(0)
     real = time.time
@@ -273,7 +316,7 @@ def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypa
         return real() + rng.choice([-86400.0, 3600.0, 0.0, 1e6])
 
     monkeypatch.setattr(time, "time", jumping)
-    monkeypatch.setattr(running, "_now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00")
+    monkeypatch.setattr(attempts, "now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00")
     asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 2, "time_limit": 1.0}
     path = tmp_path / "runs.jsonl"
     first = il.compare(**asked, store=path)

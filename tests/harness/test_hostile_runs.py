@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.planning import InputError
+from inference_lab.harness.campaign import InputError
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.records import RecordError, RecordStore, RecordWarning

@@ -21,7 +21,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.planning import InputError
+from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
 from inference_lab.harness.running import warm_up_graph
 from inference_lab.reporting.comparison import Comparison

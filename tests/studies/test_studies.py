@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import math
 import re
 import time
@@ -11,10 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from places import ROOT
 
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.harness.folder import LETTERS, states
+from inference_lab.processes.isolation import can_isolate
+from inference_lab.results.fits import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
-from inference_lab.studies import running as running_module
 from inference_lab.studies.curves import mean_of, paired
 from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.methods import (
@@ -24,7 +30,7 @@ from inference_lab.studies.methods import (
     nested_pairs,
 )
 from inference_lab.studies.points import StudyPoints, four_clouds, known_points, load_points
-from inference_lab.studies.running import cells, environments
+from inference_lab.studies.running import cells
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 REPORTS = ROOT / "reports"
@@ -141,6 +147,7 @@ def test_a_definition_is_read(tmp_path):
         ("runs = 2", 'runs = "2"', "runs must be of type int, got '2'"),
         ("runs = 2", "runs = true", "runs must be of type int, got True"),
         ("runs = 2", "", "runs is missing"),
+        ("runs = 2", "runs = 2\ntime_limit = 0", "time_limit must be positive seconds, got 0.0"),
         ("runs = 2", "run = 2", "run is unknown; allowed: title"),
         ("runs = 2", 'runs = 2\nname = "x"', "name is unknown"),
         ("[5, 20]", "[5, -20]", "constraints must not be negative"),
@@ -381,7 +388,7 @@ def test_the_toy_data_are_as_described():
 def test_points_have_names_and_unknown_ones_are_refused():
     with pytest.raises(StudyError, match="data 'irises' are unknown; allowed: iris"):
         load_points("irises")
-    assert {"iris", "news-similar-3", "classic3-subset-counts", "k1b-lsi20"} <= set(known_points())
+    assert {"iris", "news-similar-3", "classic3-subset-counts", "k1a-lsi20"} <= set(known_points())
     keys = {StudyPoints(name, None, np.zeros(1, dtype=np.int64)).key for name in known_points()}
     assert len(keys) == len(known_points())
 
@@ -451,56 +458,141 @@ def test_histograms_of_sites():
 # ---------------------------------------------------------------------- running
 
 
-def test_records_resume_and_are_the_same_each_time(tmp_path, monkeypatch):
+def ends(events):
+    """Return a progress callable that keeps what is told of ends."""
+    return lambda event: event.record is not None and events.append(event)
+
+
+def test_records_resume_and_are_the_same_each_time(tmp_path):
     study = load_study(write(tmp_path / "small"))
     whole = run_study(study, tmp_path / "one")
     assert len(whole) == 1 * 2 * 2 * 2 == len(cells(study))
     assert all(r.status == "ok" for r in whole)
     assert {r.environment for r in whole} == set(environments(tmp_path / "one"))
 
-    steps = []
+    events = []
 
     class Enough(Exception):
         pass
 
-    def stop_after_three(step):
-        steps.append(step)
-        if len(steps) == 3:
+    def stop_after_three(event):
+        ends(events)(event)
+        if len(events) == 3:
             raise Enough
 
     with pytest.raises(Enough):
-        run_study(study, tmp_path / "two", on_step=stop_after_three)
+        run_study(study, tmp_path / "two", progress=stop_after_three)
+    first = {event.record.key for event in events}
     store = tmp_path / "two" / "records.jsonl"
+    odd = store.read_bytes().splitlines(keepends=True)[0].replace(b'"ok"', b'"well"')
     with store.open("ab") as file:
-        file.write(b'{"schema": 1, "study": "sm')  # killed while writing
-    fitted = []
-    original = running_module.run_cell
-
-    def counted(study, cell, data_dir):
-        fitted.append(cell.key)
-        return original(study, cell, data_dir)
-
-    monkeypatch.setattr(running_module, "run_cell", counted)
-    with pytest.warns(UserWarning, match="cut off"):
-        again = run_study(study, tmp_path / "two")
-    assert len(fitted) == 5
-    assert not {s.record.key for s in steps} & set(fitted)
+        file.write(odd + b'{"schema": 1, "study": "sm')  # killed while writing
+    events.clear()
+    with pytest.warns(UserWarning, match=r"'well'; it is none of|cut off|set aside"):
+        again = run_study(study, tmp_path / "two", progress=ends(events))
+    assert (tmp_path / "two" / "records.rejected.jsonl").read_bytes() == odd
+    assert len(events) == 5 and not first & {event.record.key for event in events}
+    assert (events[-1].done, events[-1].total, events[-1].failed) == (8, 8, 0)
     assert essence(again) == essence(whole)
     assert [r.key for r in again] == [r.key for r in whole]
-    fitted.clear()
+    events.clear()
     # Another label is no reason to run again, another weight is.
     relabelled = replace(study, methods=[replace(study.methods[0], label="x"), study.methods[1]])
-    run_study(relabelled, tmp_path / "two")
-    assert fitted == []
     heavier = replace(study, methods=[replace(study.methods[0], weight=2.0), study.methods[1]])
-    run_study(heavier, tmp_path / "two")
-    assert len(fitted) == 4
+    for other, fitted in ((relabelled, 0), (heavier, 4)):
+        with pytest.warns(UserWarning, match="set aside"):
+            run_study(other, tmp_path / "two", progress=ends(events))
+        assert len(events) == fitted
 
 
 def test_workers_give_the_same_records(tmp_path):
     study = load_study(write(tmp_path / "small")).quickly()
     alone = run_study(study, tmp_path / "one")
     assert essence(run_study(study, tmp_path / "two", jobs=2)) == essence(alone)
+    assert essence(run_study(study, tmp_path / "three", isolate=False)) == essence(alone)
+
+
+def test_shards_are_merged_to_what_one_call_gives(tmp_path):
+    """Also on the command line, where what is missing is told."""
+
+    def call(*arguments):
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    folder = write(tmp_path / "small")
+    whole = run_study(load_study(folder), tmp_path / "whole")
+    parts = [tmp_path / "part1", tmp_path / "part2"]
+    for number, part in enumerate(parts, start=1):
+        shard = ("--shard", f"{number}/2", "--out", part)
+        done = call("reproduce", folder, "--quiet", *shard)
+        assert done.exit_code == 0, done.output
+        assert len(FitStore(part / "records.jsonl").read()) == 4
+    found = json.loads(call("status", parts[0], "--json").stdout)
+    assert found["counts"] == dict.fromkeys(LETTERS, 0) | {"done": 4, "missing": 4}
+    assert {(cell["problem"], cell["solver"]) for cell in found["cells"]} == {
+        (f"iris, {n} pairs", method) for n in (5, 20) for method in ("PCKMeans", "without")
+    }
+    target = tmp_path / "all"
+    (parts[1] / "environments.json").write_text('{"elsewhere": {"cpu_count": 4}}')
+    for added in (8, 0):
+        done = call("merge", *parts, "--out", target)
+        assert done.exit_code == 0 and done.stdout.startswith(f"{added} records added")
+    assert set(environments(target)) == {"elsewhere", whole[0].environment}
+    assert "8: 8 done" in call("status", target).stdout
+    events = []
+    merged = run_study(load_study(folder), target, progress=ends(events))
+    assert essence(merged) == essence(whole) and events == []
+    # What is made of runs is not made of fits, and they are not put together.
+    assert "reproduce STUDY --render" in call("report", target).output
+    il.compare("potts-grid(height=2, width=2)", "icm", store=tmp_path / "runs" / "runs.jsonl")
+    done = call("merge", target, tmp_path / "runs", "--out", tmp_path / "both")
+    assert done.exit_code == 2 and "something else" in done.output
+
+
+HOSTILE = """
+import os, signal, time
+from dataclasses import dataclass
+import numpy as np
+from inference_lab.contract import Outcome, Solver
+
+@dataclass(frozen=True)
+class Hostile(Solver):
+    how: str
+
+    def run(self, graph, run):
+        if self.how == "hangs":
+            time.sleep(600)
+        if self.how == "eats":
+            np.ones(1 << 28)
+        if self.how == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome(converged=True)
+"""
+
+
+@pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
+def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_path):
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    ways = {"hangs": "timeout", "dies": "crash", "eats": "memory", "works": "ok"}
+    methods = [
+        Method(how, "pckmeans", {"e_step": f"{tmp_path}/hostile.py:Hostile(how={how})"})
+        for how in ways
+    ]
+    study = replace(load_study(write(tmp_path / "small")), methods=methods, baseline=None)
+    study = replace(study, constraints=[5.0], runs=1, time_limit=1.0)
+    records = run_study(study, tmp_path, memory_limit=1 << 30)
+    assert {r.method: r.status for r in records} == ways
+    assert states(FitStore(tmp_path / "records.jsonl")).counts["failed"] == 2
+    for record in records:
+        assert record.exit_code == {"dies": -9, "hangs": -15}.get(record.method, 0)
+        assert (record.memory_limit, record.time_limit) == (1 << 30, 1.0)
+        assert record.wall_seconds > 0 and record.peak_memory > 0
+    page = render_study(study, records, tmp_path).read_text()
+    assert "3 of 4 fits failed" in page and "killed by SIGKILL" in page
+    for rerun, again in (("timeout", {"hangs"}), ("failed", set(ways) - {"works"})):
+        events = []
+        run_study(study, tmp_path, rerun=rerun, memory_limit=1 << 30, progress=ends(events))
+        assert {event.solver for event in events} == again
 
 
 def test_failures_are_recorded_shown_and_run_again(tmp_path):
@@ -512,11 +604,11 @@ def test_failures_are_recorded_shown_and_run_again(tmp_path):
     assert "n_init" in failed[0].message and "ValueError" in failed[0].message
     page = render_study(study, records, tmp_path).read_text()
     assert "4 of 8 fits failed: without on iris: ValueError" in page
-    steps = []
-    run_study(study, tmp_path, on_step=steps.append)
-    assert len(steps) == 0
-    run_study(study, tmp_path, rerun="failed", on_step=steps.append)
-    assert len(steps) == 4
+    events = []
+    run_study(study, tmp_path, progress=ends(events))
+    assert len(events) == 0
+    run_study(study, tmp_path, rerun="failed", progress=ends(events))
+    assert len(events) == 4
 
 
 # ---------------------------------------------------------------------- reports

@@ -1,0 +1,240 @@
+"""Text collections as matrices: words counted, and the weights of the published experiments.
+
+A collection is a matrix of term counts, one row a document, with a class for each. The weights of
+the papers on text clustering (Basu 2005, sec. 2.5) come from it by `Corpus.weighted`: counts times
+``log2(N / df)``, without rare and very common terms, rows of length one. `Corpus.pruned` keeps the
+counts of the same documents and terms, which divergences between distributions need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Corpus", "body_of_post", "clean", "count_terms", "latent_semantics"]
+
+#: Terms in fewer documents are dropped, and those in a larger share of them.
+_FEWEST_DOCUMENTS = 5
+_LARGEST_SHARE = 0.95
+
+#: Words of two letters or more; digits and what is joined to them are no terms.
+_TERM = re.compile(r"(?<!\w)[a-z]{2,}(?!\w)")
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents as rows of term counts or weights, each with a class.
+
+    Parameters
+    ----------
+    name : str
+    values : (n, d) CSR array of float64
+        Not negative.
+    labels : (n,) array of int64
+        Classes 0..K-1.
+    class_names : tuple of str
+    terms : tuple of str
+        What the columns count.
+    """
+
+    name: str
+    values: Any
+    labels: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+    terms: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check that the parts belong together."""
+        n, d = self.values.shape
+        if self.labels.shape != (n,) or len(self.terms) != d:
+            raise ValueError(
+                f"{self.name}: {n} rows and {d} columns, but {self.labels.size} labels and "
+                f"{len(self.terms)} terms"
+            )
+
+    def __repr__(self) -> str:
+        """Name and sizes only."""
+        n, d = self.values.shape
+        return f"Corpus({self.name!r}, {n} documents, {d} terms, {len(self.class_names)} classes)"
+
+    def document_frequencies(self) -> npt.NDArray[np.int64]:
+        """Return in how many documents each term occurs, shape (d,)."""
+        return np.bincount(
+            self.values.indices[self.values.data != 0], minlength=self.values.shape[1]
+        ).astype(np.int64)
+
+    def rows(self, chosen: npt.ArrayLike) -> Corpus:
+        """Return some of the documents, in the order given."""
+        at = np.asarray(chosen)
+        return replace(self, values=self.values[at], labels=self.labels[at])
+
+    def pruned(
+        self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
+    ) -> Corpus:
+        """Return the counts without rare and very common terms, and without empty documents.
+
+        Parameters
+        ----------
+        fewest : int
+            Terms in fewer documents are dropped.
+        largest_share : float
+            Terms in a larger share of the documents are dropped.
+
+        Returns
+        -------
+        Corpus
+            Documents in which no term is left are left out.
+        """
+        n = self.values.shape[0]
+        df = self.document_frequencies()
+        kept = np.flatnonzero((df >= fewest) & (df <= largest_share * n))
+        values = self.values[:, kept]
+        some = np.flatnonzero(np.diff(values.indptr) > 0)
+        return replace(
+            self,
+            values=values[some],
+            labels=self.labels[some],
+            terms=tuple(self.terms[t] for t in kept),
+        )
+
+    def weighted(
+        self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
+    ) -> Corpus:
+        """Return counts times ``log2(N / df)``, pruned, with rows of length one.
+
+        Parameters
+        ----------
+        fewest, largest_share
+            See `pruned`; documents and terms are the same.
+
+        References
+        ----------
+        S. Basu, "Semi-supervised clustering", PhD thesis, University of Texas, 2005, sec. 2.5.
+
+        Examples
+        --------
+        >>> from scipy.sparse import csr_array
+        >>> counts = csr_array([[2.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
+        >>> corpus = Corpus("toy", counts, np.array([0, 1, 0, 1]), ("a", "b"), ("x", "y"))
+        >>> corpus.weighted(fewest=1).values.toarray().round(3).tolist()[0]
+        [0.979, 0.203]
+        """
+        from scipy.sparse import diags_array
+        from sklearn.preprocessing import normalize
+
+        n = self.values.shape[0]
+        kept = self.pruned(fewest, largest_share)
+        frequency = dict(zip(self.terms, self.document_frequencies().tolist(), strict=True))
+        df = np.array([frequency[term] for term in kept.terms], dtype=np.float64)
+        idf = np.log2(n / df) if df.size else df
+        return replace(kept, values=normalize((kept.values @ diags_array(idf)).tocsr()))
+
+
+def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:
+    """Return documents in the space of the largest singular vectors, shape (n, n_components).
+
+    Each axis points to where the entry of largest size is positive, so that the answer does not
+    depend on the library underneath.
+
+    Parameters
+    ----------
+    values : (n, d) matrix, dense or sparse
+    n_components : int
+        At least 1 and at most min(n, d).
+
+    Raises
+    ------
+    ValueError
+        If there are not so many components.
+
+    Complexity
+    ----------
+    O(n d min(n, d)): for collections of some thousand documents.
+
+    Examples
+    --------
+    >>> latent_semantics(np.array([[3.0, 0.0], [0.0, 1.0]]), 1).tolist()
+    [[3.0], [0.0]]
+    """
+    dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
+    if not 1 <= n_components <= min(dense.shape):
+        raise ValueError(
+            f"n_components = {n_components}; a matrix of {dense.shape[0]} x {dense.shape[1]} has 1 "
+            f"to {min(dense.shape)}"
+        )
+    left, sizes, _ = np.linalg.svd(dense, full_matrices=False)
+    left = left[:, :n_components]
+    largest = np.abs(left).argmax(axis=0)
+    signs = np.where(left[largest, np.arange(n_components)] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(left * (signs * sizes[:n_components]))
+
+
+def body_of_post(text: str) -> str:
+    r"""Return a post without its header and signature.
+
+    The header ends at the first blank line; a signature begins at the last line that is ``--``.
+
+    Examples
+    --------
+    >>> body_of_post("From: a@b\nSubject: hello\n\nsome text\n-- \nA. B.\n")
+    'some text\n'
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    blank = next((at for at, line in enumerate(lines) if not line.strip()), None)
+    body = lines if blank is None else lines[blank + 1 :]
+    marks = [at for at, line in enumerate(body) if line.rstrip() == "--"]
+    if marks:
+        body = [*body[: marks[-1]], ""]
+    return "\n".join(body)
+
+
+def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
+    """Count the words of texts, in lower case and without English stop words.
+
+    Words are runs of two or more letters a to z. Stop words are those of scikit-learn.
+
+    Returns
+    -------
+    (n, d) CSR array of float64, and the terms in alphabetical order
+
+    Raises
+    ------
+    ValueError
+        If no text has a word.
+
+    Examples
+    --------
+    >>> counts, terms = count_terms(["The cat sat", "a cat, a Cat!"])
+    >>> terms, counts.toarray().tolist()
+    (('cat', 'sat'), [[1.0, 1.0], [2.0, 0.0]])
+    """
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    counted = [Counter(_TERM.findall(text.lower())) for text in texts]
+    terms = tuple(sorted(set().union(*counted) - ENGLISH_STOP_WORDS))
+    if not terms:
+        raise ValueError("no text has a word of two letters or more that is no stop word")
+    place = {term: column for column, term in enumerate(terms)}
+    entries = [
+        (row, place[term], count)
+        for row, words in enumerate(counted)
+        for term, count in words.items()
+        if term in place
+    ]
+    rows, columns, counts = np.array(entries, dtype=np.int64).T
+    shape = (len(counted), len(terms))
+    return clean(csr_array((counts.astype(np.float64), (rows, columns)), shape=shape)), terms
+
+
+def clean(values: Any) -> Any:
+    """Return the matrix with each entry once, sorted, and no zeros stored."""
+    values.sum_duplicates()
+    values.eliminate_zeros()
+    return values

@@ -1,0 +1,185 @@
+"""One run of anything, in a process of its own under limits: whatever happens, it is recorded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from inference_lab.processes.isolation import End, Ended, can_isolate, isolated, undisturbed
+from inference_lab.processes.workers import Crash, said, traceback_tail
+from inference_lab.results.records import RecordError, RunRecord
+
+__all__ = ["Limits", "attempt", "crashed", "now", "one_line", "unanswered", "warm_up_apart"]
+
+_R = TypeVar("_R", bound=RunRecord)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What holds for the process of a run.
+
+    Parameters
+    ----------
+    isolated : bool
+        Whether there is one. Without, and on systems that cannot fork, nothing else holds.
+    memory : int or None
+        Bytes of address space that it may take on top of what is loaded.
+    wall : float or None
+        Seconds after which it is ended by force.
+    """
+
+    isolated: bool = True
+    memory: int | None = None
+    wall: float | None = None
+
+    @property
+    def hold(self) -> bool:
+        """Whether a run has a process of its own."""
+        return self.isolated and can_isolate()
+
+
+def now() -> str:
+    """Return the time in UTC, for people to read: durations are told by other clocks."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def one_line(problem: BaseException | str, limit: int = 400) -> str:
+    """Return what an exception says, on one line and not too long."""
+    try:
+        text = " ".join(str(problem).split())
+    except Exception:  # somebody's exception may do anything when it is looked at
+        text = ""
+    text = text or type(problem).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+#: What has been warmed up in this process, and whether it ended well in a process of its own.
+_warm: dict[Hashable, bool] = {}
+
+
+def warm_up_apart(
+    key: Hashable,
+    warm_up: Callable[..., None],
+    *arguments: Any,
+    limits: Limits,
+    here: bool,
+) -> bool:
+    """Warm something up in a process of its own, once; return whether it ended well there.
+
+    Compiled code goes to the disk there.
+
+    Parameters
+    ----------
+    key : hashable
+        What has the same is warm already.
+    warm_up, arguments
+        A call that loads and compiles what runs need, and raises nothing.
+    limits : Limits
+    here : bool
+        Whether it is then done here as well, once for all runs, which fork off with everything
+        loaded. Not what may change this process in ways that reach the runs of others (signals,
+        limits, threads, settings of numpy).
+    """
+    if key not in _warm:
+        if limits.hold:
+            _warm[key] = _patiently(warm_up, arguments, limits).end == End.RETURNED
+            if _warm[key] and here:
+                with undisturbed():
+                    warm_up(*arguments)
+        else:
+            _warm[key] = True
+            warm_up(*arguments)
+    return _warm[key]
+
+
+def _patiently(work: Callable[..., Any], arguments: tuple[Any, ...], limits: Limits) -> Ended:
+    """Call `isolated`; once more if it had to end the call while that was compiling."""
+
+    def call() -> Ended:
+        return isolated(work, *arguments, wall_limit=limits.wall, memory_limit=limits.memory)
+
+    ended = call()
+    return call() if ended.loading else ended
+
+
+def attempt(
+    asked: _R,
+    work: Callable[..., Any],
+    *arguments: Any,
+    limits: Limits,
+    judge: Callable[[_R, Any], _R],
+    salvage: Callable[[_R, Ended], _R] | None = None,
+) -> _R:
+    """Make a run; return the record of it, whatever happens in it.
+
+    Parameters
+    ----------
+    asked : RunRecord
+        The record of a run of which nothing is known but what was asked.
+    work, arguments
+        The run is this call. What it returns must be picklable.
+    limits : Limits
+    judge : callable
+        Given the record that was asked and what the call returned; returns the record.
+    salvage : callable, optional
+        Given the record that was asked and how the process ended, where there was no answer;
+        returns the record. By default `unanswered`.
+    """
+    if not limits.hold:
+        begin = time.perf_counter()
+        try:
+            record = judge(asked, work(*arguments))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
+            record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
+        wall = time.perf_counter() - begin
+        return _recordable(asked, replace(record, wall_seconds=wall, finished=now()))
+    ended = _patiently(work, arguments, limits)
+    if ended.output:
+        # What runs print is for people, and results are on standard output.
+        print(ended.output, end="", file=sys.stderr, flush=True)
+    if ended.end == End.RETURNED:
+        record = judge(asked, ended.value)
+    else:
+        record = (salvage or unanswered)(asked, ended)
+    record = replace(
+        record,
+        memory_limit=limits.memory,
+        cpu_seconds=ended.cpu_seconds,
+        peak_memory=ended.peak_memory,
+        exit_code=ended.exit_code,
+        wall_seconds=ended.wall_seconds,
+        finished=now(),
+    )
+    return _recordable(asked, record)
+
+
+def unanswered(asked: _R, ended: Ended) -> _R:
+    """Return the record of a run whose process ended without an answer."""
+    status = "error" if ended.end == End.RAISED else str(ended.end)
+    return replace(asked, status=status, message=one_line(ended.message), traceback=ended.traceback)
+
+
+def crashed(asked: _R, crash: Crash) -> _R:
+    """Return the record of a run that gave no answer."""
+    return replace(
+        asked,
+        status="error",
+        message=one_line(crash.message),
+        traceback=crash.traceback,
+        finished=now(),
+    )
+
+
+def _recordable(asked: _R, record: _R) -> _R:
+    """Return a record as its store gives it back, or one that says why no store can hold it."""
+    try:
+        return type(record).from_json(record.to_json())
+    except RecordError as problem:
+        message = f"the run reports what no record can hold: {problem}"
+        return crashed(asked, Crash(message, ""))

@@ -1,0 +1,246 @@
+"""A campaign: tasks that each leave a record, whatever happens in them.
+
+A comparison of solvers is one, a study of clustering another. A *task* is known by its number, and
+by the *key* of the record it leaves; it is a `Call`, which an *executor* makes here, in workers or
+on a cluster; its *record* goes to the *store* the moment it is there. `run_campaign` does what the
+store has no records of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from inference_lab.harness.attempts import crashed, one_line
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.plans import Planned, note_plan
+from inference_lab.harness.progress import Progress, reporter
+from inference_lab.processes.workers import Crash
+from inference_lab.results.json_lines import RecordError
+from inference_lab.results.line_store import LineStore
+from inference_lab.results.records import RunRecord, physical_memory
+
+__all__ = ["RERUN", "Campaign", "Execution", "InputError", "Shard", "at_least_one", "run_campaign"]
+
+_R = TypeVar("_R", bound=RunRecord)
+
+#: Which of the runs that have records may be run again.
+RERUN = ("failed", "timeout", "all")
+
+
+class InputError(ValueError):
+    """Something that was given cannot be used; nothing was run. One line says what."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of several equal shares of the runs, for queues of batch jobs.
+
+    Parameters
+    ----------
+    index, count : int
+        ``1 <= index <= count``.
+
+    Examples
+    --------
+    >>> Shard.parse("2/8")
+    Shard(index=2, count=8)
+    """
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``i/n``.
+
+        Raises
+        ------
+        InputError
+            If it is not of this form.
+        """
+        index, _, count = text.partition("/")
+        digits = text.isascii() and index.isdecimal() and count.isdecimal()
+        if digits and 1 <= int(index) <= int(count):
+            return cls(int(index), int(count))
+        raise InputError(f"a shard is given as i/n with 1 <= i <= n, such as 2/8, got {text!r}")
+
+    def of(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Return this share of a list."""
+        return numbers[self.index - 1 :: self.count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where and how the tasks of a campaign are run, and which of them.
+
+    Parameters
+    ----------
+    jobs, cluster, rerun, shard, threads, memory_limit, progress
+        As in `inference_lab.compare`.
+
+    Raises
+    ------
+    InputError
+        If one is none of what is allowed.
+    """
+
+    jobs: int = 1
+    cluster: str | None = None
+    rerun: Literal["failed", "timeout", "all"] | None = None
+    shard: str | None = None
+    threads: int = 1
+    memory_limit: int | Literal["auto"] | None = "auto"
+    progress: bool | Callable[[Progress[Any]], None] = False
+
+    def __post_init__(self) -> None:
+        """Check them, before anything takes time."""
+        for name in ("jobs", "threads"):
+            at_least_one(name, getattr(self, name))
+        limit = self.memory_limit
+        if limit not in (None, "auto") and not (isinstance(limit, int) and limit > 0):
+            raise InputError(f"memory_limit must be positive bytes, 'auto' or None, got {limit}")
+        if self.rerun is not None and self.rerun not in RERUN:
+            raise InputError(f"rerun must be one of {', '.join(RERUN)}, got {self.rerun!r}")
+        if self.shard is not None:
+            Shard.parse(self.shard)
+
+    @property
+    def share(self) -> Shard:
+        """Which tasks are asked for."""
+        return Shard(1, 1) if self.shard is None else Shard.parse(self.shard)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that a run may take."""
+        if self.memory_limit != "auto":
+            return self.memory_limit
+        there = None if self.cluster is not None else physical_memory()
+        return None if there is None else there // self.jobs
+
+    def asks_for(self, record: RunRecord | None) -> bool:
+        """Whether a task is to be run, given its record if there is one."""
+        if record is None or self.rerun == "all":
+            return True
+        return (self.rerun == "failed" and record.failed) or self.rerun == record.status
+
+
+def at_least_one(name: str, value: Any) -> None:
+    """Refuse what is no integer from 1 on.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+class Campaign(ABC, Generic[_R]):
+    """Tasks that each leave a record; a task is known by its number.
+
+    Attributes
+    ----------
+    keys : list of hashable
+        Of the records that the tasks leave, in the order of the results.
+    """
+
+    keys: Sequence[Hashable]
+
+    @abstractmethod
+    def in_order(self) -> list[int]:
+        """Return the numbers of the tasks in the order in which they are run, always the same."""
+
+    @abstractmethod
+    def call(self, number: int) -> Call:
+        """Return the call that makes a task, and returns its record whatever happens in it."""
+
+    @abstractmethod
+    def blank(self, number: int) -> _R:
+        """Return the record of a task of which nothing is known but what was asked."""
+
+    @abstractmethod
+    def planned(self) -> Planned:
+        """Return what is noted of the plan."""
+
+    @abstractmethod
+    def names(self, number: int) -> tuple[str, str, int]:
+        """Return what a task is called where progress is told: problem, method and seed."""
+
+    def see(self, record: _R) -> None:
+        """Take notice of a record: of each of the store's, and of each when its task has ended."""
+
+    def gap_percent(self, number: int) -> float | None:
+        """Return how far the answers to the problem of a task are from proved so far, if known."""
+        return None
+
+
+def run_campaign(
+    campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
+) -> list[_R]:
+    """Run what a store has no records of, and return those of all tasks that are asked for.
+
+    Parameters
+    ----------
+    campaign : Campaign
+    store : LineStore, optional
+    execution : Execution
+
+    Returns
+    -------
+    list of RunRecord
+        In the order of the tasks.
+
+    Raises
+    ------
+    InputError
+        If `store` cannot be written, or is something else than a store.
+    ClusterError
+        If the cluster cannot be reached.
+    OSError
+        If a record cannot be written; those before are on the disk.
+    """
+    kept: dict[Hashable, _R] = {}
+    share = execution.share
+    with ExitStack() as stack:
+        if store is not None:
+            try:
+                plan = campaign.planned()
+                part = (f"{plan.id}/{share.count}", share.index)
+                stack.enter_context(store.alone(part))
+                kept = {record.key: record for record in store.prepare()}
+                note_plan(store, plan)
+            except (OSError, RecordError) as reason:
+                raise InputError(f"cannot keep records: {one_line(reason)}") from reason
+        asked = share.of(campaign.in_order())
+        missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
+        again = set(missing)
+        records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
+        failed = 0
+        for record in records.values():
+            campaign.see(record)
+            failed += record.failed
+        report = stack.enter_context(reporter(execution.progress))
+
+        def tell(number: int, record: _R | None = None) -> None:
+            problem, method, seed = campaign.names(number)
+            gap = campaign.gap_percent(number)
+            report(Progress(len(records), len(asked), failed, problem, method, seed, record, gap))
+
+        # Nothing is started, here or elsewhere, where nothing is missing.
+        if missing:
+            here = executor(execution.jobs, execution.cluster, execution.threads)
+            calls = (campaign.call(number) for number in missing)
+            for number, answer in stack.enter_context(closing(here.run(calls, tell))):
+                if isinstance(answer, Crash):
+                    answer = crashed(campaign.blank(number), answer)
+                if store is not None:
+                    store.append(answer)
+                records[number] = answer
+                failed += answer.failed
+                campaign.see(answer)
+                tell(number, answer)
+    return [records[number] for number in sorted(records)]

@@ -1,0 +1,196 @@
+"""Records of fits: one of a method of clustering in a study, and the file they are kept in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from inference_lab.results.files import alone, write_whole
+from inference_lab.results.json_lines import RecordError, json_object, jsonable
+from inference_lab.results.line_store import LineStore
+from inference_lab.results.records import FAILURES, RunRecord, environment
+
+__all__ = ["FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
+
+
+class FitKey(NamedTuple):
+    """What a fit was asked: of fits with the same key, one is enough.
+
+    Limits are no part of it, since they only decide whether a fit fails.
+    """
+
+    data: str
+    method_key: str
+    constraints: float
+    run: int
+    train: float
+    scored: str
+    noise: float
+    unit: str
+
+    @property
+    def task(self) -> str:
+        """What is to be clustered, in words."""
+        noisy = f", {self.noise:g} of them wrong" if self.noise else ""
+        return f"{self.data}, {self.constraints:g} {self.unit}{noisy}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(RunRecord):
+    """One fit of one method.
+
+    Attributes
+    ----------
+    study, data, method, method_key, estimator : str
+        Names; `method_key` identifies the settings.
+    settings : mapping
+    constraints : float
+        As in the definition.
+    run : int
+    train, noise : float
+    scored, unit : str
+        The protocol.
+    status : {"ok", "error", "crash", "memory", "timeout"}
+    message, traceback : str
+    scores : mapping
+        Score to value, on the points that count.
+    objective, seconds, e_step_seconds, violated, weight : float
+        At the end of the fit; seconds without loading; summed weight of violated constraints; the
+        weight chosen.
+    iterations : int
+    e_steps : mapping
+        How many E-steps a solver was called in, how many of them it proved optimal, and the mean
+        gap between its energy and its bound.
+    time_limit, memory_limit : float, int or None
+        Seconds and bytes that the fit might take. New in schema 2, as all that follow.
+    cpu_seconds, peak_memory, exit_code, wall_seconds
+        Of the fit's own process, as in `inference_lab.results.records.Record`.
+    started, finished : str
+        Times in UTC, ISO 8601.
+    environment : str
+        Name of the machine and the versions, which ``environments.json`` beside the records tells.
+    """
+
+    SCHEMA: ClassVar[int] = 2
+    OLDER: ClassVar[tuple[int, ...]] = (1,)
+
+    schema: int = 2
+    study: str
+    data: str
+    method: str
+    method_key: str
+    estimator: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    constraints: float
+    run: int
+    train: float
+    scored: str
+    noise: float
+    unit: str
+    status: str
+    message: str = ""
+    traceback: str = ""
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    objective: float = math.nan
+    seconds: float = math.nan
+    e_step_seconds: float = math.nan
+    violated: float = math.nan
+    weight: float = math.nan
+    iterations: int = 0
+    e_steps: Mapping[str, Any] = field(default_factory=dict)
+    time_limit: float | None = None
+    memory_limit: int | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    exit_code: int | None = None
+    wall_seconds: float | None = None
+    started: str = ""
+    finished: str = ""
+    environment: str = field(default_factory=lambda: environment()["id"])
+
+    def __post_init__(self) -> None:
+        """Bring texts and mappings into the form that JSON gives back."""
+        for name in ("message", "traceback"):
+            object.__setattr__(self, name, jsonable(getattr(self, name)))
+        for name in ("settings", "scores", "e_steps"):
+            object.__setattr__(self, name, json_object(getattr(self, name)))
+
+    def check(self) -> None:
+        """Refuse a status that no fit ends with.
+
+        Raises
+        ------
+        RecordError
+        """
+        if self.status not in ("ok", *FAILURES):
+            known = ", ".join(("ok", *FAILURES))
+            raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
+
+    @property
+    def key(self) -> FitKey:
+        """What the fit was asked; see `FitKey`."""
+        return FitKey(
+            self.data,
+            self.method_key,
+            self.constraints,
+            self.run,
+            self.train,
+            self.scored,
+            self.noise,
+            self.unit,
+        )
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The data with their constraints, and the label of the method."""
+        return self.key.task, self.method
+
+    @property
+    def identity(self) -> str:
+        """A digest of all there is: no fit takes the same time as another, to the nanosecond."""
+        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def outcome(self) -> str:
+        """The first score, the objective and the time, or why there is none."""
+        if self.failed:
+            return f"{self.status}: {self.message}"
+        scores = [f"{name} {float(value):.3f}" for name, value in self.scores.items()]
+        return ", ".join([*scores[:1], f"objective {self.objective:.7g}", f"{self.seconds:.3g} s"])
+
+
+class FitStore(LineStore[StudyRecord]):
+    """A file of records of fits, see `LineStore`.
+
+    Parameters
+    ----------
+    path : str or path
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, StudyRecord)
+
+
+def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
+    """Return what the environments named in the records of a folder are."""
+    path = Path(folder) / "environments.json"
+    if not path.exists():
+        return {}
+    read: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def note_environments(folder: Path, more: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add environments to those that the folder of a store names."""
+    path = folder / "environments.json"
+    # Shards start at the same time.
+    with alone(path.with_suffix(".lock"), None, lambda: None):
+        text = json.dumps({**more, **environments(folder)}, indent=1, sort_keys=True) + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_whole(path, text.encode())
