@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
 from hypothesis import strategies as st
+
+from inference_lab.io import FormatError
 
 #: Tokens that take the place of others.
 TOKENS = (
@@ -42,3 +48,15 @@ def damaged(draw: st.DrawFn, bases: tuple[bytes, ...]) -> bytes:
                 k, m = places[draw(st.integers(0, len(places) - 1))]
                 lines[i][j], lines[k][m] = lines[k][m], lines[i][j]
     return "\n".join(" ".join(line) for line in lines).encode()
+
+
+def check_refused(parse: Callable[[bytes], object], text: str, message: str, path: str) -> None:
+    """Expect an error that names the file, before anything of an announced size is made."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=message) as caught:
+            parse(text.encode())
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith(path)

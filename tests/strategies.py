@@ -88,6 +88,17 @@ def _pair_cost(term: PairwiseTerms, e: int, a: int, b: int) -> float:
     return float(np.asarray(term.tables[e])[a, b])
 
 
+def labellings(graph: FactorGraph) -> np.ndarray:
+    """Return all labellings of a graph, one a row, in lexicographic order."""
+    every = list(itertools.product(*(range(k) for k in graph.cardinalities.tolist())))
+    return np.array(every, dtype=np.int64).reshape(len(every), graph.n_variables)
+
+
+def optimum(graph: FactorGraph) -> float:
+    """Return the least energy over all labellings."""
+    return float(graph.energy(labellings(graph)).min())
+
+
 def truncated_linear(k: int, slope: float, cap: float, shift: float = 0.0) -> np.ndarray:
     """``shift + min(slope |a - b|, cap)``."""
     a = np.arange(k)

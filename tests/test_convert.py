@@ -19,6 +19,7 @@ from pgmpy.models import (
     JunctionTree,
 )
 from pgmpy.models import FactorGraph as PgmpyFactorGraph
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.convert import from_networkx, from_pgmpy, to_networkx, to_pgmpy
@@ -27,11 +28,6 @@ with warnings.catch_warnings():
     # pgmpy imports modules of its own that it has deprecated.
     warnings.simplefilter("ignore", FutureWarning)
     from pgmpy.inference import VariableElimination
-
-
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
-    return np.array(list(every), dtype=np.int64).reshape(-1, graph.n_variables)
 
 
 @st.composite

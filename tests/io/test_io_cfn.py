@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import itertools
 import json
 import math
 import tracemalloc
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from damage import damaged
 from hypothesis import given
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.io import FormatError, cfn
@@ -36,13 +36,6 @@ SMALL = b"""# a small one
 
 def parse(data: bytes | str) -> il.FactorGraph:
     return cfn.parse(data if isinstance(data, bytes) else data.encode(), "here.cfn")
-
-
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
-    return np.array(list(every), dtype=np.int64).reshape(
-        math.prod(graph.cardinalities.tolist()), graph.n_variables
-    )
 
 
 # ------------------------------------------------------------------ a reader of strict JSON

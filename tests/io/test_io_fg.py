@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 import re
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from damage import damaged
+from damage import check_refused, damaged
 from hypothesis import given
-from strategies import Recipe, recipes
+from strategies import Recipe, labellings, recipes
 
 import inference_lab as il
 from inference_lab.io import FormatError, fg
@@ -68,13 +66,6 @@ SMALL = b"""# three variables and a constant
 
 def parse(data: bytes) -> il.FactorGraph:
     return fg.parse(data, "here.fg")
-
-
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
-    return np.array(list(every), dtype=np.int64).reshape(
-        math.prod(graph.cardinalities.tolist()), graph.n_variables
-    )
 
 
 # ------------------------------------------------------------------ a second, slow reader
@@ -298,14 +289,7 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
 )
 def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(FormatError, match=message) as caught:
-            parse(text.encode())
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith("here.fg")
+    check_refused(parse, text, message, "here.fg")
 
 
 @given(damaged((SMALL,)))

@@ -17,8 +17,10 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from damage import check_refused
 from hypothesis import assume, given
 from places import DATA
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.graph.feasibility import contradiction
@@ -60,11 +62,6 @@ BAYES = b"BAYES\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.3 0.7\n\n4\n0.1 0.9 1.0 0.0\n"
 
 def parse(data: bytes) -> il.FactorGraph:
     return uai.parse(data, "here.uai")
-
-
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
-    return np.array(list(every), dtype=np.int64).reshape(-1, graph.n_variables)
 
 
 def assert_same_energies(expected: il.FactorGraph, actual: il.FactorGraph) -> None:
@@ -378,14 +375,7 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy(token: str, energ
     ],
 )
 def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(FormatError, match=message) as caught:
-            parse(text.encode())
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith("here.uai")
+    check_refused(parse, text, message, "here.uai")
 
 
 def test_no_evidence_and_lists_after_the_tables_are_ignored() -> None:

@@ -6,16 +6,15 @@ import csv
 import itertools
 import math
 import re
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from damage import damaged
+from damage import check_refused, damaged
 from hypothesis import given
-from strategies import Recipe, recipes
+from strategies import Recipe, labellings, recipes
 
 import inference_lab as il
 from inference_lab.io import FormatError, _arithmetic, wcsp
@@ -42,13 +41,6 @@ SMALL = b"""small 3 3 7 20
 
 def parse(data: bytes) -> il.FactorGraph:
     return wcsp.parse(data, "here.wcsp")
-
-
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    every = itertools.product(*(range(int(k)) for k in graph.cardinalities))
-    return np.array(list(every), dtype=np.int64).reshape(
-        math.prod(graph.cardinalities.tolist()), graph.n_variables
-    )
 
 
 # ------------------------------------------------------------------ a second, slow reader
@@ -322,14 +314,7 @@ def test_formulas_have_the_costs_of_toulbar2(
 )
 def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(FormatError, match=message) as caught:
-            parse(text.encode())
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith("here.wcsp")
+    check_refused(parse, text, message, "here.wcsp")
 
 
 @given(damaged((SMALL,)))

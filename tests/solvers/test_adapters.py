@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from strategies import optimum
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -35,11 +36,6 @@ def needs(name):
 
 
 EXACT = [pytest.param(name, marks=needs(name)) for name in EXTRAS]
-
-
-def optimum(graph):
-    every = np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
-    return float(graph.energy(every).min())
 
 
 def frustrated(n, k, m, seed=0, weight=1.0):

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from strategies import optimum
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_integer
@@ -18,11 +19,6 @@ from inference_lab.solvers import ilp
 from inference_lab.solvers.ilp import ILP
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-
-def optimum(graph):
-    every = np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
-    return float(graph.energy(every).min())
 
 
 def frustrated(n, k, m, seed=0, weight=1.0, ties=0.0):

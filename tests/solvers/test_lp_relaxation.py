@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import random_pairs
+from strategies import labellings, optimum, random_pairs
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_relaxation
@@ -33,14 +33,6 @@ PAIRWISE = [
         for seed in range(20)
     )
 ]
-
-
-def labellings(graph):
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
-
-
-def optimum(graph):
-    return float(graph.energy(labellings(graph)).min()) if graph.n_variables else graph.constant
 
 
 def random_distributions(graph, rng):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.algorithms.cuts import persistency
@@ -21,11 +22,6 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.specs.grammar import SpecError
 
 SEEDS = st.integers(0, 10_000)
-
-
-def labellings(graph):
-    every = list(itertools.product(*(range(k) for k in graph.cardinalities.tolist())))
-    return np.array(every, dtype=np.int64).reshape(len(every), graph.n_variables)
 
 
 def check(graph, reduction):
