@@ -325,7 +325,7 @@ def grey_levels(k: int) -> Image:
     >>> grey_levels(3).tolist()
     [0, 128, 255]
     """
-    return np.rint(np.arange(k) * (255.0 / max(k - 1, 1))).astype(np.uint8)
+    return np.asarray(np.rint(np.arange(k) * (255.0 / max(k - 1, 1))), dtype=np.uint8)
 
 
 def label_colours(k: int) -> Image:
