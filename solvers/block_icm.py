@@ -12,7 +12,8 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.messages import cost_scale, edge_cost, min_sum_message
+from inference_lab.kernels.messages import cost_scale, half_cost, min_sum_message
+from inference_lab.kernels.sets import find
 from inference_lab.specs.settings import setting
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.
@@ -82,14 +83,6 @@ def start_block(graph: FactorGraph) -> Block:
 
 
 @inlined
-def _find(parent: IntArray, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@inlined
 def _partner(g: GraphArrays, b: Block, f: int, i: int, stamp: int) -> int:
     """Return the member of the block other than ``i`` in factor ``f``, or -1."""
     if b.factor[f] == stamp:
@@ -108,14 +101,14 @@ def _joins_trees(g: GraphArrays, b: Block, i: int, stamp: int) -> bool:
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
         if b.member[j] == stamp:
-            root = _find(b.parent, j)
+            root = find(b.parent, j)
             if b.met[root] == test:
                 return False
             b.met[root] = test
     for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         j = _partner(g, b, g.slot_factor[g.inc_slot[p]], i, stamp)
         if j >= 0:
-            root = _find(b.parent, j)
+            root = find(b.parent, j)
             if b.met[root] == test:
                 return False
             b.met[root] = test
@@ -129,7 +122,7 @@ def _touch(b: Block, j: int, root: int, i: int, stamp: int) -> None:
         b.touched[j] = stamp
         b.first[j] = i
         b.links[j] = 1
-    elif _find(b.parent, b.first[j]) == root:
+    elif find(b.parent, b.first[j]) == root:
         b.closed[j] = stamp
     else:
         b.links[j] += 1
@@ -142,11 +135,11 @@ def _join(g: GraphArrays, b: Block, i: int, stamp: int) -> None:
     b.parent[i] = i
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         if b.member[g.adj_var[p]] == stamp:
-            b.parent[_find(b.parent, g.adj_var[p])] = i
+            b.parent[find(b.parent, g.adj_var[p])] = i
     for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         j = _partner(g, b, g.slot_factor[g.inc_slot[p]], i, stamp)
         if j >= 0:
-            b.parent[_find(b.parent, j)] = i
+            b.parent[find(b.parent, j)] = i
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         if b.member[g.adj_var[p]] != stamp:
             _touch(b, g.adj_var[p], i, i, stamp)
@@ -280,10 +273,7 @@ def _link_cost(g: GraphArrays, x: IntArray, b: Block, i: int, a: int, other: int
     if b.link[i] < 0:
         cut = _slice(g, x, -1 - b.link[i], i, b.up[i])
         return float(g.tables[cut.base + a * cut.child + other * cut.parent])
-    h = g.adj_half[b.link[i]]
-    if h & 1 == 0:
-        return edge_cost(g, h >> 1, a, other)
-    return edge_cost(g, h >> 1, other, a)
+    return half_cost(g, g.adj_half[b.link[i]], a, other)
 
 
 @inlined

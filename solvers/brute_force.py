@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab._numba import kernel
-from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab._numba import inlined, kernel
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.kernels.label_costs import enter, leave, opening
+from inference_lab.kernels.messages import half_cost, unflatten
 from inference_lab.specs.settings import setting
 
 #: Steps of the enumeration between two looks at the clock: some 10 ms.
@@ -121,6 +121,32 @@ def _start(graph: FactorGraph, plan: _Plan) -> _State:
     )
 
 
+@inlined
+def _add_term(
+    g: GraphArrays, plan: _Plan, push: int, d: int, labels: IntArray, rows: FloatArray
+) -> None:
+    """Add a term to the row of costs of its last variable; ``d`` is the last but one."""
+    a = labels[d]
+    width = g.cardinalities[plan.target[push]]
+    before, after = plan.before[push], plan.after[push]
+    e = plan.term[push]
+    if e >= g.kinds.size:
+        f = e - g.kinds.size
+        start = g.table_ptr[f]
+        step = np.int64(0)
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            if g.scopes[s] == plan.target[push]:
+                step = plan.strides[s]
+            else:
+                start += plan.strides[s] * labels[g.scopes[s]]
+        for b in range(width):
+            rows[after + b] = rows[before + b] + g.tables[start + b * step]
+    else:
+        h = 2 * e + (g.edges[e, 1] == d)
+        for b in range(width):
+            rows[after + b] = rows[before + b] + half_cost(g, h, a, b)
+
+
 @kernel
 def _enumerate(
     g: GraphArrays, p: LabelCosts, plan: _Plan, state: _State, steps: int, temperature: float
@@ -132,8 +158,7 @@ def _enumerate(
     """
     labels, following, prefix, rows = state.labels, state.following, state.prefix, state.rows
     sums, marginals, used = state.sums, state.marginals, state.used
-    cardinalities, unary_ptr, n_edges = g.cardinalities, g.unary_ptr, g.kinds.size
-    edges, kinds, weights = g.edges, g.kinds, g.weights
+    cardinalities, unary_ptr = g.cardinalities, g.unary_ptr
     last = labels.size - 1
     k_last = cardinalities[last]
     row = plan.final[last]
@@ -171,33 +196,7 @@ def _enumerate(
                     labels[d] = a
                     enter(p, used, a)
                     for push in range(plan.ptr[d], plan.ptr[d + 1]):
-                        width = cardinalities[plan.target[push]]
-                        before, after = plan.before[push], plan.after[push]
-                        e = plan.term[push]
-                        if e >= n_edges:
-                            f = e - n_edges
-                            start = g.table_ptr[f]
-                            step = np.int64(0)
-                            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                                if g.scopes[s] == plan.target[push]:
-                                    step = plan.strides[s]
-                                else:
-                                    start += plan.strides[s] * labels[g.scopes[s]]
-                            for b in range(width):
-                                rows[after + b] = rows[before + b] + g.tables[start + b * step]
-                        elif kinds[e] == TABLE:
-                            start, step = g.offsets[e] + a, cardinalities[d]
-                            if edges[e, 0] == d:
-                                start, step = g.offsets[e] + a * width, np.int64(1)
-                            for b in range(width):
-                                entry = g.pairwise[start + b * step]
-                                rows[after + b] = rows[before + b] + weights[e] * entry
-                        else:
-                            for b in range(width):
-                                rows[after + b] = rows[before + b] + weights[e]
-                            if a < width:
-                                same = g.pairwise[g.offsets[e] + a * kinds[e]]
-                                rows[after + a] = rows[before + a] + same
+                        _add_term(g, plan, push, d, labels, rows)
                     d += 1
                     prefix[d] = energy
                     following[d] = 0
@@ -320,7 +319,7 @@ class BruteForce(Solver):
             outcome.converged = False
             return outcome
         total = _total(graph, state)
-        outcome.marginals = _marginals(graph, state.marginals / total)
+        outcome.marginals = unflatten(graph, state.marginals / total)
         outcome.log_partition = math.log(total) - offered / run.temperature
         outcome.log_partition_kind = "exact"
         return outcome
@@ -329,9 +328,3 @@ class BruteForce(Solver):
 def _total(graph: FactorGraph, state: _State) -> float:
     """Return the sum of all weights; it is at least 1, the weight of the best labelling."""
     return float(state.marginals[: int(graph.cardinalities[0])].sum())
-
-
-def _marginals(graph: FactorGraph, flat: npt.NDArray[np.float64]) -> Marginals:
-    if graph.n_labels is not None:
-        return flat.reshape(graph.n_variables, graph.n_labels)
-    return [row.copy() for row in np.split(flat, graph.unary_ptr[1:-1])]

@@ -14,6 +14,7 @@ from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import local_costs, unflatten
+from inference_lab.kernels.record import record
 from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.
@@ -34,6 +35,28 @@ class Workspace(NamedTuple):
     weight: FloatArray
 
 
+class Draws(NamedTuple):
+    """What the visits of a chain leave behind.
+
+    * ``sums`` (like the unaries): sums of the conditionals;
+    * ``best`` (n,): the labelling of least energy at the end of a sweep;
+    * ``now``, a record: ``energy`` of the labelling, kept up to date as far as finite costs go,
+      the ``least`` such energy at the end of a sweep, and the number of visits of the last sweep
+      that left a hard term ``violated``.
+    """
+
+    sums: FloatArray
+    best: IntArray
+    now: Any
+
+
+def start_draws(graph: FactorGraph) -> Draws:
+    """Allocate for a graph."""
+    n = graph.n_variables
+    now = record(energy=float, least=float, violated=int)
+    return Draws(np.zeros(graph.unary_values.size), np.empty(n, dtype=np.int64), now)
+
+
 @lean_kernel
 def gibbs_visits(
     g: GraphArrays,
@@ -42,25 +65,18 @@ def gibbs_visits(
     uniforms: FloatArray,
     temperature: float,
     coupling: float,
-    sums: FloatArray,
-    tally: FloatArray,
-    best: IntArray,
+    draws: Draws,
     work: Workspace,
 ) -> None:
     """Draw the label of each variable in `order` from its conditional, in place.
 
     `order` holds whole sweeps, one after another, or a part of one. The conditional is that of
     the unaries plus `coupling` times all other terms, at most 1; labels of infinite unary are
-    out, and of the others only those that violate fewest hard terms are in. It is added to
-    ``sums`` (flat, like the unaries). ``uniforms`` holds a number of [0, 1) for each visit.
-
-    ``tally`` holds the energy of ``x``, kept up to date as far as finite costs go, the least such
-    energy at the end of a sweep, with its labelling in `best`, and the number of visits of the
-    last sweep that left a hard term violated.
+    out, and of the others only those that violate fewest hard terms are in. ``uniforms`` holds a
+    number of [0, 1) for each visit.
     """
     n = x.size
-    energy = tally[0]
-    violated = tally[2]
+    energy, violated = draws.now[0].energy, draws.now[0].violated
     cost = work.cost
     weight = work.weight
     for v in range(order.size):
@@ -93,19 +109,20 @@ def gibbs_visits(
                 if rest >= 0.0:
                     label = a
                 rest -= weight[a]
-                sums[first + a] += weight[a] / total
+                draws.sums[first + a] += weight[a] / total
         energy += cost[label] - cost[x[i]]
         x[i] = label
         violated += fewest > 0
         if (v + 1) % n == 0 or v + 1 == order.size:
-            if violated == 0.0 and energy < tally[1] - _RELATIVE_GAIN * abs(tally[1]):
-                tally[1] = energy
+            least = draws.now[0].least
+            if violated == 0 and energy < least - _RELATIVE_GAIN * abs(least):
+                draws.now[0].least = energy
                 for j in range(n):
-                    best[j] = x[j]
+                    draws.best[j] = x[j]
             if v + 1 < order.size:
-                violated = 0.0
-    tally[0] = energy
-    tally[2] = violated
+                violated = 0
+    draws.now[0].energy = energy
+    draws.now[0].violated = violated
 
 
 class ChainAverages:
@@ -440,25 +457,26 @@ class _Sampler:
         self.block = max(1, int(_STEPS / steps))
         self.sweeps_at_once = max(1, self.block // n)
         self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
-        self.sums = np.empty(size)
+        self.draws = start_draws(graph)
         self.order = np.arange(n, dtype=np.int64)
         self.x, _ = draw_independent(graph, run.temperature, run.rng, settings.chains)
         if run.initial is not None:
             self.x[0] = run.initial
         # The energy of a chain is not known until it is feasible and was offered.
         self.energy = np.full(settings.chains, np.inf)
-        self.best = np.empty(n, dtype=np.int64)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
         self.averages = ChainAverages(size, settings.chains, settings.sweeps)
         self.marginals: FloatArray | None = None
 
-    def visit(self, x: IntArray, sweeps: int, coupling: float, tally: FloatArray) -> bool:
+    def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
         """Make so many sweeps of one chain; return False if time ran out on the way.
 
-        ``sums`` are the sums of the conditionals afterwards.
+        ``draws`` tell of these sweeps afterwards; they start from `energy`, and only energies
+        below `least` are told.
         """
         rng = self.run.rng
-        self.sums[:] = 0.0
+        self.draws.sums[:] = 0.0
+        self.draws.now[0] = (energy, least, 0)
         order = self.order
         if self.settings.scan == "random":
             order = rng.permuted(np.tile(order, (sweeps, 1)), axis=1).ravel()
@@ -471,7 +489,7 @@ class _Sampler:
             part = order[lo : lo + step]
             gibbs_visits(
                 self.graph.arrays, x, part, rng.random(part.size), self.run.temperature, coupling,
-                self.sums, tally, self.best, self.work,
+                self.draws, self.work,
             )  # fmt: skip
         return True
 
@@ -479,17 +497,17 @@ class _Sampler:
         """Make so many sweeps of every chain; return whether all were finished."""
         for chain, x in enumerate(self.x):
             best = self.run.best_energy
-            tally = np.array([self.energy[chain], best, 0.0])
-            if not self.visit(x, sweeps, 1.0, tally):
+            if not self.visit(x, sweeps, 1.0, float(self.energy[chain]), best):
                 return False
-            self.feasible[chain] = tally[2] == 0.0
+            now = self.draws.now[0]
+            self.feasible[chain] = now.violated == 0
             if keep:
-                self.averages.add(chain, self.sums, sweeps)
-            self.energy[chain] = tally[0]
-            if self.feasible[chain] and math.isinf(tally[0]):
+                self.averages.add(chain, self.draws.sums, sweeps)
+            self.energy[chain] = now.energy
+            if self.feasible[chain] and math.isinf(now.energy):
                 self.energy[chain] = self.run.offer(x)
-            elif tally[1] < best:
-                self.run.offer(self.best)
+            elif now.least < best:
+                self.run.offer(self.draws.best)
         return True
 
     def forget(self) -> None:
@@ -537,10 +555,8 @@ class _Sampler:
             rest = graph.energy(x) - graph.constant - unary
             weights -= rest / (settings.ais_steps * run.temperature)
             for labels, weight in zip(x, weights, strict=True):
-                tally = np.full(3, np.inf)
-                if weight > -math.inf and not self.visit(
-                    labels, 1, (step + 1) / settings.ais_steps, tally
-                ):
+                coupling = (step + 1) / settings.ais_steps
+                if weight > -math.inf and not self.visit(labels, 1, coupling, math.inf, -math.inf):
                     return step, None
         largest = float(weights.max())
         if math.isinf(largest):

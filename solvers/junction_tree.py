@@ -5,35 +5,41 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.algorithms.elimination.order import (
+from inference_lab.algorithms.elimination.domains import (
     BoolArray,
     Domains,
-    Elimination,
-    Interactions,
     allowed_labels,
     coupling_terms,
-    elimination_order,
+    first_allowed,
     interactions,
+)
+from inference_lab.algorithms.elimination.order import Elimination, elimination_order
+from inference_lab.algorithms.elimination.tables import (
+    BLOCK,
+    Tree,
+    Workspace,
+    decided_cost,
+    decode,
+    downward,
+    keep_all,
+    make_tree,
+    scratch_sizes,
+    upward,
+    workspace,
 )
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.graph.label_encoding import star
-from inference_lab.kernels.messages import edge_cost, unflatten
+from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
 
-#: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
-_BLOCK = 2048
-#: Look-up positions kept for a block, over all inputs of a table.
-_LOOK_UP = 1 << 22
 #: Additions between two looks at the clock: about 0.1 s.
 _CHUNK = 1 << 25
 
@@ -43,677 +49,6 @@ _STEPS_PER_SECOND = 1e8
 #: Entries (see `n_entries`) of a graph that is looked through in a moment, and seconds for each.
 _MOMENT_ENTRIES = 200_000
 _SECONDS_AN_ENTRY = 2e-7
-
-ChoiceArray: TypeAlias = npt.NDArray[Any]
-
-
-class Tree(NamedTuple):
-    """The tree of tables, one for each undecided variable, children before their parents.
-
-    Table ``p`` is over its own variable, the last axis, and its *separator*: tables whose
-    variables are the other axes, falling, so that the parent is the smallest. Its message is over
-    the separator, row-major.
-
-    * ``variables`` (b,): the variable of each table; ``position`` (n,): the table of each variable,
-      -1 where a single label is left;
-    * ``sep_ptr`` (b+1,), ``sep``; ``child_ptr`` (b+1,), ``children``;
-    * ``term_ptr`` (b+1,), ``terms``: edges, then (from the number of edges on) factors, each at the
-      first of its variables to be eliminated;
-    * ``label_ptr`` (n+1,), ``labels``: the labels left to each variable, see `Domains`;
-    * ``sizes`` (b,): labels of each table's variable; ``rows`` (b,): entries of each message;
-    * ``at`` (b,), ``made_at`` (b,): where each message is kept, and where it is written first;
-    * ``choice_at`` (b,): where the best label of each row is kept.
-    """
-
-    variables: IntArray
-    position: IntArray
-    sep_ptr: IntArray
-    sep: IntArray
-    child_ptr: IntArray
-    children: IntArray
-    term_ptr: IntArray
-    terms: IntArray
-    label_ptr: IntArray
-    labels: IntArray
-    sizes: IntArray
-    rows: IntArray
-    at: IntArray
-    made_at: IntArray
-    choice_at: IntArray
-
-
-class Workspace(NamedTuple):
-    """Scratch arrays for one table at a time."""
-
-    axis_of: IntArray  # (b,) axis of each table's variable in the current table
-    shape: IntArray  # (axes,)
-    strides: IntArray  # (inputs, axes) flat
-    source: IntArray  # (inputs,) where an input starts: in the messages, or below 0 in `dense`
-    base: IntArray  # (inputs,) where the current block of an input starts
-    look_up: IntArray  # positions within a block, input after input
-    digits: IntArray  # (axes,)
-    first: FloatArray  # (block,) what is the same in every block
-    block: FloatArray  # (block,)
-    dense: FloatArray  # the tables of the terms
-    shift: FloatArray  # (b,) the least entry of each message
-
-
-# ---------------------------------------------------------------------- the tree
-
-
-@kernel
-def _separators(
-    ptr: IntArray, neighbours: IntArray, position: IntArray, order: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Eliminate symbolically: the later neighbours of each variable at its turn, falling.
-
-    `order` are vertices of the graph, `position` is its inverse.
-    """
-    n = order.size
-    sep_ptr = np.zeros(n + 1, dtype=np.int64)
-    sep = np.empty(max(16, neighbours.size), dtype=np.int64)
-    mark = np.full(n, -1, dtype=np.int64)
-    oldest = np.full(n, -1, dtype=np.int64)  # linked lists of children
-    younger = np.full(n, -1, dtype=np.int64)
-    for p in range(n):
-        v = order[p]
-        start = sep_ptr[p]
-        end = start
-        most = ptr[v + 1] - ptr[v]
-        c = oldest[p]
-        while c >= 0:
-            most += sep_ptr[c + 1] - sep_ptr[c]
-            c = younger[c]
-        if start + most > sep.size:
-            larger = np.empty(2 * sep.size + most, dtype=np.int64)
-            for q in range(start):
-                larger[q] = sep[q]
-            sep = larger
-        mark[p] = p
-        for q in range(ptr[v], ptr[v + 1]):
-            u = position[neighbours[q]]
-            if u > p:
-                mark[u] = p
-                sep[end] = u
-                end += 1
-        c = oldest[p]
-        while c >= 0:
-            for q in range(sep_ptr[c], sep_ptr[c + 1]):
-                u = sep[q]
-                if mark[u] != p:
-                    mark[u] = p
-                    sep[end] = u
-                    end += 1
-            c = younger[c]
-        sep_ptr[p + 1] = end
-        for q in range(start + 1, end):
-            u = sep[q]
-            r = q
-            while r > start and sep[r - 1] < u:
-                sep[r] = sep[r - 1]
-                r -= 1
-            sep[r] = u
-        if end > start:
-            parent = sep[end - 1]
-            younger[p] = oldest[parent]
-            oldest[parent] = p
-    return sep_ptr, sep[: sep_ptr[n]]
-
-
-@kernel
-def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
-    """Return the tables in an order that visits subtrees one after another, children first.
-
-    The children that need the most memory beyond what they leave go first, which keeps the stack
-    of waiting messages as low as it can be (Liu 1986); past the sixteenth it does not matter.
-    """
-    n = rows.size
-    parent = np.full(n, -1, dtype=np.int64)
-    count = np.zeros(n + 1, dtype=np.int64)
-    for p in range(n):
-        if sep_ptr[p + 1] > sep_ptr[p]:
-            parent[p] = sep[sep_ptr[p + 1] - 1]
-            count[parent[p] + 1] += 1
-    ptr = np.cumsum(count)
-    children = np.empty(ptr[n], dtype=np.int64)
-    fill = ptr[:-1].copy()
-    need = np.zeros(n, dtype=np.int64)
-    for p in range(n):
-        lo, hi = ptr[p], ptr[p + 1]
-        for q in range(lo, min(lo + 16, hi)):
-            most = q
-            for r in range(q + 1, hi):
-                c, d = children[r], children[most]
-                if need[c] - rows[c] > need[d] - rows[d]:
-                    most = r
-            children[q], children[most] = children[most], children[q]
-        held = 0
-        for q in range(lo, hi):
-            c = children[q]
-            need[p] = max(need[p], held + need[c])
-            held += rows[c]
-        need[p] = max(need[p], held + rows[p])
-        if parent[p] >= 0:
-            children[fill[parent[p]]] = p
-            fill[parent[p]] += 1
-    order = np.empty(n, dtype=np.int64)
-    stack = np.empty(n, dtype=np.int64)
-    done = n
-    for root in range(n):
-        if parent[root] >= 0:
-            continue
-        # Parents first, children from the last to the first, then turned round.
-        top = 1
-        stack[0] = root
-        while top > 0:
-            top -= 1
-            p = stack[top]
-            done -= 1
-            order[done] = p
-            for q in range(ptr[p], ptr[p + 1]):
-                stack[top] = children[q]
-                top += 1
-    return order
-
-
-@kernel
-def _stack_places(
-    child_ptr: IntArray, children: IntArray, rows: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Place messages on a stack: where each is kept, and where it is made.
-
-    A message is made on top of those of its children, then takes their place.
-    """
-    n = rows.size
-    at, made_at = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    top = 0
-    for p in range(n):
-        made_at[p] = top
-        for q in range(child_ptr[p], child_ptr[p + 1]):
-            top -= rows[children[q]]
-        at[p] = top
-        top += rows[p]
-    return at, made_at
-
-
-@kernel
-def _assign_terms(
-    g: GraphArrays, couples: BoolArray, position: IntArray, n_tables: int
-) -> tuple[IntArray, IntArray]:
-    """Hand each coupling term to the first of its variables to be eliminated."""
-    m = g.kinds.size
-    home = np.full(couples.size, -1, dtype=np.int64)
-    ptr = np.zeros(n_tables + 1, dtype=np.int64)
-    for t in range(couples.size):
-        if not couples[t]:
-            continue
-        first = n_tables
-        if t < m:
-            for side in range(2):
-                p = position[g.edges[t, side]]
-                if p >= 0:
-                    first = min(first, p)
-        else:
-            for s in range(g.factor_ptr[t - m], g.factor_ptr[t - m + 1]):
-                p = position[g.scopes[s]]
-                if p >= 0:
-                    first = min(first, p)
-        home[t] = first
-        ptr[first + 1] += 1
-    ptr = np.cumsum(ptr)
-    fill = ptr[:-1].copy()
-    terms = np.empty(ptr[n_tables], dtype=np.int64)
-    for t in range(couples.size):
-        if home[t] >= 0:
-            terms[fill[home[t]]] = t
-            fill[home[t]] += 1
-    return ptr, terms
-
-
-@kernel
-def _scratch_sizes(g: GraphArrays, tree: Tree) -> tuple[int, int, int, int, int]:
-    """Return the most axes, inputs, strides, entries of terms and look-ups that a table needs."""
-    m = g.kinds.size
-    axes, inputs, strides, dense, look_up = 1, 1, 1, 1, 1
-    for p in range(tree.variables.size):
-        count = tree.sep_ptr[p + 1] - tree.sep_ptr[p] + 1
-        incoming = (
-            tree.child_ptr[p + 1] - tree.child_ptr[p] + tree.term_ptr[p + 1] - tree.term_ptr[p]
-        )
-        entries = 0
-        for q in range(tree.term_ptr[p], tree.term_ptr[p + 1]):
-            t = tree.terms[q]
-            product = 1
-            if t < m:
-                for side in range(2):
-                    v = g.edges[t, side]
-                    product *= tree.label_ptr[v + 1] - tree.label_ptr[v]
-            else:
-                for s in range(g.factor_ptr[t - m], g.factor_ptr[t - m + 1]):
-                    v = g.scopes[s]
-                    product *= tree.label_ptr[v + 1] - tree.label_ptr[v]
-            entries += product
-        axes = max(axes, count)
-        inputs = max(inputs, incoming)
-        strides = max(strides, incoming * count)
-        dense = max(dense, entries)
-        block = min(_block_limit(tree.sizes[p], incoming), tree.rows[p] * tree.sizes[p])
-        look_up = max(look_up, incoming * block)
-    return axes, inputs, strides, dense, look_up
-
-
-@inlined
-def _block_limit(size: int, inputs: int) -> int:
-    """Return how many entries a block may have: a row at least."""
-    return int(max(size, min(_BLOCK, _LOOK_UP // max(1, inputs))))
-
-
-@kernel
-def _decided_cost(
-    g: GraphArrays, couples: BoolArray, label_ptr: IntArray, labels: IntArray
-) -> float:
-    """Add up what no choice can change: decided variables, and terms that are constant."""
-    m = g.kinds.size
-    total = 0.0
-    for i in range(g.cardinalities.size):
-        if label_ptr[i + 1] - label_ptr[i] == 1:
-            total += g.unary[g.unary_ptr[i] + labels[label_ptr[i]]]
-    for t in range(couples.size):
-        if couples[t]:
-            continue
-        if t < m:
-            i, j = g.edges[t, 0], g.edges[t, 1]
-            total += edge_cost(g, t, labels[label_ptr[i]], labels[label_ptr[j]])
-        else:
-            f = t - m
-            at, stride = g.table_ptr[f], 1
-            for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
-                at += stride * labels[label_ptr[g.scopes[s]]]
-                stride *= g.cardinalities[g.scopes[s]]
-            total += g.tables[at]
-    return total
-
-
-# ---------------------------------------------------------------------- tables
-
-
-@inlined
-def _spread(work: Workspace, row: int, split: int, axes: int, to: int) -> None:
-    """Write where an input's entries stand for all entries of a block, the last axis fastest.
-
-    They go to ``look_up[to:]``; the strides of the input start at ``strides[row]``.
-    """
-    work.look_up[to] = 0
-    length = 1
-    for axis in range(axes - 1, split - 1, -1):
-        step = work.strides[row + axis]
-        for c in range(1, work.shape[axis]):
-            for t in range(length):
-                work.look_up[to + c * length + t] = work.look_up[to + t] + c * step
-        length *= work.shape[axis]
-
-
-@lean_kernel
-def _write_term(g: GraphArrays, tree: Tree, t: int, work: Workspace, to: int, row: int) -> int:
-    """Write the dense table of a term over the labels that are left, and its strides.
-
-    The table goes to ``dense[to:]``, its strides to ``strides[row:]``. Returns its length.
-    """
-    m = g.kinds.size
-    if t < m:
-        i, j = g.edges[t, 0], g.edges[t, 1]
-        ki = tree.label_ptr[i + 1] - tree.label_ptr[i]
-        kj = tree.label_ptr[j + 1] - tree.label_ptr[j]
-        for a in range(ki):
-            for b in range(kj):
-                work.dense[to + a * kj + b] = edge_cost(
-                    g, t, tree.labels[tree.label_ptr[i] + a], tree.labels[tree.label_ptr[j] + b]
-                )
-        if tree.position[i] >= 0:
-            work.strides[row + work.axis_of[tree.position[i]]] = kj
-        if tree.position[j] >= 0:
-            work.strides[row + work.axis_of[tree.position[j]]] = 1
-        return int(ki * kj)
-    f = t - m
-    # One variable after the other, the last first: the entries so far are repeated for each label.
-    # `dense` holds positions in the table first, which floats hold exactly.
-    work.dense[to] = g.table_ptr[f]
-    length, stride = 1, 1
-    for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
-        v = g.scopes[s]
-        first = tree.label_ptr[v]
-        count = tree.label_ptr[v + 1] - first
-        for c in range(count - 1, -1, -1):
-            step = stride * tree.labels[first + c]
-            for q in range(length):
-                work.dense[to + c * length + q] = work.dense[to + q] + step
-        if tree.position[v] >= 0:
-            work.strides[row + work.axis_of[tree.position[v]]] = length
-        length *= count
-        stride *= g.cardinalities[v]
-    for q in range(length):
-        work.dense[to + q] = g.tables[int(work.dense[to + q])]
-    return length
-
-
-class Layout(NamedTuple):
-    """How the current table is cut into blocks, and what flows into it."""
-
-    axes: int
-    split: int  # axes from here on vary within a block
-    block: int  # entries of a block
-    inputs: int  # inputs that are looked up block by block, terms before children
-    first_child: int  # the input of the first child
-
-
-@lean_kernel
-def _prepare(g: GraphArrays, tree: Tree, p: int, work: Workspace) -> Layout:
-    """Set the workspace up for table ``p``.
-
-    Inputs that are the same in every block, its unary among them, are added up in ``first``.
-    """
-    lo, hi = tree.sep_ptr[p], tree.sep_ptr[p + 1]
-    axes = hi - lo + 1
-    size = tree.sizes[p]
-    for t in range(lo, hi):
-        work.axis_of[tree.sep[t]] = t - lo
-        work.shape[t - lo] = tree.sizes[tree.sep[t]]
-    work.axis_of[p] = axes - 1
-    work.shape[axes - 1] = size
-    incoming = tree.child_ptr[p + 1] - tree.child_ptr[p] + tree.term_ptr[p + 1] - tree.term_ptr[p]
-    limit = _block_limit(size, incoming)
-    block, split = size, axes - 1
-    while split > 0 and block * work.shape[split - 1] <= limit:
-        split -= 1
-        block *= work.shape[split]
-    # Messages count from their least entry, so that they stay small in large graphs.
-    base = 0.0
-    for q in range(tree.child_ptr[p], tree.child_ptr[p + 1]):
-        base -= work.shift[tree.children[q]]
-    v = tree.variables[p]
-    for a in range(size):
-        value = base + g.unary[g.unary_ptr[v] + tree.labels[tree.label_ptr[v] + a]]
-        for t in range(a, block, size):
-            work.first[t] = value
-    inputs, used = 0, 0
-    for q in range(tree.term_ptr[p], tree.term_ptr[p + 1]):
-        row, to = inputs * axes, inputs * block
-        for axis in range(axes):
-            work.strides[row + axis] = 0
-        length = _write_term(g, tree, tree.terms[q], work, used, row)
-        _spread(work, row, split, axes, to)
-        varies = False
-        for axis in range(split):
-            varies = varies or work.strides[row + axis] != 0
-        if varies:
-            work.source[inputs] = -1 - used
-            used += length
-            inputs += 1
-        else:
-            for t in range(block):
-                work.first[t] += work.dense[used + work.look_up[to + t]]
-    first_child = inputs
-    for q in range(tree.child_ptr[p], tree.child_ptr[p + 1]):
-        c = tree.children[q]
-        row = inputs * axes
-        for axis in range(axes):
-            work.strides[row + axis] = 0
-        stride = 1
-        for t in range(tree.sep_ptr[c + 1] - 1, tree.sep_ptr[c] - 1, -1):
-            work.strides[row + work.axis_of[tree.sep[t]]] = stride
-            stride *= tree.sizes[tree.sep[t]]
-        _spread(work, row, split, axes, inputs * block)
-        work.source[inputs] = tree.at[c]
-        inputs += 1
-    return Layout(axes, split, block, inputs, first_child)
-
-
-@inlined
-def _add_up(layout: Layout, number: int, messages: FloatArray, work: Workspace) -> None:
-    """Add the inputs of one block of the current table up in ``block``."""
-    for axis in range(layout.split - 1, -1, -1):
-        work.digits[axis] = number % work.shape[axis]
-        number //= work.shape[axis]
-    for t in range(layout.block):
-        work.block[t] = work.first[t]
-    for j in range(layout.inputs):
-        row, to = j * layout.axes, j * layout.block
-        base = work.source[j]
-        inner = base < 0
-        if inner:
-            base = -1 - base
-        for axis in range(layout.split):
-            base += work.digits[axis] * work.strides[row + axis]
-        work.base[j] = base
-        if inner:
-            for t in range(layout.block):
-                work.block[t] += work.dense[base + work.look_up[to + t]]
-        else:
-            for t in range(layout.block):
-                work.block[t] += messages[base + work.look_up[to + t]]
-
-
-@lean_kernel
-def upward(
-    g: GraphArrays,
-    tree: Tree,
-    temperature: float,
-    messages: FloatArray,
-    choice: ChoiceArray,
-    work: Workspace,
-    state: IntArray,
-    budget: int,
-) -> bool:
-    """Send messages from the leaves towards the roots, for about `budget` additions.
-
-    A message is the minimum (T = 0), or ``-T log sum exp(-. / T)``, of its table over the table's
-    own variable; `choice` keeps the best label in each row. `state` holds the table and the block
-    to go on with. Returns False if a message is infinite throughout: no labelling is feasible.
-    """
-    while state[0] < tree.variables.size and budget > 0:
-        p = state[0]
-        layout = _prepare(g, tree, p, work)
-        size, block = tree.sizes[p], layout.block
-        rows = block // size
-        blocks = tree.rows[p] // rows
-        if state[1] == 0:
-            work.shift[p] = np.inf
-        least = work.shift[p]
-        while state[1] < blocks and budget > 0:
-            number = state[1]
-            _add_up(layout, number, messages, work)
-            to, chosen = tree.made_at[p] + number * rows, tree.choice_at[p] + number * rows
-            for r in range(rows):
-                at = r * size
-                best = work.block[at]
-                label = 0
-                for a in range(1, size):
-                    if work.block[at + a] < best:
-                        best = work.block[at + a]
-                        label = a
-                if temperature > 0.0 and best < np.inf:
-                    total = 1.0
-                    for a in range(size):
-                        if a != label:
-                            total += np.exp((best - work.block[at + a]) / temperature)
-                    best -= temperature * np.log(total)
-                messages[to + r] = best
-                choice[chosen + r] = label
-                least = min(least, best)
-            budget -= block * (layout.inputs + (16 if temperature > 0.0 else 3))
-            state[1] += 1
-        work.shift[p] = least
-        if state[1] < blocks:
-            return True
-        if least == np.inf:
-            return False
-        if tree.at[p] != tree.made_at[p]:
-            for t in range(tree.rows[p]):
-                messages[tree.at[p] + t] = messages[tree.made_at[p] + t]
-        state[0] += 1
-        state[1] = 0
-        budget -= 100 + tree.rows[p]
-    return True
-
-
-@lean_kernel
-def downward(
-    g: GraphArrays,
-    tree: Tree,
-    temperature: float,
-    messages: FloatArray,
-    sums: FloatArray,
-    marginals: FloatArray,
-    work: Workspace,
-    state: IntArray,
-    budget: int,
-) -> None:
-    """Send probabilities from the roots towards the leaves, for about `budget` additions.
-
-    Where ``messages`` held what a table told its parent, it holds the probabilities ``p(s)`` of
-    its rows once the parent is done; those of its entries are ``p(s) p(a | s)`` with ``p(a | s)``
-    in proportion to ``exp(-table(s, a) / T)``. They are added up in `marginals`, one entry for
-    each label that is left. `sums` is scratch for what a table tells its children.
-    """
-    while state[0] >= 0 and budget > 0:
-        p = state[0]
-        layout = _prepare(g, tree, p, work)
-        size, block = tree.sizes[p], layout.block
-        rows = block // size
-        blocks = tree.rows[p] // rows
-        lo, hi = tree.child_ptr[p], tree.child_ptr[p + 1]
-        # The messages of the children stand one after the other.
-        start = tree.at[tree.children[lo]] if hi > lo else 0
-        end = tree.at[tree.children[hi - 1]] + tree.rows[tree.children[hi - 1]] if hi > lo else 0
-        if state[1] == 0:
-            for t in range(end - start):
-                sums[t] = 0.0
-        own = tree.label_ptr[tree.variables[p]]
-        while state[1] < blocks and budget > 0:
-            number = state[1]
-            _add_up(layout, number, messages, work)
-            at = tree.at[p] + number * rows
-            for r in range(rows):
-                first = r * size
-                share = messages[at + r]
-                best = np.inf
-                label = 0
-                for a in range(size):
-                    if work.block[first + a] < best:
-                        best = work.block[first + a]
-                        label = a
-                # An infinite row has no probability, and its entries stay out of `exp`.
-                if not share > 0.0 or best == np.inf:
-                    for a in range(size):
-                        work.block[first + a] = 0.0
-                    continue
-                total = 1.0
-                for a in range(size):
-                    if a != label:
-                        weight = np.exp((best - work.block[first + a]) / temperature)
-                        work.block[first + a] = weight
-                        total += weight
-                work.block[first + label] = 1.0
-                share /= total
-                for a in range(size):
-                    work.block[first + a] *= share
-                    marginals[own + a] += work.block[first + a]
-            for j in range(layout.first_child, layout.inputs):
-                base, to = work.base[j] - start, j * block
-                for t in range(block):
-                    sums[base + work.look_up[to + t]] += work.block[t]
-            budget -= block * (2 * layout.inputs + 16)
-            state[1] += 1
-        if state[1] < blocks:
-            return
-        for t in range(end - start):
-            messages[start + t] = sums[t]
-        state[0] -= 1
-        state[1] = 0
-        budget -= 100 + end - start
-
-
-@lean_kernel
-def decode(tree: Tree, choice: ChoiceArray, x: IntArray) -> None:
-    """Label the variables from the roots to the leaves by their best label given the separator."""
-    for p in range(tree.variables.size - 1, -1, -1):
-        row, stride = 0, 1
-        for t in range(tree.sep_ptr[p + 1] - 1, tree.sep_ptr[p] - 1, -1):
-            u = tree.sep[t]
-            # Labels are kept as positions among those that are left until the end.
-            row += stride * x[tree.variables[u]]
-            stride *= tree.sizes[u]
-        x[tree.variables[p]] = choice[tree.choice_at[p] + row]
-    for i in range(x.size):
-        if tree.position[i] >= 0:
-            x[i] = tree.labels[tree.label_ptr[i] + x[i]]
-
-
-# ---------------------------------------------------------------------- the plan
-
-
-@kernel
-def _row_counts(sep_ptr: IntArray, sep: IntArray, sizes: IntArray) -> IntArray:
-    """Return the entries of each message; a float of them was checked to fit before."""
-    rows = np.ones(sizes.size, dtype=np.int64)
-    for p in range(sizes.size):
-        for q in range(sep_ptr[p], sep_ptr[p + 1]):
-            rows[p] *= sizes[sep[q]]
-    return rows
-
-
-def _make_tree(
-    graph: FactorGraph, domains: Domains, couples: BoolArray, network: Interactions, order: IntArray
-) -> Tree:
-    """Build the tree of tables of an elimination order; messages are placed on a stack."""
-    count = order.size
-    labels = domains.sizes
-    turn = np.searchsorted(network.variables, order)
-    place = np.empty(count, dtype=np.int64)
-    for last in (False, True):
-        place[turn] = np.arange(count)
-        sep_ptr, sep = _separators(network.ptr, network.neighbours, place, turn)
-        sizes = labels[network.variables[turn]]
-        rows = _row_counts(sep_ptr, sep, sizes)
-        if not last:
-            # The same tables in another order: subtree after subtree.
-            turn = turn[_post_order(sep_ptr, sep, rows)]
-    inner = np.flatnonzero(np.diff(sep_ptr) > 0)
-    parent = sep[sep_ptr[inner + 1] - 1]
-    children = inner[np.argsort(parent, kind="stable")]
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent, minlength=count))])
-    variables = network.variables[turn]
-    position = np.full(graph.n_variables, -1, dtype=np.int64)
-    position[variables] = np.arange(count)
-    term_ptr, terms = _assign_terms(graph.arrays, couples, position, count)
-    at, made_at = _stack_places(child_ptr, children, rows)
-    return Tree(
-        variables=variables,
-        position=position,
-        sep_ptr=sep_ptr,
-        sep=sep,
-        child_ptr=child_ptr,
-        children=children,
-        term_ptr=term_ptr,
-        terms=terms,
-        label_ptr=domains.ptr,
-        labels=domains.labels,
-        sizes=sizes,
-        rows=rows,
-        at=at,
-        made_at=made_at,
-        choice_at=np.cumsum(rows) - rows,
-    )
-
-
-def _keep_all(tree: Tree) -> Tree:
-    """Place all messages side by side, those to the same table one after the other."""
-    at = np.empty_like(tree.at)
-    roots = np.flatnonzero(np.diff(tree.sep_ptr) == 0)
-    listed = np.concatenate([tree.children, roots])
-    rows = tree.rows[listed]
-    at[listed] = np.cumsum(rows) - rows
-    return tree._replace(at=at, made_at=at)
 
 
 @dataclass(frozen=True)
@@ -746,7 +81,7 @@ class _Plan:
         """Bytes of the arrays that a run allocates."""
         messages, choices, sums = self.entries(tree, temperature)
         axes, inputs, strides, dense, look_up = self.scratch
-        fixed = 8 * (2 * axes + 2 * inputs + strides + dense + look_up + 2 * _BLOCK)
+        fixed = 8 * (2 * axes + 2 * inputs + strides + dense + look_up + 2 * BLOCK)
         return 8 * (messages + sums) + choices * self.choice_type.itemsize + fixed
 
 
@@ -776,38 +111,10 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Pla
     tree = None
     scratch = (1, 1, 1, 1, 1)
     if order.complete and domains.feasible:
-        tree = _make_tree(graph, domains, couples, network, order.order)
-        scratch = _scratch_sizes(graph.arrays, tree)
+        tree = make_tree(graph, domains, couples, network, order.order)
+        scratch = scratch_sizes(graph.arrays, tree)
     hurried = order.cut_short and math.isfinite(most_steps)
     return _Plan(domains, couples, order, tree, scratch, most_steps, hurried)
-
-
-def _workspace(plan: _Plan, tree: Tree) -> Workspace:
-    axes, inputs, strides, dense, look_up = plan.scratch
-    block = max(_BLOCK, int(tree.sizes.max(initial=1)))
-    return Workspace(
-        axis_of=np.empty(tree.rows.size, dtype=np.int64),
-        shape=np.empty(axes, dtype=np.int64),
-        strides=np.empty(strides, dtype=np.int64),
-        source=np.empty(inputs, dtype=np.int64),
-        base=np.empty(inputs, dtype=np.int64),
-        look_up=np.empty(look_up, dtype=np.int64),
-        digits=np.empty(axes, dtype=np.int64),
-        first=np.empty(block),
-        block=np.empty(block),
-        dense=np.empty(dense),
-        shift=np.empty(tree.rows.size),
-    )
-
-
-def _first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
-    """Return the cheapest allowed label of each variable on its own."""
-    if graph.n_variables == 0:
-        return np.empty(0, dtype=np.int64)
-    owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
-    cost = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
-    ranked = np.lexsort((cost, owner))
-    return domains.labels[ranked[domains.ptr[:-1]]]
 
 
 def _size(n_bytes: float) -> str:
@@ -819,16 +126,13 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes:.3g} TiB" if n_bytes < 1024 else f"2^{math.log2(n_bytes) + 40:.0f} bytes"
 
 
-# ---------------------------------------------------------------------- the solver
-
-
 @dataclass(frozen=True)
 class JunctionTree(Solver):
     """Exact inference by elimination on a tree of tables (Lauritzen and Spiegelhalter 1988).
 
     Labels that hard terms rule out are removed first, and variables with one label left drop out
-    (`inference_lab.algorithms.elimination.order.allowed_labels`). The others are eliminated one by
-    one in an order of small tables. The table of variable ``v`` adds up its unary, the terms not
+    (`inference_lab.algorithms.elimination.domains.allowed_labels`). The others are eliminated one
+    by one in an order of small tables. The table of variable ``v`` adds up its unary, the terms not
     yet used, and the messages of earlier tables that contain ``v``; its message over the other
     variables ``s`` is
 
@@ -947,14 +251,14 @@ class JunctionTree(Solver):
         plan = _plan(graph, self._log2_limit, steps)
         refusal = self._refusal(plan, run.temperature)
         if refusal is not None and plan.hurried:
-            run.offer(_first_allowed(graph, plan.domains))
+            run.offer(first_allowed(graph, plan.domains))
             return Outcome(diagnostics={"order": f"none in time: {refusal}"})
         if refusal is not None:
             return Outcome(unsupported=refusal)
         if plan.tree is None:
             return Outcome(converged=True, infeasible=True)
         temperature = run.temperature
-        tree = plan.tree if temperature == 0 else _keep_all(plan.tree)
+        tree = plan.tree if temperature == 0 else keep_all(plan.tree)
         messages_size, choices, sums_size = plan.entries(tree, temperature)
         outcome = Outcome(
             diagnostics={
@@ -966,7 +270,7 @@ class JunctionTree(Solver):
             }
         )
         g = graph.arrays
-        work = _workspace(plan, tree)
+        work = workspace(tree, plan.scratch)
         messages = np.empty(messages_size)
         choice = np.empty(choices, dtype=plan.choice_type)
         state = np.zeros(2, dtype=np.int64)
@@ -976,9 +280,9 @@ class JunctionTree(Solver):
                 outcome.converged = outcome.infeasible = True
                 return outcome
         if state[0] < tree.rows.size:
-            run.offer(_first_allowed(graph, plan.domains))
+            run.offer(first_allowed(graph, plan.domains))
             return outcome
-        decided = _decided_cost(g, plan.couples, tree.label_ptr, tree.labels)
+        decided = decided_cost(g, plan.couples, tree.label_ptr, tree.labels)
         # The root's messages are numbers, and the others count from their least entry.
         total = math.fsum([graph.constant, decided, *work.shift.tolist()])
         x = tree.labels[tree.label_ptr[:-1]] if graph.n_variables else np.empty(0, np.int64)

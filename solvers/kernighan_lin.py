@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,10 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
 from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.record import record
 from inference_lab.specs.settings import setting
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
@@ -28,34 +31,37 @@ class Chains(NamedTuple):
 
     * ``cost``, ``hard`` (like the unaries): finite part and number of violated hard terms of each
       label, all other variables being as they are;
-    * ``gain``, ``violations`` (n,): change of both by the best move of each variable, ``target``
-      (n,): its label;
-    * ``heap`` (n,): variables that may move, the best on top; ``place`` (n,): where they stand, -1
-      elsewhere;
+    * ``heap``: variables that may move, by the change of both by the best move of each, violations
+      (the key) first; ``target`` (n,): the label of that move;
     * ``locked`` (n,): number of the last chain each variable moved in; ``moved``, ``source``
       (n,): the moves of this chain, and the labels before;
     * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
-      number and the labels before it;
-    * ``sums`` (2,): change of the cost since the chain began, and at its best;
-    * ``state`` (8,): size of the heap, moves made, moves at the best, violations since the chain
-      began, and at its best, number of the chain, of the kick, and length of the journal.
+      number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
+    * ``now``, a record: number of the chain and of the kick, length of the journal; moves,
+      violations and cost since the chain began, and the same at its best; what the chains of a
+      sweep or a kick gained, and how many did.
     """
 
     cost: FloatArray
     hard: IntArray
-    gain: FloatArray
-    violations: IntArray
+    heap: Heap
     target: IntArray
-    heap: IntArray
-    place: IntArray
     locked: IntArray
     moved: IntArray
     source: IntArray
     journal: IntArray
     stamp: IntArray
     kept: IntArray
-    sums: FloatArray
-    state: IntArray
+    seen: IntArray
+    now: Any
+
+
+class Rules(NamedTuple):
+    """How far chains go: moves after the best state, labels to begin with, what is a gain."""
+
+    moves: int
+    branches: int
+    tolerance: float
 
 
 def start_chains(graph: FactorGraph) -> Chains:
@@ -68,77 +74,21 @@ def start_chains(graph: FactorGraph) -> Chains:
     return Chains(
         cost=np.empty(size),
         hard=ints(size),
-        gain=np.empty(n),
-        violations=ints(n),
+        heap=empty_heap(key=ints(n), tie=np.empty(n)),
         target=ints(n),
-        heap=ints(n),
-        place=np.full(n, -1, dtype=np.int64),
         locked=ints(n),
         moved=ints(n),
         source=ints(n),
         journal=ints(n),
         stamp=ints(n),
         kept=ints(n),
-        sums=np.zeros(2),
-        state=ints(8),
-    )
-
-
-@inlined
-def _better(c: Chains, i: int, j: int) -> bool:
-    if c.violations[i] != c.violations[j]:
-        return bool(c.violations[i] < c.violations[j])
-    return bool(c.gain[i] < c.gain[j])
-
-
-@inlined
-def _sift_up(c: Chains, i: int, at: int) -> None:
-    while at > 0:
-        parent = (at - 1) >> 1
-        j = c.heap[parent]
-        if not _better(c, i, j):
-            break
-        c.heap[at] = j
-        c.place[j] = at
-        at = parent
-    c.heap[at] = i
-    c.place[i] = at
-
-
-@inlined
-def _sift_down(c: Chains, i: int, at: int) -> None:
-    size = c.state[0]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and _better(c, c.heap[child + 1], c.heap[child]):
-            child += 1
-        j = c.heap[child]
-        if not _better(c, j, i):
-            break
-        c.heap[at] = j
-        c.place[j] = at
-        at = child
-    c.heap[at] = i
-    c.place[i] = at
-
-
-@inlined
-def _push(c: Chains, i: int) -> None:
-    at = c.state[0]
-    c.state[0] += 1
-    _sift_up(c, i, at)
-
-
-@inlined
-def _pop(c: Chains) -> int:
-    top = c.heap[0]
-    c.place[top] = -1
-    c.state[0] -= 1
-    if c.state[0] > 0:
-        _sift_down(c, c.heap[c.state[0]], 0)
-    return int(top)
+        seen=ints(n),
+        now=record(
+            chain=int, kick=int, changed=int, moves=int, violations=int, cost=float,
+            best_moves=int, best_violations=int, best_cost=float,
+            gains=int, gained_violations=int, gained_cost=float,
+        ),
+    )  # fmt: skip
 
 
 @inlined
@@ -156,8 +106,8 @@ def _best_move(g: GraphArrays, x: IntArray, c: Chains, i: int) -> None:
         ):  # fmt: skip
             best = a
     c.target[i] = best
-    c.gain[i] = c.cost[start + best] - c.cost[start + own]
-    c.violations[i] = c.hard[start + best] - c.hard[start + own]
+    c.heap.key[i] = c.hard[start + best] - c.hard[start + own]
+    c.heap.tie[i] = c.cost[start + best] - c.cost[start + own]
 
 
 @inlined
@@ -172,14 +122,13 @@ def _shift(c: Chains, at: int, value: float, sign: int) -> None:
 @inlined
 def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None:
     """Find the best move of a variable again, and its place in the heap."""
-    if c.locked[j] == c.state[5] or g.cardinalities[j] < 2:
+    if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
         return
     _best_move(g, x, c, j)
-    if c.place[j] >= 0:
-        _sift_up(c, j, c.place[j])
-        _sift_down(c, j, c.place[j])
+    if c.heap.place[j] >= 0:
+        settle(c.heap, j)
     elif invite:
-        _push(c, j)
+        push(c.heap, j)
 
 
 @inlined
@@ -190,11 +139,12 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
     of terms and labels looked at.
     """
     old = x[i]
-    if c.stamp[i] != c.state[6]:
-        c.stamp[i] = c.state[6]
+    now = c.now[0]
+    if c.stamp[i] != now.kick:
+        c.stamp[i] = now.kick
         c.kept[i] = old
-        c.journal[c.state[7]] = i
-        c.state[7] += 1
+        c.journal[now.changed] = i
+        now.changed += 1
     x[i] = new
     k = g.cardinalities[i]
     work = k
@@ -263,45 +213,54 @@ def fill(g: GraphArrays, x: IntArray, c: Chains) -> float:
 
 
 @inlined
-def _begin(c: Chains) -> None:
-    for t in range(5):
-        c.state[t] = 0
-    c.state[5] += 1
-    c.sums[0] = 0.0
-    c.sums[1] = 0.0
+def begin_chain(c: Chains) -> None:
+    """Forget the chain before; the heap must be empty."""
+    now = c.now[0]
+    now.chain += 1
+    now.moves = now.violations = now.best_moves = now.best_violations = 0
+    now.cost = now.best_cost = 0.0
+
+
+@inlined
+def begin_journal(c: Chains) -> None:
+    """Forget what was noted to be undone as a whole."""
+    c.now[0].kick += 1
+    c.now[0].changed = 0
 
 
 @lean_kernel
 def begin_pass(g: GraphArrays, x: IntArray, c: Chains) -> None:
     """Begin a chain in which every variable may move."""
-    _begin(c)
-    c.state[6] += 1
-    c.state[7] = 0
+    begin_chain(c)
+    begin_journal(c)
+    clear(c.heap)
     for i in range(x.size):
-        c.place[i] = -1
         if g.cardinalities[i] > 1:
             _best_move(g, x, c, i)
-            _push(c, i)
+            push(c.heap, i)
 
 
 @lean_kernel
-def record(
+def go_to(
     g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, tolerance: float, invite: bool
 ) -> int:
     """Make variable ``i`` the next of the chain; return the work."""
+    now = c.now[0]
     at = g.unary_ptr[i] + x[i]
     to = g.unary_ptr[i] + new
-    c.sums[0] += c.cost[to] - c.cost[at]
-    c.state[3] += c.hard[to] - c.hard[at]
-    c.moved[c.state[1]] = i
-    c.source[c.state[1]] = x[i]
-    c.state[1] += 1
-    c.locked[i] = c.state[5]
+    now.cost += c.cost[to] - c.cost[at]
+    now.violations += c.hard[to] - c.hard[at]
+    c.moved[now.moves] = i
+    c.source[now.moves] = x[i]
+    now.moves += 1
+    c.locked[i] = now.chain
     work = _move(g, x, c, i, new, invite)
-    if c.state[3] < c.state[4] or (c.state[3] == c.state[4] and c.sums[0] < c.sums[1] - tolerance):
-        c.sums[1] = c.sums[0]
-        c.state[4] = c.state[3]
-        c.state[2] = c.state[1]
+    if now.violations < now.best_violations or (
+        now.violations == now.best_violations and now.cost < now.best_cost - tolerance
+    ):
+        now.best_cost = now.cost
+        now.best_violations = now.violations
+        now.best_moves = now.moves
     return work
 
 
@@ -313,24 +272,22 @@ def extend(
 
     It is over when no variable can move, or `limit` moves came after the best of its states.
     """
-    while c.state[0] > 0 and c.state[1] - c.state[2] < limit:
+    while c.heap.size[0] > 0 and c.now[0].moves - c.now[0].best_moves < limit:
         if work <= 0:
             return work
-        i = _pop(c)
-        work -= record(g, x, c, i, c.target[i], tolerance, invite)
+        i = pop(c.heap)
+        work -= go_to(g, x, c, i, c.target[i], tolerance, invite)
     return max(1, work)
 
 
 @lean_kernel
 def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
     """Undo the moves after the best state of the chain, and empty the heap."""
-    for q in range(c.state[0]):
-        c.place[c.heap[q]] = -1
-    c.state[0] = 0
-    while c.state[1] > c.state[2]:
-        c.state[1] -= 1
-        i = c.moved[c.state[1]]
-        _move(g, x, c, i, c.source[c.state[1]], False)
+    clear(c.heap)
+    now = c.now[0]
+    while now.moves > now.best_moves:
+        now.moves -= 1
+        _move(g, x, c, c.moved[now.moves], c.source[now.moves], False)
 
 
 @inlined
@@ -341,10 +298,10 @@ def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, leas
     The chain must come below `least`, or violate less; -1 if none does.
     """
     best = -1
-    least -= c.sums[0]
-    fewest = -c.state[3]
-    for q in range(c.state[0]):
-        j = c.heap[q]
+    least -= c.now[0].cost
+    fewest = -c.now[0].violations
+    for q in range(c.heap.size[0]):
+        j = c.heap.items[q]
         if x[j] != x[i] or old >= g.cardinalities[j]:
             continue
         start = g.unary_ptr[j]
@@ -372,57 +329,40 @@ def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most:
 
 
 @lean_kernel
-def chains_from(
-    g: GraphArrays,
-    x: IntArray,
-    c: Chains,
-    i: int,
-    limit: int,
-    branches: int,
-    tolerance: float,
-    totals: FloatArray,
-) -> int:
+def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work.
 
     The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
-    or, for the best labels only, as many as `branches`, the best moves of the variables that have
-    a term with one that moved. ``totals`` (3,) adds up the changes of cost and violations by the
-    chains, and counts those that gained.
+    or, for as many of the best labels as there are branches, the best moves of the variables that
+    have a term with one that moved.
     """
+    now = c.now[0]
     work = 0
     for a in range(g.cardinalities[i]):
         if a == x[i]:
             continue
-        goes_on = _is_among_best(g, x, c, i, a, branches)
+        goes_on = _is_among_best(g, x, c, i, a, rules.branches)
         old = x[i]
-        _begin(c)
-        work += g.cardinalities[i] + record(g, x, c, i, a, tolerance, True) + c.state[0]
-        if c.state[2] == 0:
-            partner = _swap_partner(g, x, c, i, old, -tolerance)
+        begin_chain(c)
+        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, True) + c.heap.size[0]
+        if now.best_moves == 0:
+            partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
             if partner >= 0:
-                work += record(g, x, c, partner, old, tolerance, False)
-        if goes_on and c.state[2] == 0:
-            work += (1 << 60) - extend(g, x, c, limit, tolerance, True, 1 << 60)
+                work += go_to(g, x, c, partner, old, rules.tolerance, False)
+        if goes_on and now.best_moves == 0:
+            most = 1 << 60
+            work += most - extend(g, x, c, rules.moves, rules.tolerance, True, most)
         roll_back(g, x, c)
-        if c.state[2] > 0:
-            totals[0] += c.sums[1]
-            totals[1] += c.state[4]
-            totals[2] += 1.0
+        if now.best_moves > 0:
+            now.gained_cost += now.best_cost
+            now.gained_violations += now.best_violations
+            now.gains += 1
     return work
 
 
 @lean_kernel
 def sweep_chains(
-    g: GraphArrays,
-    x: IntArray,
-    c: Chains,
-    roots: IntArray,
-    first: int,
-    limit: int,
-    branches: int,
-    tolerance: float,
-    totals: FloatArray,
-    work: int,
+    g: GraphArrays, x: IntArray, c: Chains, roots: IntArray, first: int, rules: Rules, work: int
 ) -> int:
     """Start chains at the roots from number `first` on; return the number of the next one.
 
@@ -430,79 +370,47 @@ def sweep_chains(
     """
     while first < roots.size and work > 0:
         # Only kicks are undone as a whole.
-        c.state[7] = 0
-        c.state[6] += 1
-        work -= chains_from(g, x, c, roots[first], limit, branches, tolerance, totals)
+        begin_journal(c)
+        work -= chains_from(g, x, c, roots[first], rules)
         first += 1
     return first
 
 
 @lean_kernel
 def kick(
-    g: GraphArrays,
-    x: IntArray,
-    c: Chains,
-    ball: IntArray,
-    size: int,
-    uniforms: FloatArray,
-    limit: int,
-    branches: int,
-    tolerance: float,
-    totals: FloatArray,
-) -> bool:
+    g: GraphArrays, x: IntArray, c: Chains, ball: IntArray, size: int, uniforms: FloatArray,
+    rules: Rules,
+) -> bool:  # fmt: skip
     """Draw new labels for the first variables of a ball and repair them by chains.
 
     ``ball[0]`` is its centre, the others are filled in here, nearest first; ``uniforms`` holds a
     number of [0, 1) a variable. Keeps the outcome unless the energy rose; returns whether it fell.
     """
-    c.state[7] = 0
-    c.state[6] += 1
-    tail = 1
-    head = 0
-    while head < tail and tail < size:
-        i = ball[head]
-        head += 1
-        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            j = g.adj_var[p]
-            if tail < size and not _among(ball, tail, j):
-                ball[tail] = j
-                tail += 1
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                j = g.scopes[s]
-                if tail < size and not _among(ball, tail, j):
-                    ball[tail] = j
-                    tail += 1
-    totals[0] = 0.0
-    totals[1] = 0.0
-    for q in range(tail):
+    begin_journal(c)
+    now = c.now[0]
+    size = nearest(g, ball[0], size, c.seen, now.kick, ball)
+    now.gained_cost = 0.0
+    now.gained_violations = 0
+    for q in range(size):
         i = ball[q]
         new = int(uniforms[q] * g.cardinalities[i])
         if new != x[i]:
             at = g.unary_ptr[i]
-            totals[0] += c.cost[at + new] - c.cost[at + x[i]]
-            totals[1] += c.hard[at + new] - c.hard[at + x[i]]
+            now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
+            now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
             _move(g, x, c, i, new, False)
-    for q in range(tail):
-        chains_from(g, x, c, ball[q], limit, branches, tolerance, totals)
-    if totals[1] > 0.0 or (totals[1] == 0.0 and totals[0] > 0.0):
-        while c.state[7] > 0:
+    for q in range(size):
+        chains_from(g, x, c, ball[q], rules)
+    violations, cost = now.gained_violations, now.gained_cost
+    if violations > 0 or (violations == 0 and cost > 0.0):
+        while now.changed > 0:
             # The journal shrinks from its end; moves back do not enter it again.
-            c.state[7] -= 1
-            i = c.journal[c.state[7]]
+            now.changed -= 1
+            i = c.journal[now.changed]
             if x[i] != c.kept[i]:
                 _move(g, x, c, i, c.kept[i], False)
         return False
-    return bool(totals[1] < 0.0 or totals[0] < -tolerance)
-
-
-@inlined
-def _among(values: IntArray, count: int, value: int) -> bool:
-    for q in range(count):
-        if values[q] == value:
-            return True
-    return False
+    return bool(violations < 0 or cost < -rules.tolerance)
 
 
 @dataclass(frozen=True)
@@ -624,54 +532,49 @@ class _State:
         self.x = x
         self.n = graph.n_variables
         self.c = start_chains(graph)
-        self.totals = np.zeros(3)
         self.ball = np.empty(min(settings.ball, self.n), dtype=np.int64)
         self.passes = self.chains = self.kicks = 0
 
-    def refresh(self) -> float:
-        """Compute all costs anew, free of accumulated rounding; return what counts as a gain."""
-        return _RELATIVE_GAIN * float(fill(self.arrays, self.x, self.c))
+    def refresh(self) -> Rules:
+        """Compute all costs anew, free of accumulated rounding, and what counts as a gain."""
+        scale = float(fill(self.arrays, self.x, self.c))
+        return Rules(self.settings.chain, self.settings.branches, _RELATIVE_GAIN * scale)
 
     def make_pass(self) -> bool:
         """Make a pass over all variables; return whether it gained."""
-        tolerance = self.refresh()
+        tolerance = self.refresh().tolerance
         begin_pass(self.arrays, self.x, self.c)
         while extend(self.arrays, self.x, self.c, _PASS, tolerance, False, _WORK) <= 0:
             if self.run.remaining <= 0.0:
                 break
         roll_back(self.arrays, self.x, self.c)
-        gained = bool(self.c.state[2] > 0)
+        gained = bool(self.c.now[0].best_moves > 0)
         self.passes += gained
         return gained
 
     def sweep(self) -> bool:
         """Start chains at all variables, in random order; return whether one gained."""
-        tolerance = self.refresh()
+        rules = self.refresh()
         order = self.run.rng.permutation(self.n)
-        self.totals[:] = 0.0
+        self.c.now[0].gains = 0
         first = 0
         while first < self.n and self.run.remaining > 0.0:
-            first = sweep_chains(
-                self.arrays, self.x, self.c, order, first, self.settings.chain,
-                self.settings.branches, tolerance, self.totals, _WORK,
-            )  # fmt: skip
+            first = sweep_chains(self.arrays, self.x, self.c, order, first, rules, _WORK)
             self.run.offer(self.x)
-        gained = int(self.totals[2])
+        gained = int(self.c.now[0].gains)
         self.chains += gained
         return gained > 0
 
     def kick_all(self) -> bool:
         """Kick around each variable, in random order; return whether one gained."""
-        tolerance = self.refresh()
+        rules = self.refresh()
         before = self.kicks
         rng = self.run.rng
         for centre in rng.permutation(self.n):
             if self.run.remaining <= 0.0:
                 break
             self.ball[0] = centre
-            self.kicks += kick(
-                self.arrays, self.x, self.c, self.ball, int(rng.integers(1, self.ball.size + 1)),
-                rng.random(self.ball.size), self.settings.chain, self.settings.branches, tolerance,
-                self.totals,
-            )  # fmt: skip
+            size = int(rng.integers(1, self.ball.size + 1))
+            uniforms = rng.random(self.ball.size)
+            self.kicks += kick(self.arrays, self.x, self.c, self.ball, size, uniforms, rules)
         return self.kicks > before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,15 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.traversal import reach
 from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.record import record
 from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
 #: Terms and labels looked at between two looks at the clock: some tens of milliseconds.
 _WORK = 2_000_000
-
-# What the search does next; kept in the state so that it can stop at any point and go on.
-_POP, _ENTER, _NEXT_LABEL, _NEXT_SIBLING, _CHOOSE = range(5)
 
 
 class Search(NamedTuple):
@@ -36,14 +35,15 @@ class Search(NamedTuple):
 
     *The set at hand.* ``queue`` (n,): its root, then the neighbours of its members as these join;
     the members stand at increasing places ``at`` (depth,), so that each set comes up once for a
-    root. ``marked`` (n,): the members of the queue; ``tail`` (depth,): its length before each
-    member's neighbours; ``own`` and ``trial`` (depth,): the labels of the members, before and now;
-    ``cost``, ``infinite`` (depth, k): their local costs; ``gain``, ``violations``, ``scale``
+    root. ``marked`` (n,): 1 for the members of the queue; ``tail`` (depth,): its length before
+    each member's neighbours; ``own`` and ``trial`` (depth,): the labels of the members, before and
+    now; ``cost``, ``infinite`` (depth, k): their local costs; ``gain``, ``violations``, ``scale``
     (depth + 1,): what the moves so far add up to; ``newest`` and ``known`` (depth + 1,): the
     latest change, and the latest check, at the members so far.
 
-    *Counters.* ``state`` (6,): next step, size, member, length of the queue, number of changes,
-    number of variables taken from the rings.
+    ``now``, a record: ``last``, the number of members less one; ``member``, the one that is to be
+    tried at its place, -1 between two roots; ``length`` of the queue; ``changes``, and variables
+    ``taken`` from the rings, so far.
     """
 
     ring: IntArray
@@ -53,7 +53,7 @@ class Search(NamedTuple):
     changed: IntArray
     checked: IntArray
     queue: IntArray
-    marked: npt.NDArray[np.bool_]
+    marked: IntArray
     at: IntArray
     tail: IntArray
     own: IntArray
@@ -65,7 +65,7 @@ class Search(NamedTuple):
     scale: FloatArray
     newest: IntArray
     known: IntArray
-    state: IntArray
+    now: Any
 
 
 def start_search(graph: FactorGraph, depth: int) -> Search:
@@ -76,6 +76,8 @@ def start_search(graph: FactorGraph, depth: int) -> Search:
     def ints(*shape: int) -> IntArray:
         return np.zeros(shape, dtype=np.int64)
 
+    now = record(last=int, member=int, length=int, changes=int, taken=int)
+    now[0].member = -1
     return Search(
         ring=np.tile(np.arange(n, dtype=np.int64), (depth, 1)),
         head=ints(depth),
@@ -84,7 +86,7 @@ def start_search(graph: FactorGraph, depth: int) -> Search:
         changed=ints(n),
         checked=np.full((depth, n), -1, dtype=np.int64),
         queue=ints(n),
-        marked=np.zeros(n, dtype=np.bool_),
+        marked=ints(n),
         at=ints(depth),
         tail=ints(depth),
         own=ints(depth),
@@ -96,28 +98,8 @@ def start_search(graph: FactorGraph, depth: int) -> Search:
         scale=np.zeros(depth + 1),
         newest=ints(depth + 1),
         known=ints(depth + 1),
-        state=ints(6),
+        now=now,
     )
-
-
-@inlined
-def _mark_neighbours(g: GraphArrays, i: int, s: Search, length: int) -> int:
-    """Put the neighbours of a variable that are not in the queue at its end; return its length."""
-    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        j = g.adj_var[p]
-        if not s.marked[j]:
-            s.marked[j] = True
-            s.queue[length] = j
-            length += 1
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        f = g.slot_factor[g.inc_slot[p]]
-        for slot in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            j = g.scopes[slot]
-            if not s.marked[j]:
-                s.marked[j] = True
-                s.queue[length] = j
-                length += 1
-    return length
 
 
 @inlined
@@ -135,19 +117,134 @@ def _renew(s: Search, i: int, now: int) -> None:
 
 
 @inlined
-def _accept(g: GraphArrays, s: Search, last: int, length: int, now: int) -> None:
-    """Note the changes of members 0 to `last`, and clear the queue."""
-    for q in range(length):
-        s.marked[s.queue[q]] = False
-    for t in range(last + 1):
+def _accept(g: GraphArrays, s: Search) -> None:
+    """Note that all members have changed, and clear the queue."""
+    now = s.now[0]
+    now.changes += 1
+    for q in range(now.length):
+        s.marked[s.queue[q]] = 0
+    for t in range(now.last + 1):
         i = s.queue[s.at[t]]
-        _renew(s, i, now)
+        _renew(s, i, now.changes)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            _renew(s, g.adj_var[p], now)
+            _renew(s, g.adj_var[p], now.changes)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             f = g.slot_factor[g.inc_slot[p]]
             for slot in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                _renew(s, g.scopes[slot], now)
+                _renew(s, g.scopes[slot], now.changes)
+    now.member = -1
+
+
+@inlined
+def _take_root(s: Search) -> bool:
+    """Take the next variable from the ring of the smallest sets; return whether there is one."""
+    now = s.now[0]
+    size = 0
+    while size < s.pending.size and s.pending[size] == 0:
+        size += 1
+    if size == s.pending.size:
+        return False
+    i = s.ring[size, s.head[size]]
+    s.head[size] += 1
+    if s.head[size] == s.changed.size:
+        s.head[size] = 0
+    s.pending[size] -= 1
+    s.waiting[size, i] = False
+    now.taken += 1
+    now.last = size
+    now.member = 0
+    now.length = 1
+    s.queue[0] = i
+    s.marked[i] = 1
+    s.at[0] = 0
+    s.gain[0] = 0.0
+    s.violations[0] = 0
+    s.scale[0] = 0.0
+    s.newest[0] = -1
+    s.known[0] = -1
+    return True
+
+
+@inlined
+def _is_known(s: Search, t: int, i: int) -> bool:
+    """Whether the set of members up to ``t``, the last being ``i``, was found not to gain."""
+    last = s.now[0].last
+    s.newest[t + 1] = max(s.newest[t], s.changed[i])
+    s.known[t + 1] = max(s.known[t], s.checked[last, i])
+    return bool(t == last and s.known[t + 1] >= s.newest[t + 1])
+
+
+@inlined
+def _gaining_label(s: Search, t: int, k: int) -> int:
+    """Return the best label of the last member if the set gains by it, else its own."""
+    own = s.own[t]
+    best = own
+    least = s.gain[t] - s.cost[t, own]
+    fewest = s.violations[t] - s.infinite[t, own]
+    threshold = -_RELATIVE_GAIN * s.scale[t + 1]
+    violations = 0
+    for a in range(k):
+        hard = fewest + s.infinite[t, a]
+        value = least + s.cost[t, a]
+        if a != own and (hard < violations or (hard == violations and value < threshold)):
+            best = a
+            violations = hard
+            threshold = value
+    return int(best)
+
+
+@inlined
+def _try_next_label(g: GraphArrays, x: IntArray, s: Search, t: int) -> bool:
+    """Give member ``t`` its next label but its own; return whether there was one."""
+    i = s.queue[s.at[t]]
+    own = s.own[t]
+    a = s.trial[t] + 1
+    if a == own:
+        a += 1
+    if a >= g.cardinalities[i]:
+        return False
+    s.trial[t] = a
+    x[i] = a
+    s.gain[t + 1] = s.gain[t] + s.cost[t, a] - s.cost[t, own]
+    s.violations[t + 1] = s.violations[t] + s.infinite[t, a] - s.infinite[t, own]
+    return True
+
+
+@inlined
+def _leave(x: IntArray, s: Search, t: int) -> None:
+    """Give member ``t`` its own label back, and take its neighbours off the queue."""
+    now = s.now[0]
+    x[s.queue[s.at[t]]] = s.own[t]
+    for q in range(s.tail[t], now.length):
+        s.marked[s.queue[q]] = 0
+    now.length = s.tail[t]
+
+
+@inlined
+def _advance(g: GraphArrays, x: IntArray, s: Search) -> None:
+    """Go on to the next member to be tried at its place, or note that all sets of a root were."""
+    now = s.now[0]
+    t = now.member
+    while True:
+        if t < now.last and _try_next_label(g, x, s, t):
+            t += 1
+            s.at[t] = s.at[t - 1]
+        else:
+            if t < now.last:
+                _leave(x, s, t)
+            if t == 0:
+                break
+        s.at[t] += 1
+        # All sets with such a variable were checked since the last change anywhere.
+        while s.at[t] < now.length and s.checked[now.last, s.queue[s.at[t]]] == now.changes:
+            s.at[t] += 1
+        if s.at[t] < now.length:
+            now.member = t
+            return
+        t -= 1
+    now.member = -1
+    s.marked[s.queue[0]] = 0
+    s.checked[now.last, s.queue[0]] = now.changes
 
 
 @lean_kernel
@@ -160,126 +257,36 @@ def flip(g: GraphArrays, x: IntArray, s: Search, most_taken: int, work: int) -> 
     checked before. Labels along the way stay in ``x``, which is therefore only a result when the
     function returns between two variables.
 
-    Stops when ``state[5]`` variables were taken in all, or after about so much work; returns
+    Stops when `most_taken` variables were taken in all, or after about so much work; returns
     whether it stopped between two variables.
     """
-    step = s.state[0]
-    size = s.state[1]
-    t = s.state[2]
-    length = s.state[3]
-    now = s.state[4]
-    done = 0
+    now = s.now[0]
     while True:
-        if step == _POP:
-            size = 0
-            while size < s.pending.size and s.pending[size] == 0:
-                size += 1
-            if size == s.pending.size or s.state[5] >= most_taken or done > work:
-                break
-            i = s.ring[size, s.head[size]]
-            s.head[size] += 1
-            if s.head[size] == x.size:
-                s.head[size] = 0
-            s.pending[size] -= 1
-            s.waiting[size, i] = False
-            s.state[5] += 1
-            s.queue[0] = i
-            s.marked[i] = True
-            length = 1
-            t = 0
-            s.at[0] = 0
-            s.gain[0] = 0.0
-            s.violations[0] = 0
-            s.scale[0] = 0.0
-            s.newest[0] = -1
-            s.known[0] = -1
-            step = _ENTER
-        elif step == _ENTER:
-            if done > work and t > 0:
-                break
-            i = s.queue[s.at[t]]
-            s.newest[t + 1] = max(s.newest[t], s.changed[i])
-            s.known[t + 1] = max(s.known[t], s.checked[size, i])
-            if t == size and s.known[t + 1] >= s.newest[t + 1]:
-                done += 1
-                step = _NEXT_SIBLING
-                continue
-            k = g.cardinalities[i]
-            own = x[i]
-            s.own[t] = own
-            cost = s.cost[t]
-            infinite = s.infinite[t]
-            s.scale[t + 1] = s.scale[t] + local_costs(g, x, i, cost, infinite)
-            done += k + g.adj_ptr[i + 1] - g.adj_ptr[i] + 4 * (g.inc_ptr[i + 1] - g.inc_ptr[i])
-            if t < size:
-                s.tail[t] = length
-                length = _mark_neighbours(g, i, s, length)
-                s.trial[t] = -1
-                step = _NEXT_LABEL
-                continue
-            best = own
-            least = s.gain[t] - cost[own]
-            fewest = s.violations[t] - infinite[own]
-            threshold = -_RELATIVE_GAIN * s.scale[t + 1]
-            violations = 0
-            for a in range(k):
-                if a == own:
-                    continue
-                hard = fewest + infinite[a]
-                if hard < violations or (hard == violations and least + cost[a] < threshold):
-                    best = a
-                    violations = hard
-                    threshold = least + cost[a]
-            if best == own:
-                step = _NEXT_SIBLING
-                continue
-            x[i] = best
-            now += 1
-            _accept(g, s, t, length, now)
-            step = _POP
-        elif step == _NEXT_LABEL:
-            i = s.queue[s.at[t]]
-            own = s.own[t]
-            a = s.trial[t] + 1
-            if a == own:
-                a += 1
-            if a >= g.cardinalities[i]:
-                x[i] = own
-                for q in range(s.tail[t], length):
-                    s.marked[s.queue[q]] = False
-                length = s.tail[t]
-                step = _NEXT_SIBLING
-                continue
-            s.trial[t] = a
-            x[i] = a
-            s.gain[t + 1] = s.gain[t] + s.cost[t, a] - s.cost[t, own]
-            s.violations[t + 1] = s.violations[t] + s.infinite[t, a] - s.infinite[t, own]
-            t += 1
-            s.at[t] = s.at[t - 1] + 1
-            step = _CHOOSE
-        elif step == _NEXT_SIBLING:
-            if t == 0:
-                i = s.queue[0]
-                s.marked[i] = False
-                s.checked[size, i] = now
-                step = _POP
-            else:
-                s.at[t] += 1
-                step = _CHOOSE
-        elif s.at[t] == length:
-            t -= 1
-            step = _NEXT_LABEL
-        elif s.checked[size, s.queue[s.at[t]]] == now:
-            # All sets with this variable were checked since the last change anywhere.
-            s.at[t] += 1
+        if now.member < 0 and (work < 0 or now.taken >= most_taken or not _take_root(s)):
+            return True
+        t = now.member
+        if work < 0 and t > 0:
+            return False
+        i = s.queue[s.at[t]]
+        if _is_known(s, t, i):
+            work -= 1
+            _advance(g, x, s)
+            continue
+        k = g.cardinalities[i]
+        s.own[t] = x[i]
+        s.scale[t + 1] = s.scale[t] + local_costs(g, x, i, s.cost[t], s.infinite[t])
+        work -= k + g.adj_ptr[i + 1] - g.adj_ptr[i] + 4 * (g.inc_ptr[i + 1] - g.inc_ptr[i])
+        if t < now.last:
+            s.tail[t] = now.length
+            now.length = reach(g, i, s.marked, 1, s.queue, now.length, x.size)
+            s.trial[t] = -1
+            _advance(g, x, s)
+            continue
+        x[i] = _gaining_label(s, t, k)
+        if x[i] != s.own[t]:
+            _accept(g, s)
         else:
-            step = _ENTER
-    s.state[0] = step
-    s.state[1] = size
-    s.state[2] = t
-    s.state[3] = length
-    s.state[4] = now
-    return bool(step == _POP)
+            _advance(g, x, s)
 
 
 @dataclass(frozen=True)
@@ -342,23 +349,24 @@ class LazyFlipper(Solver):
             return Outcome(converged=True)
         search = start_search(graph, min(self.max_depth, n))
         most = np.iinfo(np.int64).max if run.max_iterations is None else run.max_iterations * n
+        now = search.now[0]
         changes = 0
         while True:
             between = flip(graph.arrays, x, search, most, _WORK)
-            if between and search.state[4] > changes:
-                changes = int(search.state[4])
+            if between and now.changes > changes:
+                changes = int(now.changes)
                 run.offer(x)
             converged = not search.pending.any() and bool(between)
-            taken = int(search.state[5])
+            taken = int(now.taken)
             if converged or run.remaining <= 0.0 or (between and taken >= most):
                 break
         if not between:
             # Stopped within a set, whose first members still carry labels on trial.
-            for t in range(int(search.state[2])):
+            for t in range(int(now.member)):
                 x[search.queue[search.at[t]]] = search.own[t]
             run.offer(x)
         return Outcome(
             converged=converged,
             iterations=min(-(-taken // n), most // n),
-            diagnostics={"improvements": int(search.state[4])},
+            diagnostics={"improvements": int(now.changes)},
         )

@@ -260,7 +260,7 @@ class _Search:
             begin_pass(self.graph.arrays, x, self._chains)
             extend(self.graph.arrays, x, self._chains, _PASS, tolerance, False, 1 << 60)
             roll_back(self.graph.arrays, x, self._chains)
-            gained = bool(self._chains.state[2] > 0)
+            gained = bool(self._chains.now[0].best_moves > 0)
         self.run.offer(x)
 
 

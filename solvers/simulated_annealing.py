@@ -14,6 +14,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
+from inference_lab.graph.traversal import nearest
 from inference_lab.kernels.descent import sweep as icm_sweep
 from inference_lab.kernels.label_costs import (
     add_prices,
@@ -103,38 +104,6 @@ def heat_bath(
             at = 0
             turn += 1
     return change, violations
-
-
-@lean_kernel
-def grow_region(
-    g: GraphArrays, centre: int, size: int, stamp: int, seen: IntArray, region: IntArray
-) -> int:
-    """Fill `region` with the variables nearest to one, breadth first; return how many.
-
-    At most `size`; `seen` holds the stamps of earlier calls, which must differ from this one's.
-    """
-    region[0] = centre
-    seen[centre] = stamp
-    head = 0
-    tail = 1
-    while head < tail and tail < size:
-        i = region[head]
-        head += 1
-        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            j = g.adj_var[p]
-            if seen[j] != stamp and tail < size:
-                seen[j] = stamp
-                region[tail] = j
-                tail += 1
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                j = g.scopes[s]
-                if seen[j] != stamp and tail < size:
-                    seen[j] = stamp
-                    region[tail] = j
-                    tail += 1
-    return tail
 
 
 @lean_kernel
@@ -400,7 +369,7 @@ class _State:
         smallest = min(_SMALLEST, region.size)
         size = int(smallest * (region.size / smallest) ** rng.random())
         centre = int(rng.integers(self.n))
-        size = grow_region(self.graph.arrays, centre, size, self.reheats, seen, region)
+        size = nearest(self.graph.arrays, centre, size, seen, self.reheats, region)
         order = region[:size]
         before, users = self.x[order], self.used.copy()
         hot = self.first * settings.reheat_ratio

@@ -12,6 +12,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import unflatten
+from inference_lab.kernels.sets import find
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Workspace,
@@ -19,6 +20,7 @@ from inference_lab.solvers.gibbs import (
     gibbs_visits,
     most_probable,
     no_variables,
+    start_draws,
 )
 from inference_lab.specs.settings import setting
 
@@ -64,14 +66,6 @@ class Scratch(NamedTuple):
 
 
 @inlined
-def _find(parent: IntArray, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@inlined
 def _draw(m: Model, weight: FloatArray, root: int, uniform: float) -> int:
     """Return the label of a root that belongs to a uniform number."""
     label = 0
@@ -83,6 +77,110 @@ def _draw(m: Model, weight: FloatArray, root: int, uniform: float) -> int:
                 label = a
             rest -= weight[m.ptr[root] + a]
     return label
+
+
+@inlined
+def _is_bonded(m: Model, x: IntArray, e: int, uniform: float, temperature: float) -> bool:
+    """Whether a bond is drawn on an edge: on satisfied ones with ``1 - exp(-|gain| / T)``."""
+    i = m.edges[e, 0]
+    j = m.edges[e, 1]
+    gain = 0.0
+    if m.signed:
+        if (m.gain[e] > 0.0) == (x[i] == x[j]):
+            gain = abs(m.gain[e])
+    elif x[i] == x[j]:
+        gain = m.gain[m.offset[e] + x[i] * m.kind[e]]
+    return bool(gain > 0.0 and uniform < -np.expm1(-gain / temperature))
+
+
+@inlined
+def _own(m: Model, x: IntArray, i: int, root: int, a: int) -> int:
+    """Return the label that ``i`` gets when the root of its cluster gets ``a``."""
+    return int(a ^ x[root] ^ x[i]) if m.signed else a
+
+
+@inlined
+def _bond_cost(m: Model, at: int, temperature: float) -> float:
+    """Return what a bond costs at the label of an entry of ``gain``: ``-T log(exp(gain / T) - 1)``.
+
+    An infinite gain stands for certain, and costs what agreeing does.
+    """
+    gain = m.gain[at]
+    if np.isinf(gain):
+        return float(m.tie[at])
+    if gain <= 0.0:
+        return np.inf
+    scaled = gain / temperature
+    return float(-temperature * (scaled + np.log(-np.expm1(-scaled))))
+
+
+@lean_kernel
+def _add_up_clusters(
+    m: Model, x: IntArray, bond_uniforms: FloatArray, temperature: float, scratch: Scratch
+) -> None:
+    """Join the ends of the bonds drawn, and write the cost of each label of each cluster."""
+    parent, weight = scratch.parent, scratch.weight
+    for i in range(x.size):
+        parent[i] = i
+        for t in range(m.ptr[i], m.ptr[i + 1]):
+            weight[t] = 0.0
+    for e in range(m.edges.shape[0]):
+        if _is_bonded(m, x, e, bond_uniforms[e], temperature):
+            p = find(parent, m.edges[e, 0])
+            q = find(parent, m.edges[e, 1])
+            # The root is one of fewest labels, so that it has those of all.
+            if m.ptr[p + 1] - m.ptr[p] > m.ptr[q + 1] - m.ptr[q]:
+                parent[p] = q
+            else:
+                parent[q] = p
+    for i in range(x.size):
+        root = find(parent, i)
+        for a in range(m.ptr[root + 1] - m.ptr[root]):
+            weight[m.ptr[root] + a] += m.unary[m.ptr[i] + _own(m, x, i, root, a)]
+    for e in range(m.edges.shape[0]):
+        if m.kind[e] == 1 and _is_bonded(m, x, e, bond_uniforms[e], temperature):
+            root = find(parent, m.edges[e, 0])
+            for a in range(m.ptr[root + 1] - m.ptr[root]):
+                weight[m.ptr[root] + a] += _bond_cost(m, m.offset[e] + a, temperature)
+
+
+@lean_kernel
+def _turn_into_probabilities(m: Model, temperature: float, scratch: Scratch) -> bool:
+    """Replace the costs of each cluster's labels; return False if some cluster has no label."""
+    weight = scratch.weight
+    for i in range(scratch.parent.size):
+        if scratch.parent[i] != i:
+            continue
+        least = np.inf
+        for t in range(m.ptr[i], m.ptr[i + 1]):
+            least = min(least, weight[t])
+        if np.isinf(least):
+            return False
+        total = 0.0
+        for t in range(m.ptr[i], m.ptr[i + 1]):
+            weight[t] = np.exp((least - weight[t]) / temperature)
+            total += weight[t]
+        for t in range(m.ptr[i], m.ptr[i + 1]):
+            weight[t] /= total
+    return True
+
+
+@lean_kernel
+def _energy(m: Model, x: IntArray) -> float:
+    """Return the energy of a labelling, up to a constant."""
+    energy = 0.0
+    for i in range(x.size):
+        energy += m.unary[m.ptr[i] + x[i]]
+    for e in range(m.edges.shape[0]):
+        i = m.edges[e, 0]
+        j = m.edges[e, 1]
+        if m.signed:
+            if x[i] != x[j] and not np.isinf(m.gain[e]):
+                energy += m.gain[e]
+        elif x[i] == x[j]:
+            at = m.offset[e] + x[i] * m.kind[e]
+            energy += m.tie[at] if np.isinf(m.gain[at]) else -m.gain[at]
+    return energy
 
 
 @lean_kernel
@@ -106,98 +204,23 @@ def cluster_sweep(
 
     Returns the energy up to a constant; ``inf``, and no change, if some cluster has no label.
     """
-    n = x.size
-    parent = scratch.parent
-    weight = scratch.weight
-    for i in range(n):
-        parent[i] = i
-    # The shorter root hangs below the one of fewer labels, so that a root has those of all.
-    for step in range(2):
-        if step == 1:
-            for i in range(n):
-                root = _find(parent, i)
-                for a in range(m.ptr[root + 1] - m.ptr[root]):
-                    if i == root:
-                        weight[m.ptr[root] + a] = 0.0
-            for i in range(n):
-                root = _find(parent, i)
-                for a in range(m.ptr[root + 1] - m.ptr[root]):
-                    own = a ^ x[root] ^ x[i] if m.signed else a
-                    weight[m.ptr[root] + a] += m.unary[m.ptr[i] + own]
-        for e in range(m.edges.shape[0]):
-            i = m.edges[e, 0]
-            j = m.edges[e, 1]
-            if m.signed:
-                if step == 1:
-                    break
-                gain = m.gain[e]
-                if (gain > 0.0) != (x[i] == x[j]) or gain == 0.0:
-                    continue
-                gain = abs(gain)
-            else:
-                if x[i] != x[j]:
-                    continue
-                gain = m.gain[m.offset[e] + x[i] * m.kind[e]]
-            if bond_uniforms[e] >= -np.expm1(-gain / temperature):
-                continue
-            p = _find(parent, i)
-            if step == 0:
-                q = _find(parent, j)
-                if m.ptr[p + 1] - m.ptr[p] > m.ptr[q + 1] - m.ptr[q]:
-                    parent[p] = q
-                else:
-                    parent[q] = p
-            elif m.kind[e] == 1:
-                for a in range(m.ptr[p + 1] - m.ptr[p]):
-                    gain = m.gain[m.offset[e] + a]
-                    if np.isinf(gain):
-                        weight[m.ptr[p] + a] += m.tie[m.offset[e] + a]
-                    elif gain > 0.0:
-                        # log(exp(g) - 1) without overflow.
-                        scaled = gain / temperature
-                        weight[m.ptr[p] + a] -= temperature * (scaled + np.log(-np.expm1(-scaled)))
-                    else:
-                        weight[m.ptr[p] + a] = np.inf
-    for i in range(n):
-        if parent[i] == i:
-            least = np.inf
-            for t in range(m.ptr[i], m.ptr[i + 1]):
-                least = min(least, weight[t])
-            if np.isinf(least):
-                return np.inf
-            total = 0.0
-            for t in range(m.ptr[i], m.ptr[i + 1]):
-                weight[t] = np.exp((least - weight[t]) / temperature)
-                total += weight[t]
-            for t in range(m.ptr[i], m.ptr[i + 1]):
-                weight[t] /= total
-    for i in range(n):
-        root = _find(parent, i)
+    parent, weight = scratch.parent, scratch.weight
+    _add_up_clusters(m, x, bond_uniforms, temperature, scratch)
+    if not _turn_into_probabilities(m, temperature, scratch):
+        return np.inf
+    for i in range(x.size):
+        root = find(parent, i)
         for a in range(m.ptr[root + 1] - m.ptr[root]):
-            own = a ^ x[root] ^ x[i] if m.signed else a
-            sums[m.ptr[i] + own] += weight[m.ptr[root] + a]
+            sums[m.ptr[i] + _own(m, x, i, root, a)] += weight[m.ptr[root] + a]
     # Labels are drawn last, the roots after their members: these need the root's old label.
-    for i in range(n):
-        root = _find(parent, i)
+    for i in range(x.size):
+        root = find(parent, i)
         if root != i:
-            new = _draw(m, weight, root, label_uniforms[root])
-            x[i] = new ^ x[root] ^ x[i] if m.signed else new
-    for i in range(n):
+            x[i] = _own(m, x, i, root, _draw(m, weight, root, label_uniforms[root]))
+    for i in range(x.size):
         if parent[i] == i:
             x[i] = _draw(m, weight, i, label_uniforms[i])
-    energy = 0.0
-    for i in range(n):
-        energy += m.unary[m.ptr[i] + x[i]]
-    for e in range(m.edges.shape[0]):
-        i = m.edges[e, 0]
-        j = m.edges[e, 1]
-        if m.signed:
-            if x[i] != x[j] and not np.isinf(m.gain[e]):
-                energy += m.gain[e]
-        elif x[i] == x[j]:
-            at = m.offset[e] + x[i] * m.kind[e]
-            energy += m.tie[at] if np.isinf(m.gain[at]) else -m.gain[at]
-    return energy
+    return _energy(m, x)
 
 
 def _where(graph: FactorGraph, e: int) -> str:
@@ -445,7 +468,7 @@ class _Sampler:
         self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
         n, size = graph.n_variables, graph.unary_values.size
         self.scratch = Scratch(np.empty(n, dtype=np.int64), np.empty(size))
-        self.sums = np.empty(size)
+        self.draws = start_draws(graph)
         self.order = np.tile(np.arange(n, dtype=np.int64), settings.single_sweeps)
         self.x = np.tile(start, (settings.chains, 1))
         # Only hard bonds are drawn at the highest temperature, and any label they allow is taken.
@@ -453,7 +476,6 @@ class _Sampler:
         energies = [self.update(x, bonds, _HOTTEST) for x in self.x]
         self.feasible = bool(np.isfinite(energies).all())
         self.best = np.inf
-        self.labels = np.empty(n, dtype=np.int64)
         if self.feasible:
             if run.initial is not None and np.isfinite(run.best_energy):
                 self.x[0] = run.initial
@@ -461,12 +483,11 @@ class _Sampler:
         self.averages = ChainAverages(size, settings.chains, settings.sweeps)
 
     def update(self, x: IntArray, bonds: FloatArray, temperature: float) -> float:
-        """Make one update; ``sums`` are the conditionals afterwards; return the energy."""
-        self.sums[:] = 0.0
+        """Make one update; the draws' sums are the conditionals then; return the energy."""
+        sums = self.draws.sums
+        sums[:] = 0.0
         uniforms = self.run.rng.random(x.size)
-        return float(
-            cluster_sweep(self.model, x, bonds, uniforms, temperature, self.scratch, self.sums)
-        )
+        return float(cluster_sweep(self.model, x, bonds, uniforms, temperature, self.scratch, sums))
 
     def sweep(self, keep: bool) -> bool:
         """Update every chain; return whether all were finished before time ran out."""
@@ -479,17 +500,17 @@ class _Sampler:
                 self.best = energy
                 self.run.offer(x)
             if self.order.size:
-                tally = np.array([energy, self.best, 0.0])
+                self.draws.now[0] = (energy, self.best, 0)
                 # Conditionals of both kinds of steps have the marginals as their mean.
                 gibbs_visits(
                     self.graph.arrays, x, self.order, self.run.rng.random(self.order.size),
-                    self.run.temperature, 1.0, self.sums, tally, self.labels, self.work,
+                    self.run.temperature, 1.0, self.draws, self.work,
                 )  # fmt: skip
-                if tally[1] < self.best:
-                    self.best = float(tally[1])
-                    self.run.offer(self.labels)
+                if self.draws.now[0].least < self.best:
+                    self.best = float(self.draws.now[0].least)
+                    self.run.offer(self.draws.best)
             if keep:
-                self.averages.add(chain, self.sums / (1 + self.settings.single_sweeps))
+                self.averages.add(chain, self.draws.sums / (1 + self.settings.single_sweeps))
         return True
 
     def forget(self) -> None:

@@ -7,18 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import kernel, lean_kernel
+from inference_lab._numba import lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import (
-    edge_cost,
     factor_message,
+    half_cost,
     min_sum_message,
     slot_ptr,
     sum_product_message,
     unflatten,
 )
+from inference_lab.kernels.odometer import next_labels
 
 #: Table entries that are gone through between two looks at the clock: about 0.1 s.
 _CHUNK = 1 << 24
@@ -68,44 +69,22 @@ class Workspace(NamedTuple):
     digits: IntArray
 
 
-@kernel
-def root(g: GraphArrays) -> Forest:
+def root(graph: FactorGraph) -> Forest:
     """Hang each tree from its first variable, breadth first."""
-    n = g.cardinalities.size
-    order = np.empty(n, dtype=np.int64)
-    link = np.full(n, -1, dtype=np.int64)
-    head = np.full(g.factor_ptr.size - 1, -1, dtype=np.int64)
-    seen = np.zeros(n, dtype=np.bool_)
-    first, last = 0, 0
-    for start in range(n):
-        if seen[start]:
-            continue
-        seen[start] = True
-        order[last] = start
-        last += 1
-        while first < last:
-            i = order[first]
-            first += 1
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                j = g.adj_var[p]
-                if not seen[j]:
-                    seen[j] = True
-                    link[j] = g.adj_reverse[p]
-                    order[last] = j
-                    last += 1
-            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                slot = g.inc_slot[q]
-                f = g.slot_factor[slot]
-                if head[f] >= 0 or link[i] == -2 - slot:
-                    continue
-                head[f] = slot
-                for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    j = g.scopes[s]
-                    if not seen[j]:
-                        seen[j] = True
-                        link[j] = -2 - s
-                        order[last] = j
-                        last += 1
+    g, order = graph.arrays, graph.breadth_first_order
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    link = np.full(order.size, -1, dtype=np.int64)
+    owner = np.repeat(np.arange(order.size), np.diff(g.adj_ptr))
+    upwards = np.flatnonzero(rank[g.adj_var] < rank[owner])
+    link[owner[upwards]] = upwards
+    head = np.empty(0, dtype=np.int64)
+    if graph.n_factors:
+        ranks = rank[g.scopes]
+        least = np.minimum.reduceat(ranks, g.factor_ptr[:-1])
+        is_head = ranks == np.repeat(least, np.diff(g.factor_ptr))
+        head = np.flatnonzero(is_head)
+        link[g.scopes[~is_head]] = -2 - np.flatnonzero(~is_head)
     return Forest(order, link, head)
 
 
@@ -213,9 +192,7 @@ def decode(g: GraphArrays, forest: Forest, state: State, work: Workspace, x: Int
             for a in range(g.cardinalities[i]):
                 value = state.up[start + a]
                 if link >= 0:
-                    h = g.adj_half[link]
-                    b = x[g.adj_var[link]]
-                    value += edge_cost(g, h >> 1, b, a) if h & 1 else edge_cost(g, h >> 1, a, b)
+                    value += half_cost(g, g.adj_half[link], a, x[g.adj_var[link]])
                 if value < best:
                     best = value
                     x[i] = a
@@ -248,13 +225,7 @@ def _label_together(
                 best = value
                 for s in range(lo, hi):
                     x[g.scopes[s]] = digits[s - lo]
-        s = hi - 1
-        while s >= lo:
-            digits[s - lo] += 1
-            if digits[s - lo] < g.cardinalities[g.scopes[s]]:
-                break
-            digits[s - lo] = 0
-            s -= 1
+        next_labels(g, lo, hi, digits)
 
 
 @lean_kernel
@@ -305,18 +276,6 @@ def downward(
                     state.slots[to + a] = value - state.slots[to + a] if value < np.inf else np.inf
         budget -= k
     return at
-
-
-@lean_kernel
-def _normalise(g: GraphArrays, temperature: float, belief: FloatArray) -> None:
-    """Turn beliefs into probabilities, in place."""
-    for i in range(g.cardinalities.size):
-        total = 0.0
-        for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-            belief[t] = np.exp(-belief[t] / temperature)
-            total += belief[t]
-        for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-            belief[t] /= total
 
 
 @dataclass(frozen=True)
@@ -376,7 +335,7 @@ class TreeDP(Solver):
         """Pass up, decode, and pass down at T > 0."""
         g = graph.arrays
         temperature = run.temperature
-        forest = root(g)
+        forest = root(graph)
         state = _start(graph, forest, temperature > 0)
         work = Workspace(
             np.empty(int(graph.cardinalities.max(initial=1))),
@@ -412,8 +371,9 @@ class TreeDP(Solver):
             at = downward(g, forest, temperature, state, work, at, _CHUNK)
         if at < graph.n_variables:
             return outcome
-        _normalise(g, temperature, state.belief)
-        outcome.marginals = unflatten(graph, state.belief)
+        weights = np.exp(-state.belief / temperature)
+        owner = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
+        outcome.marginals = unflatten(graph, weights / np.bincount(owner, weights)[owner])
         # An empty graph needs no second pass.
         outcome.iterations = 2 if graph.n_variables else 1
         outcome.converged = True

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import kernel, lean_kernel
-from inference_lab.algorithms.elimination.order import Domains, allowed_labels
+from inference_lab.algorithms.elimination.domains import Domains, allowed_labels
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

@@ -41,6 +41,24 @@ def reach(
     return tail
 
 
+@inlined
+def nearest(
+    g: GraphArrays, centre: int, size: int, seen: IntArray, stamp: int, out: IntArray
+) -> int:
+    """Write the variables nearest to one, itself first, to `out`; return how many, at most `size`.
+
+    `seen` holds the stamps of earlier calls, which must differ from this one's.
+    """
+    out[0] = centre
+    seen[centre] = stamp
+    head = 0
+    tail = 1
+    while head < tail and tail < size:
+        tail = reach(g, out[head], seen, stamp, out, tail, size)
+        head += 1
+    return tail
+
+
 @kernel
 def breadth_first(g: GraphArrays) -> IntArray:
     """Return the variables in breadth-first order, component after component, shape (n,).

@@ -231,6 +231,14 @@ def edge_cost(g: GraphArrays, e: int, a: int, b: int) -> float:
 
 
 @inlined
+def half_cost(g: GraphArrays, h: int, a: int, b: int) -> float:
+    """Return the cost of an edge with ``a`` at the end of half-edge ``h``, ``b`` at the other."""
+    if h & 1 == 0:
+        return edge_cost(g, h >> 1, a, b)
+    return edge_cost(g, h >> 1, b, a)
+
+
+@inlined
 def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
     """Fill the costs of each label of a variable while all others keep theirs, up to a constant.
 

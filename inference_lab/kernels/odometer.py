@@ -6,11 +6,22 @@ That is the order of a factor's table. ``digits`` holds a label for each of ``sc
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import numpy.typing as npt
 
 from inference_lab._numba import inlined
 from inference_lab.graph.arrays import GraphArrays, IntArray
+
+
+@inlined
+def entry_of(g: GraphArrays, f: int, digits: IntArray) -> int:
+    """Return where the cost of these labels stands in ``tables``; they are of all of a factor."""
+    lo = g.factor_ptr[f]
+    at = 0
+    for s in range(lo, g.factor_ptr[f + 1]):
+        at = at * g.cardinalities[g.scopes[s]] + digits[s - lo]
+    return int(g.table_ptr[f] + at)
 
 
 @inlined
@@ -27,7 +38,7 @@ def next_labels(g: GraphArrays, lo: int, hi: int, digits: IntArray) -> bool:
 
 
 @inlined
-def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[np.bool_], a: int) -> int:
+def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[Any], a: int) -> int:
     """Return the first label of a variable from ``a`` on that is allowed, or the number of all."""
     start, k = g.unary_ptr[i], g.cardinalities[i]
     while a < k and not allowed[start + a]:
@@ -37,7 +48,7 @@ def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[np.bool_], a: int
 
 @inlined
 def first_allowed_labels(
-    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[np.bool_], digits: IntArray
+    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[Any], digits: IntArray
 ) -> None:
     """Set each digit to the first allowed label of its variable, which must have one.
 
@@ -49,7 +60,7 @@ def first_allowed_labels(
 
 @inlined
 def next_allowed_labels(
-    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[np.bool_], fixed: int, digits: IntArray
+    g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[Any], fixed: int, digits: IntArray
 ) -> bool:
     """Turn on to the next allowed labels; after the last begin anew, and return False.
 

@@ -10,14 +10,14 @@ import pytest
 from strategies import random_pairs
 
 import inference_lab as il
-from inference_lab.algorithms.elimination import order as ordering
-from inference_lab.algorithms.elimination.order import (
+from inference_lab.algorithms.elimination import greedy
+from inference_lab.algorithms.elimination.domains import (
     Interactions,
     allowed_labels,
     coupling_terms,
-    elimination_order,
     interactions,
 )
+from inference_lab.algorithms.elimination.order import elimination_order
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, HARD, random_graph
@@ -215,10 +215,9 @@ def test_greedy_rules_choose_as_plain_python_does(ragged, by_fill):
     for n in rng.integers(2, 25, size=40).tolist():
         graph = random_network(rng, n, ragged)
         weights = np.round(1024 * graph.log2_sizes).astype(np.int64) if ragged else np.ones(n, int)
-        order, *_ = ordering._eliminate(
-            graph.ptr, graph.neighbours, graph.log2_sizes, weights,
-            ordering._BY_FILL if by_fill else ordering._BY_SIZE, np.arange(n),
-            math.inf, math.inf, 10**9,
+        order, *_ = greedy.eliminate(
+            graph, weights, greedy.BY_FILL if by_fill else greedy.BY_SIZE,
+            np.arange(n), math.inf, math.inf, 10**9,
         )  # fmt: skip
         assert order.tolist() == greedily(graph, weights.tolist(), by_fill)
 

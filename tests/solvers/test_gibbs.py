@@ -19,6 +19,7 @@ from inference_lab.solvers.gibbs import (
     Workspace,
     draw_independent,
     gibbs_visits,
+    start_draws,
 )
 
 INF = math.inf
@@ -31,11 +32,11 @@ def visit(
     """Visit one variable, in place; return its conditional."""
     width = int(graph.cardinalities.max())
     work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
-    sums = np.zeros(graph.unary_values.size)
+    draws = start_draws(graph)
     gibbs_visits(
-        graph.arrays, x, np.array([i]), np.array([uniform]), temperature, coupling, sums,
-        np.zeros(3), np.empty_like(x), work,
-    )  # fmt: skip
+        graph.arrays, x, np.array([i]), np.array([uniform]), temperature, coupling, draws, work
+    )
+    sums = draws.sums
     outside = np.ones(sums.size, dtype=bool)
     outside[graph.unary_ptr[i] : graph.unary_ptr[i + 1]] = False
     assert not sums[outside].any()

@@ -18,12 +18,15 @@ from inference_lab.solvers import kernighan_lin
 from inference_lab.solvers.kernighan_lin import (
     Chains,
     KernighanLin,
+    Rules,
+    begin_chain,
+    begin_journal,
     begin_pass,
     chains_from,
     extend,
     fill,
+    go_to,
     kick,
-    record,
     roll_back,
     start_chains,
 )
@@ -85,17 +88,14 @@ def test_costs_stay_right(family: str) -> None:
         x = rng.integers(0, graph.cardinalities)
         c = started(graph, x)
         for i in rng.permutation(n):
-            c.state[:5] = 0
-            c.state[5:] += (1, 1, -c.state[7])
-            record(
-                graph.arrays, x, c, int(i), int(rng.integers(graph.cardinalities[i])), 0.0, False
-            )
+            begin_chain.py_func(c)
+            begin_journal.py_func(c)
+            go_to(graph.arrays, x, c, int(i), int(rng.integers(graph.cardinalities[i])), 0.0, False)
             assert_costs_right(graph, x, c)
-        totals = np.zeros(3)
         ball = np.empty(min(4, n), dtype=np.int64)
         for centre in rng.permutation(n):
             ball[0] = centre
-            kick(graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 3, 2, 1e-9, totals)
+            kick(graph.arrays, x, c, ball, ball.size, rng.random(ball.size), Rules(3, 2, 1e-9))
             assert_costs_right(graph, x, c)
 
 
@@ -124,15 +124,17 @@ def test_chains_report_what_they_gain(family: str) -> None:
         c = started(graph, x)
         for i in range(graph.n_variables):
             before = rank(graph, x)
-            totals = np.zeros(3)
-            c.state[6:] += (1, -c.state[7])
-            chains_from(graph.arrays, x, c, i, 4, 2, 1e-12, totals)
+            c.now[0].gains = c.now[0].gained_violations = 0
+            c.now[0].gained_cost = 0.0
+            begin_journal.py_func(c)
+            chains_from(graph.arrays, x, c, i, Rules(4, 2, 1e-12))
             after = rank(graph, x)
-            assert after[0] - before[0] == totals[1]
-            assert after[1] - before[1] == pytest.approx(totals[0], abs=1e-9 * max(1, before[1]))
+            assert after[0] - before[0] == c.now[0].gained_violations
+            change = pytest.approx(c.now[0].gained_cost, abs=1e-9 * max(1, before[1]))
+            assert after[1] - before[1] == change
             assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
-            assert (totals[2] > 0) == (after < before)
-            assert (c.place == -1).all()
+            assert (c.now[0].gains > 0) == (after < before)
+            assert (c.heap.place == -1).all()
             assert_costs_right(graph, x, c)
 
 
@@ -150,7 +152,7 @@ def test_a_kick_never_loses(family: str) -> None:
             before, old = rank(graph, x), x.copy()
             ball[0] = centre
             gained = kick(
-                graph.arrays, x, c, ball, ball.size, rng.random(ball.size), 1, 1, 1e-9, np.zeros(3)
+                graph.arrays, x, c, ball, ball.size, rng.random(ball.size), Rules(1, 1, 1e-9)
             )
             after = rank(graph, x)
             assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))

@@ -104,10 +104,10 @@ def test_stopping_anywhere_changes_nothing(family: str) -> None:
             x = np.zeros(graph.n_variables, dtype=np.int64)
             search = start_search(graph, 3)
             calls = 0
-            while search.pending.any() or search.state[0] != 0:
+            while search.pending.any() or search.now[0].member >= 0:
                 flip(graph.arrays, x, search, 1 << 60, work)
                 calls += 1
-            results.append((x.tolist(), int(search.state[4])))
+            results.append((x.tolist(), int(search.now[0].changes)))
             assert (work > 100) == (calls == 1)
         assert results[0] == results[1] == results[2]
 

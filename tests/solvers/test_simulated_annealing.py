@@ -18,7 +18,6 @@ from inference_lab.kernels.label_costs import count_users
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
     SimulatedAnnealing,
-    grow_region,
     heat_bath,
 )
 
@@ -139,33 +138,6 @@ def test_a_warm_start_begins_at_the_reheat_temperature() -> None:
         initial=np.ones(100, dtype=int),
     )  # fmt: skip
     assert [point.energy for point in s.trace] == pytest.approx([s.energy] * len(s.trace))
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 30])
-def test_regions_are_connected(size: int) -> None:
-    """A region has its centre, the size asked for or the whole component, and hangs together."""
-    graph = random_graph("higher-order", 4)
-    big = as_problem("potts-grid(height=5, width=6, labels=2)").graph
-    for g in (graph, big):
-        near = [set() for _ in range(g.n_variables)]
-        for scope, _ in g.factors():
-            for i in scope:
-                near[i] |= set(scope)
-        seen = np.zeros(g.n_variables, dtype=np.int64)
-        for centre in range(g.n_variables):
-            region = np.empty(min(size, g.n_variables), dtype=np.int64)
-            count = grow_region(g.arrays, centre, region.size, centre + 1, seen, region)
-            members = set(region[:count].tolist())
-            component = {i for i in range(g.n_variables) if g.components[i] == g.components[centre]}
-            assert count == len(members) == min(region.size, len(component))
-            assert members <= component
-            reached = {centre}
-            while True:
-                more = {j for i in reached for j in near[i] & members} | reached
-                if more == reached:
-                    break
-                reached = more
-            assert reached == members
 
 
 def test_the_time_limit_cools_faster() -> None:

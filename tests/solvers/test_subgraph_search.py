@@ -13,11 +13,12 @@ from places import DATA
 from strategies import optimum
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.order import allowed_labels
+from inference_lab.algorithms.elimination.blocks import arrange, open_two
+from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.contract import Run
 from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search, arrange, open_two
+from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search
 
 GRIDS = DATA / "map" / "uai2014_map"
 
@@ -172,7 +173,7 @@ def test_tables_stay_within_their_limit_and_nothing_that_fits_is_left_out(log2_t
         inside.add_edges_from(itertools.combinations(neighbours, 2))
     assert width + 1 <= log2_table
     arrange(search.block)
-    assert search.block.rows[:size].max() == 2**width
+    assert search.block.tables.rows[:size].max() == 2**width
     # Shares measured on grids of 40 x 40 are 0.65, 0.79 and 0.86.
     assert size > {2: 0.6, 5: 0.75, 9: 0.82}[log2_table] * 196
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.order import allowed_labels
+from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.grids import grid_edges

@@ -1,0 +1,229 @@
+"""A graph without the labels that were ruled out, and the way back to the whole one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import lean_kernel
+from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
+from inference_lab.kernels.messages import edge_cost
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """What is left of a graph after labels have been ruled out, and the way back.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        The energy over the variables and labels that are left. Its least energy is that of the
+        original graph.
+    fixed : (n,) int64 array
+        The label of each variable that has only one left, -1 for the others.
+    variables : (n',) int64 array
+        The original number of each variable of `graph`.
+    label_ptr : (n' + 1,) int64 array, labels : int64 array
+        ``labels[label_ptr[v] + a]`` is the original label of label ``a`` of its variable ``v``.
+    infeasible : bool
+        It is proved that no labelling has finite energy; `graph` then has no meaning.
+    rounds : int
+        How often the tests were repeated.
+    """
+
+    graph: FactorGraph
+    fixed: IntArray
+    variables: IntArray
+    label_ptr: IntArray
+    labels: IntArray
+    infeasible: bool
+    rounds: int
+
+    def expand(self, labels: npt.ArrayLike) -> IntArray:
+        """Return the labelling of the original graph for one of the reduced graph.
+
+        Its energy is the same, up to rounding.
+
+        Parameters
+        ----------
+        labels : (n',) or (b, n') array of int
+
+        Raises
+        ------
+        ValueError
+            If the labels do not fit the reduced graph.
+        """
+        reduced = self.graph.check_labels(labels)
+        out = np.empty((*reduced.shape[:-1], self.fixed.size), dtype=np.int64)
+        out[...] = self.fixed
+        out[..., self.variables] = self.labels[self.label_ptr[:-1] + reduced]
+        return out
+
+    def restrict(self, labels: IntArray) -> IntArray:
+        """Return the labelling of the reduced graph that is nearest to one of the original graph.
+
+        Labels that were ruled out become the cheapest label left.
+        """
+        rows = np.repeat(np.arange(self.variables.size), np.diff(self.label_ptr))
+        unary = self.graph.unary_values
+        least = np.minimum.reduceat(unary, self.label_ptr[:-1]) if unary.size else unary
+        out = np.empty(self.variables.size, dtype=np.int64)
+        # Later writes win: of equally cheap labels the first, and what the labelling has over all.
+        for places in (
+            np.flatnonzero(unary == least[rows])[::-1],
+            np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows]),
+        ):
+            out[rows[places]] = places - self.label_ptr[rows[places]]
+        return out
+
+    @property
+    def share_fixed(self) -> float:
+        """The share of variables that have only one label left; 1 for an empty graph."""
+        return float((self.fixed >= 0).mean()) if self.fixed.size else 1.0
+
+
+@lean_kernel
+def _fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
+    """Add the edges that fixed variables take part in to the unaries, and return the rest.
+
+    ``fixed[i]`` is -1 for the variables that stay. The sum returned holds the unaries of the
+    fixed variables and the edges between them.
+    """
+    total = 0.0
+    for i in range(g.cardinalities.size):
+        if fixed[i] >= 0:
+            total += g.unary[g.unary_ptr[i] + fixed[i]]
+    for e in range(g.edges.shape[0]):
+        i = g.edges[e, 0]
+        j = g.edges[e, 1]
+        if fixed[i] >= 0 and fixed[j] >= 0:
+            total += edge_cost(g, e, fixed[i], fixed[j])
+        elif fixed[i] >= 0:
+            for b in range(g.cardinalities[j]):
+                unary[g.unary_ptr[j] + b] += edge_cost(g, e, fixed[i], b)
+        elif fixed[j] >= 0:
+            for a in range(g.cardinalities[i]):
+                unary[g.unary_ptr[i] + a] += edge_cost(g, e, a, fixed[j])
+    return total
+
+
+def shrink(
+    graph: FactorGraph,
+    alive: npt.NDArray[np.bool_],
+    left: IntArray,
+    infeasible: bool,
+    rounds: int,
+) -> Reduction:
+    """Build the graph over the labels that are left."""
+    n = graph.n_variables
+    places = np.flatnonzero(alive)
+    rows = np.repeat(np.arange(n), graph.cardinalities)[places]
+    values = places - graph.unary_ptr[rows]
+    fixed = np.full(n, -1, dtype=np.int64)
+    single = left[rows] == 1
+    fixed[rows[single]] = values[single]
+    variables = np.flatnonzero(fixed < 0)
+    number = np.full(n, -1, dtype=np.int64)
+    number[variables] = np.arange(variables.size)
+
+    unary = graph.unary_values.copy()
+    constant = graph.constant + _fold(graph.arrays, fixed, unary)
+    label_ptr = np.concatenate([[0], np.cumsum(left[variables])]).astype(np.int64)
+    labels = values[~single]
+    kept = unary[places[~single]]
+    factors = []
+    for f in range(graph.n_factors):
+        scope, table = graph.higher_order(f)
+        index = tuple(
+            np.flatnonzero(alive[graph.unary_ptr[v] : graph.unary_ptr[v + 1]]) for v in scope
+        )
+        part = table[np.ix_(*index)]
+        free = [v for v in scope if fixed[v] < 0]
+        if free:
+            factors.append((tuple(number[free].tolist()), part.reshape([left[v] for v in free])))
+        else:
+            constant += float(part.item())
+    if math.isinf(constant):
+        infeasible, constant = True, 0.0
+    uniform = variables.size > 0 and bool((left[variables] == left[variables[0]]).all())
+    reduced = FactorGraph.from_terms(
+        kept.reshape(variables.size, -1)
+        if uniform
+        else [kept[lo:hi] for lo, hi in pairwise(label_ptr)],
+        _restricted_terms(graph, alive, number),
+        factors,
+        constant,
+    )
+    return Reduction(reduced, fixed, variables, label_ptr, labels, infeasible, rounds)
+
+
+def _restricted_terms(
+    graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
+) -> list[PairwiseTerms]:
+    """Return the pairwise terms between variables that stay, over the labels that are left."""
+    inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
+    if inside.size == 0:
+        return []
+    # Variables with the same labels left, of the same number of labels, form a class.
+    width = int(graph.cardinalities.max())
+    mask = np.zeros((graph.n_variables, width), dtype=bool)
+    rows = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
+    mask[rows, np.arange(rows.size) - graph.unary_ptr[rows]] = alive
+    packed = np.concatenate(
+        [
+            np.packbits(mask, axis=1),
+            graph.cardinalities.astype("<i8").view(np.uint8).reshape(graph.n_variables, 8),
+        ],
+        axis=1,
+    )
+    key = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, example, kind_of = np.unique(key, return_index=True, return_inverse=True)
+    which = kind_of.reshape(-1)[graph.edges[inside]]
+    groups, member = np.unique(
+        np.column_stack([which, graph.edge_kinds[inside]]), axis=0, return_inverse=True
+    )
+    order = np.argsort(member.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(member.reshape(-1), minlength=len(groups)))
+    terms: list[PairwiseTerms] = []
+    for (ci, cj, kind), edges in zip(
+        groups.tolist(), np.split(inside[order], ends[:-1]), strict=True
+    ):
+        a, b = np.flatnonzero(mask[example[ci]]), np.flatnonzero(mask[example[cj]])
+        terms += _restricted(graph, edges, number[graph.edges[edges]], kind, a, b)
+    return terms
+
+
+def _restricted(
+    graph: FactorGraph, edges: IntArray, ends: IntArray, kind: int, a: IntArray, b: IntArray
+) -> list[PairwiseTerms]:
+    """Return terms of one kind whose ends are left with labels `a` and `b`."""
+    weights, offsets = graph.edge_weights[edges], graph.edge_offsets[edges]
+    values = graph.pairwise_values
+    if kind != TABLE:
+        both = min(a.size, b.size)
+        if (a[:both] == b[:both]).all():
+            # Labels that are equal still have equal numbers, and no others do.
+            if kind == POTTS:
+                return [DiagonalTerms(ends, values[offsets], weights)]
+            same = values[offsets[:, None] + a[:both]]
+            return [DiagonalTerms(ends, same, weights)]
+        tables = np.repeat(weights, a.size * b.size).reshape(-1, a.size, b.size)
+        _, first, second = np.intersect1d(a, b, assume_unique=True, return_indices=True)
+        step = a[first] if kind == DIAGONAL else np.zeros_like(first)
+        tables[:, first, second] = values[offsets[:, None] + step]
+        return [OwnTables(ends, tables)]
+    stride = int(graph.cardinalities[graph.edges[edges[0], 1]])
+    pick = a[:, None] * stride + b
+    distinct, which = np.unique(offsets, return_inverse=True)
+    if 2 * distinct.size > edges.size:
+        return [OwnTables(ends, values[offsets[:, None, None] + pick] * weights[:, None, None])]
+    return [
+        SharedTable(ends[which == t], values[offset + pick], weights[which == t])
+        for t, offset in enumerate(distinct.tolist())
+    ]

@@ -1,0 +1,645 @@
+"""Blocks of variables that are relabelled jointly and exactly, the labels of all others given.
+
+A block is grown from candidates together with an order of elimination whose tables stay small, then
+solved by elimination: tables are made one after the other, each sends its minimum over one of its
+variables on, and the labels are read off on the way back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.elimination.domains import BoolArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
+from inference_lab.kernels.messages import half_cost
+from inference_lab.kernels.record import record
+
+#: What has become of a variable while a block is grown.
+_OUT, _OPEN, _IN = 0, 1, 2
+#: Variables compared when one has to leave; the one in the largest table does.
+_TOURNAMENT = 8
+#: Entries of a table whose positions in an input are looked up.
+_LOOK_UP = 512
+
+
+class Growth(NamedTuple):
+    """What the growth of a block keeps of each undecided variable.
+
+    * ``log2`` (k+1,): binary logarithms of counts;
+    * ``heap``: undecided variables by rising size, the binary logarithm of the table that each
+      would get now, ties at random; ``listed``, ``at`` (n,): the same variables as a list, and
+      where they stand in it;
+    * ``mark`` (n,): stamps of the last search for neighbours; ``found`` (n,): what it found;
+    * ``node`` (n,), ``next``, ``element``: linked lists of the members whose separators hold each
+      undecided variable; ``absorbed`` (t,): whether a later table holds all of a separator;
+    * ``now``, a record: number of the ``search``, variables ``listed``, ``nodes`` in use.
+    """
+
+    log2: FloatArray
+    heap: Heap
+    listed: IntArray
+    at: IntArray
+    mark: IntArray
+    found: IntArray
+    node: IntArray
+    next: IntArray
+    element: IntArray
+    absorbed: BoolArray
+    now: Any
+
+
+class Tables(NamedTuple):
+    """The messages between the tables of a block, and scratch for one table at a time.
+
+    * ``child``, ``sibling`` (t,): linked lists of the members whose messages enter each table;
+    * ``rows``, ``start`` (t,): entries of each message, and where it is in ``messages``;
+    * ``cost`` (like the unaries): costs of the open labels given the variables outside; ``entries``
+      of the table at hand; ``strides``, ``digits``, ``look_up``: of its axes and of an input's.
+    """
+
+    child: IntArray
+    sibling: IntArray
+    rows: IntArray
+    start: IntArray
+    messages: FloatArray
+    cost: FloatArray
+    entries: FloatArray
+    strides: IntArray
+    digits: IntArray
+    look_up: IntArray
+
+
+class Block(NamedTuple):
+    """A set of variables under construction or solution.
+
+    Member ``p`` is the p-th to be eliminated. Its table has an axis for its own labels, then one
+    for each member of its *separator*, in order of elimination; the message is the minimum over
+    the first axis, and enters the table of the first of the separator.
+
+    * ``state`` (n,): whether each variable is outside, undecided or in; ``turn`` (n,): its number
+      as a member;
+    * ``open`` (n,), ``label`` (like the unaries): number of labels open to each candidate, and
+      which;
+    * ``order`` (t,): the members; ``sep_ptr`` (t+1,), ``sep``: their separators;
+    * ``now``, a record: number of ``members``, state of the ``random`` numbers, cost of the members
+      ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
+    """
+
+    state: IntArray
+    turn: IntArray
+    open: IntArray
+    label: IntArray
+    order: IntArray
+    sep_ptr: IntArray
+    sep: IntArray
+    growth: Growth
+    tables: Tables
+    now: Any
+
+
+def start_block(graph: FactorGraph, most_members: int, table: int, entries: int) -> Block:
+    """Allocate for so many members at most, and tables of so many entries each and together."""
+    n = graph.n_variables
+    k = int(graph.cardinalities.max(initial=1))
+    members = min(n, most_members)
+    # Every axis has two labels at least.
+    axes = max(k, table).bit_length() + 1
+
+    def ints(size: int) -> IntArray:
+        return np.zeros(size, dtype=np.int64)
+
+    growth = Growth(
+        log2=np.log2(np.maximum(1, np.arange(k + 1))),
+        heap=empty_heap(key=np.zeros(n), tie=np.zeros(n)),
+        listed=ints(n),
+        at=ints(n),
+        mark=ints(n),
+        found=ints(n),
+        node=ints(n),
+        next=ints(members * axes),
+        element=ints(members * axes),
+        absorbed=np.zeros(members, dtype=np.bool_),
+        now=record(search=int, listed=int, nodes=int),
+    )
+    tables = Tables(
+        child=ints(members),
+        sibling=ints(members),
+        rows=ints(members),
+        start=ints(members),
+        messages=np.empty(entries // 2 + 1),
+        cost=np.empty(graph.unary_values.size),
+        entries=np.empty(max(k, table)),
+        strides=ints(axes),
+        digits=ints(axes),
+        look_up=ints(max(k, _LOOK_UP)),
+    )
+    return Block(
+        state=ints(n),
+        turn=ints(n),
+        open=ints(n),
+        label=ints(graph.unary_values.size),
+        order=ints(members),
+        sep_ptr=ints(members + 1),
+        sep=ints(members * axes),
+        growth=growth,
+        tables=tables,
+        now=record(members=int, random=int, before=float, after=float, scale=float),
+    )
+
+
+# ---------------------------------------------------------------------- growth
+
+
+@lean_kernel
+def open_all(g: GraphArrays, b: Block, ptr: IntArray, labels: IntArray, which: IntArray) -> None:
+    """Open all labels that are left (see `Domains`) to some variables."""
+    for v in which:
+        b.open[v] = ptr[v + 1] - ptr[v]
+        for t in range(b.open[v]):
+            b.label[g.unary_ptr[v] + t] = labels[ptr[v] + t]
+
+
+@lean_kernel
+def open_two(g: GraphArrays, b: Block, x: IntArray, other: IntArray, which: IntArray) -> None:
+    """Open to variables their label in ``x`` and another; ``other`` runs along `which`."""
+    for t in range(which.size):
+        v = which[t]
+        b.label[g.unary_ptr[v]] = x[v]
+        b.open[v] = 1
+        if other[t] != x[v]:
+            b.label[g.unary_ptr[v] + 1] = other[t]
+            b.open[v] = 2
+
+
+@inlined
+def _random(b: Block) -> float:
+    """Return the next number of [0, 1) of a linear congruential generator (Knuth's MMIX)."""
+    drawn = b.now[0].random * 6364136223846793005 + 1442695040888963407
+    b.now[0].random = drawn
+    return float((drawn >> 11) & ((1 << 52) - 1)) / float(1 << 52)
+
+
+@inlined
+def _decide(b: Block, v: int, state: int) -> None:
+    """Take an undecided variable off the heap and the list."""
+    s = b.growth
+    remove(s.heap, v)
+    s.now[0].listed -= 1
+    moved = s.listed[s.now[0].listed]
+    s.listed[s.at[v]] = moved
+    s.at[moved] = s.at[v]
+    b.state[v] = state
+
+
+@inlined
+def _note(b: Block, u: int, count: int) -> int:
+    s = b.growth
+    if b.state[u] == _OPEN and s.mark[u] != s.now[0].search:
+        s.mark[u] = s.now[0].search
+        s.found[count] = u
+        count += 1
+    return count
+
+
+@inlined
+def _neighbours(g: GraphArrays, b: Block, v: int) -> int:
+    """Fill ``found`` with the undecided variables that share a term or a separator with ``v``."""
+    s = b.growth
+    s.now[0].search += 1
+    s.mark[v] = s.now[0].search
+    count = 0
+    for p in range(g.adj_ptr[v], g.adj_ptr[v + 1]):
+        count = _note(b, g.adj_var[p], count)
+    for p in range(g.inc_ptr[v], g.inc_ptr[v + 1]):
+        f = g.slot_factor[g.inc_slot[p]]
+        for slot in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            count = _note(b, g.scopes[slot], count)
+    before = -1
+    q = s.node[v]
+    while q >= 0:
+        p = s.element[q]
+        if s.absorbed[p]:
+            if before < 0:
+                s.node[v] = s.next[q]
+            else:
+                s.next[before] = s.next[q]
+        else:
+            before = q
+            for r in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+                count = _note(b, b.sep[r], count)
+        q = s.next[q]
+    return count
+
+
+@inlined
+def _table_size(g: GraphArrays, b: Block, v: int) -> float:
+    """Return the binary logarithm of the entries of the table ``v`` would get now."""
+    s = b.growth
+    size = s.log2[b.open[v]]
+    for t in range(_neighbours(g, b, v)):
+        size += s.log2[b.open[s.found[t]]]
+    return float(size)
+
+
+@inlined
+def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
+    """Make an undecided variable a member, and bring the tables of its neighbours up to date."""
+    s = b.growth
+    count = _neighbours(g, b, v)
+    start = b.sep_ptr[members]
+    end = start + count
+    b.sep_ptr[members + 1] = end
+    for t in range(count):
+        b.sep[start + t] = s.found[t]
+    q = s.node[v]
+    while q >= 0:
+        s.absorbed[s.element[q]] = True
+        q = s.next[q]
+    s.absorbed[members] = False
+    b.order[members] = v
+    b.turn[v] = members
+    _decide(b, v, _IN)
+    for t in range(start, end):
+        q = s.now[0].nodes
+        s.now[0].nodes += 1
+        s.element[q] = members
+        s.next[q] = s.node[b.sep[t]]
+        s.node[b.sep[t]] = q
+    for t in range(start, end):
+        u = b.sep[t]
+        s.heap.key[u] = _table_size(g, b, u)
+        settle(s.heap, u)
+
+
+@inlined
+def _leave_one_out(g: GraphArrays, b: Block) -> None:
+    """Leave out the undecided variable with the largest table of some drawn at random."""
+    s = b.growth
+    v = s.listed[int(_random(b) * s.now[0].listed)]
+    for _ in range(_TOURNAMENT - 1):
+        u = s.listed[int(_random(b) * s.now[0].listed)]
+        if s.heap.key[u] > s.heap.key[v]:
+            v = u
+    count = _neighbours(g, b, v)
+    _decide(b, v, _OUT)
+    for t in range(count):
+        u = s.found[t]
+        s.heap.key[u] -= s.log2[b.open[v]]
+        rise(s.heap, u)
+
+
+@lean_kernel
+def grow(
+    g: GraphArrays, b: Block, candidates: IntArray, log2_table: float, entries: int, seed: int
+) -> int:
+    """Choose a block among the candidates, with an order of elimination; return its size.
+
+    The undecided variable whose table is smallest is eliminated, ties at random. Where all need
+    more than ``2^log2_table`` entries, one is left out: that with the largest table of some drawn
+    at random. When the tables have so many `entries` together, all that are undecided are left
+    out. Candidates have their labels open; those with a single one are no members.
+    """
+    s = b.growth
+    for p in range(b.now[0].members):
+        b.state[b.order[p]] = _OUT
+    clear(s.heap)
+    s.now[0].listed = s.now[0].nodes = 0
+    b.now[0].random = seed
+    for v in candidates:
+        if b.open[v] > 1 and b.state[v] != _OPEN:
+            b.state[v] = _OPEN
+            s.node[v] = -1
+            s.at[v] = s.now[0].listed
+            s.listed[s.now[0].listed] = v
+            s.now[0].listed += 1
+    for t in range(s.now[0].listed):
+        v = s.listed[t]
+        s.heap.key[v] = _table_size(g, b, v)
+        s.heap.tie[v] = _random(b)
+        push(s.heap, v)
+    members = 0
+    total = 0.0
+    b.sep_ptr[0] = 0
+    while s.now[0].listed > 0:
+        v = s.heap.items[0]
+        if s.heap.key[v] > log2_table + 1e-9:
+            _leave_one_out(g, b)
+            continue
+        total += 2.0 ** s.heap.key[v]
+        if total > entries or members == b.order.size:
+            break
+        _eliminate_next(g, b, v, members)
+        members += 1
+    while s.now[0].listed > 0:
+        _decide(b, s.listed[s.now[0].listed - 1], _OUT)
+    b.now[0].members = members
+    return members
+
+
+@lean_kernel
+def arrange(b: Block) -> None:
+    """Sort the separators, without the variables left out later, and link the tables to a tree.
+
+    The costs before and after are 0 then.
+    """
+    members = b.now[0].members
+    for p in range(members):
+        b.tables.child[p] = -1
+    to = 0
+    begin = 0
+    total = 0
+    for p in range(members):
+        end = b.sep_ptr[p + 1]
+        b.sep_ptr[p] = to
+        rows = 1
+        for s in range(begin, end):
+            u = b.sep[s]
+            if b.state[u] != _IN:
+                continue
+            r = to
+            while r > b.sep_ptr[p] and b.turn[b.sep[r - 1]] > b.turn[u]:
+                b.sep[r] = b.sep[r - 1]
+                r -= 1
+            b.sep[r] = u
+            to += 1
+            rows *= b.open[u]
+        begin = end
+        if to > b.sep_ptr[p]:
+            parent = b.turn[b.sep[b.sep_ptr[p]]]
+            b.tables.sibling[p] = b.tables.child[parent]
+            b.tables.child[parent] = p
+        b.tables.rows[p] = rows
+        b.tables.start[p] = total
+        total += rows
+    b.sep_ptr[members] = to
+    b.now[0].before = b.now[0].after = b.now[0].scale = 0.0
+
+
+# ---------------------------------------------------------------------- exact solution
+
+
+@inlined
+def _half_edge(g: GraphArrays, i: int, j: int) -> int:
+    """Return the half-edge at ``i`` of its edge with ``j``, or -1."""
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        if g.adj_var[q] == j:
+            return int(g.adj_half[q])
+    return -1
+
+
+@inlined
+def _is_first(g: GraphArrays, b: Block, f: int, p: int) -> bool:
+    """Whether no member of a factor is eliminated before member ``p``."""
+    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+        j = g.scopes[s]
+        if b.state[j] == _IN and b.turn[j] < p:
+            return False
+    return True
+
+
+@inlined
+def _add_before(b: Block, term: float) -> None:
+    """Add a term to what the present labels cost."""
+    b.now[0].before += term
+    if not np.isinf(term):
+        b.now[0].scale += abs(term)
+
+
+@inlined
+def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
+    """Fill the costs of each open label of member ``p`` given the variables outside the block.
+
+    What the present labels cost, edges with later members included, is added up.
+    """
+    i = b.order[p]
+    cost = b.tables.cost[g.unary_ptr[i] :]
+    label = b.label[g.unary_ptr[i] :]
+    for t in range(b.open[i]):
+        cost[t] = g.unary[g.unary_ptr[i] + label[t]]
+    _add_before(b, g.unary[g.unary_ptr[i] + x[i]])
+    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        j = g.adj_var[q]
+        h = g.adj_half[q]
+        if b.state[j] != _IN:
+            for t in range(b.open[i]):
+                cost[t] += half_cost(g, h, label[t], x[j])
+        elif b.turn[j] < p:
+            continue
+        _add_before(b, half_cost(g, h, x[i], x[j]))
+
+
+@inlined
+def _factor_strides(g: GraphArrays, x: IntArray, b: Block, f: int, p: int) -> int:
+    """Fill a factor's strides along the axes of table ``p``; return where its slice begins."""
+    lo, hi = b.sep_ptr[p], b.sep_ptr[p + 1]
+    for axis in range(hi - lo + 1):
+        b.tables.strides[axis] = 0
+    index = g.table_ptr[f]
+    stride = 1
+    for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
+        j = g.scopes[s]
+        if b.state[j] != _IN:
+            index += x[j] * stride
+        elif j == b.order[p]:
+            b.tables.strides[0] = stride
+        else:
+            for t in range(lo, hi):
+                if b.sep[t] == j:
+                    b.tables.strides[1 + t - lo] = stride
+        stride *= g.cardinalities[j]
+    return int(index)
+
+
+@inlined
+def _child_strides(b: Block, c: int, p: int) -> None:
+    """Fill the strides of the message of table ``c`` along the axes of table ``p``, its parent."""
+    lo = b.sep_ptr[p]
+    axis = b.sep_ptr[p + 1] - lo
+    stride = 1
+    # Both are in order of elimination; the first of the child's separator is the parent itself.
+    for s in range(b.sep_ptr[c + 1] - 1, b.sep_ptr[c], -1):
+        while b.sep[lo + axis - 1] != b.sep[s]:
+            b.tables.strides[axis] = 0
+            axis -= 1
+        b.tables.strides[axis] = stride
+        stride *= b.open[b.sep[s]]
+        axis -= 1
+    for rest in range(1, axis + 1):
+        b.tables.strides[rest] = 0
+    b.tables.strides[0] = stride
+
+
+@inlined
+def _axis(b: Block, p: int, axis: int) -> int:
+    """Return the variable of an axis of table ``p``."""
+    return int(b.order[p] if axis == 0 else b.sep[b.sep_ptr[p] + axis - 1])
+
+
+@inlined
+def _offset(g: GraphArrays, b: Block, p: int, axis: int, digit: int, labelled: bool) -> int:
+    """Return how far on in an input the entry of a label is: one of all, or of the open ones."""
+    if labelled:
+        digit = b.label[g.unary_ptr[_axis(b, p, axis)] + digit]
+    return int(digit * b.tables.strides[axis])
+
+
+@inlined
+def _accumulate(
+    g: GraphArrays, b: Block, p: int, values: FloatArray, base: int, labelled: bool
+) -> None:
+    """Add an input, which has ``strides`` along the axes, to table ``p``."""
+    split = b.sep_ptr[p + 1] - b.sep_ptr[p] + 1
+    length = 1
+    b.tables.look_up[0] = 0
+    while split > 1 and length * b.open[_axis(b, p, split - 1)] <= _LOOK_UP:
+        split -= 1
+        for c in range(b.open[_axis(b, p, split)] - 1, -1, -1):
+            further = _offset(g, b, p, split, c, labelled)
+            for t in range(length):
+                b.tables.look_up[c * length + t] = b.tables.look_up[t] + further
+        length *= b.open[_axis(b, p, split)]
+    straight = True
+    for t in range(length):
+        straight = straight and b.tables.look_up[t] == t
+    blocks = 1
+    for axis in range(split):
+        b.tables.digits[axis] = 0
+        blocks *= b.open[_axis(b, p, axis)]
+    for number in range(blocks):
+        at = base
+        for axis in range(split):
+            at += _offset(g, b, p, axis, b.tables.digits[axis], labelled)
+        to = b.tables.entries[number * length :]
+        if straight:
+            for t in range(length):
+                to[t] += values[at + t]
+        else:
+            for t in range(length):
+                to[t] += values[at + b.tables.look_up[t]]
+        for axis in range(split - 1, -1, -1):
+            b.tables.digits[axis] += 1
+            if b.tables.digits[axis] < b.open[_axis(b, p, axis)]:
+                break
+            b.tables.digits[axis] = 0
+
+
+@inlined
+def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
+    """Write the table of member ``p`` from its own costs and its edges with later members.
+
+    These are sums of a number an axis, so each axis is added by repeating what there is.
+    """
+    i = b.order[p]
+    for t in range(b.open[i]):
+        table = b.tables.entries[t * b.tables.rows[p] :]
+        table[0] = b.tables.cost[g.unary_ptr[i] + t]
+        a = b.label[g.unary_ptr[i] + t]
+        length = 1
+        for s in range(b.sep_ptr[p + 1] - 1, b.sep_ptr[p] - 1, -1):
+            u = b.sep[s]
+            h = _half_edge(g, i, u)
+            for c in range(b.open[u] - 1, -1, -1):
+                term = 0.0
+                if h >= 0:
+                    term = half_cost(g, h, a, b.label[g.unary_ptr[u] + c])
+                for r in range(length):
+                    table[c * length + r] = table[r] + term
+            length *= b.open[u]
+
+
+@lean_kernel
+def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
+    """Send the messages of the members from number `first` on; return the number of the next.
+
+    Stops after about so much work. Adds up the costs before and after, which `arrange` resets.
+    """
+    p = first
+    while p < b.now[0].members and work > 0:
+        i = b.order[p]
+        lo, hi = b.sep_ptr[p], b.sep_ptr[p + 1]
+        rows = b.tables.rows[p]
+        inputs = 2
+        _fixed_costs(g, x, b, p)
+        _write_pairs(g, b, p)
+        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[q]]
+            if _is_first(g, b, f, p):
+                at = _factor_strides(g, x, b, f, p)
+                _accumulate(g, b, p, g.tables, at, True)
+                for axis in range(hi - lo + 1):
+                    at += x[_axis(b, p, axis)] * b.tables.strides[axis]
+                _add_before(b, g.tables[at])
+                inputs += 1
+        c = b.tables.child[p]
+        while c >= 0:
+            _child_strides(b, c, p)
+            _accumulate(g, b, p, b.tables.messages, b.tables.start[c], False)
+            inputs += 1
+            c = b.tables.sibling[c]
+        message = b.tables.messages[b.tables.start[p] :]
+        for r in range(rows):
+            message[r] = b.tables.entries[r]
+        for t in range(1, b.open[i]):
+            table = b.tables.entries[t * rows :]
+            for r in range(rows):
+                message[r] = min(message[r], table[r])
+        if lo == hi:
+            b.now[0].after += message[0]
+        work -= 50 + inputs * (10 + b.open[i] * rows)
+        p += 1
+    return p
+
+
+@lean_kernel
+def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
+    """Give the members their best labels, from the last to the first; ties at random.
+
+    Must follow upon `eliminate`. The costs of open labels are used up.
+    """
+    for p in range(b.now[0].members - 1, -1, -1):
+        i = b.order[p]
+        cost = b.tables.cost[g.unary_ptr[i] :]
+        label = b.label[g.unary_ptr[i] :]
+        # Labels of later members are kept as positions among the open ones until the end.
+        for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+            u = b.sep[s]
+            h = _half_edge(g, i, u)
+            if h >= 0:
+                for t in range(b.open[i]):
+                    cost[t] += half_cost(g, h, label[t], b.label[g.unary_ptr[u] + x[u]])
+        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            f = g.slot_factor[g.inc_slot[q]]
+            if _is_first(g, b, f, p):
+                at = _factor_strides(g, x, b, f, p)
+                for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+                    u = b.sep[s]
+                    at += b.label[g.unary_ptr[u] + x[u]] * b.tables.strides[1 + s - b.sep_ptr[p]]
+                for t in range(b.open[i]):
+                    cost[t] += g.tables[at + label[t] * b.tables.strides[0]]
+        c = b.tables.child[p]
+        while c >= 0:
+            _child_strides(b, c, p)
+            at = b.tables.start[c]
+            for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+                at += x[b.sep[s]] * b.tables.strides[1 + s - b.sep_ptr[p]]
+            for t in range(b.open[i]):
+                cost[t] += b.tables.messages[at + t * b.tables.strides[0]]
+            c = b.tables.sibling[c]
+        best = 0
+        ties = 1
+        for t in range(1, b.open[i]):
+            if cost[t] < cost[best]:
+                best = t
+                ties = 1
+            elif cost[t] == cost[best]:
+                ties += 1
+                if _random(b) * ties < 1.0:
+                    best = t
+        x[i] = best
+    for p in range(b.now[0].members):
+        x[b.order[p]] = b.label[g.unary_ptr[b.order[p]] + x[b.order[p]]]

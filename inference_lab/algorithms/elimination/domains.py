@@ -1,0 +1,341 @@
+"""What is left of a graph once hard terms have spoken: labels, terms, and which variables interact.
+
+A label that costs ``+inf``, or that no finite entry of a hard term supports, takes part in no
+labelling of finite energy. Variables with a single label left, such as observed ones, are decided;
+what is left of a term may be constant.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.messages import edge_cost, half_cost
+from inference_lab.kernels.odometer import entry_of, first_allowed_labels, next_allowed_labels
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Domains(NamedTuple):
+    """The labels that are left to each variable.
+
+    * ``ptr`` (n+1,) int64; ``labels`` int64: the labels of variable ``i``, rising, are
+      ``labels[ptr[i] : ptr[i + 1]]``;
+    * ``allowed`` (like the unaries): the same as flags;
+    * ``feasible``: False if some variable has none, so that every labelling costs ``+inf``.
+    """
+
+    ptr: IntArray
+    labels: IntArray
+    allowed: BoolArray
+    feasible: bool
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of labels left to each variable, shape (n,)."""
+        return np.diff(self.ptr)
+
+
+@lean_kernel
+def _revise_edge(g: GraphArrays, e: int, side: int, allowed: BoolArray) -> bool:
+    """Forbid the labels of ``edges[e, side]`` that no finite entry supports; tell whether any."""
+    i = g.edges[e, side]
+    j = g.edges[e, 1 - side]
+    ki, kj = g.cardinalities[i], g.cardinalities[j]
+    own, other = g.unary_ptr[i], g.unary_ptr[j]
+    changed = False
+    if g.kinds[e] == TABLE:
+        for a in range(ki):
+            supported = False
+            if allowed[own + a]:
+                for b in range(kj):
+                    if allowed[other + b] and half_cost(g, 2 * e + side, a, b) < np.inf:
+                        supported = True
+                        break
+                changed |= not supported
+            allowed[own + a] = supported
+        return changed
+    partners = 0
+    for b in range(kj):
+        partners += allowed[other + b]
+    unequal = g.weights[e] < np.inf
+    for a in range(ki):
+        if not allowed[own + a]:
+            continue
+        shared = a < kj and allowed[other + a]
+        supported = unequal and partners > (1 if shared else 0)
+        if shared and not supported:
+            supported = g.pairwise[g.offsets[e] + a * g.kinds[e]] < np.inf
+        if not supported:
+            allowed[own + a] = False
+            changed = True
+    return changed
+
+
+@lean_kernel
+def _mark_supported(
+    g: GraphArrays, f: int, allowed: BoolArray, supported: BoolArray, digits: IntArray
+) -> None:
+    """Mark the labels of a factor's variables that some finite entry supports, slot by slot."""
+    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+    width = 0
+    for s in range(lo, hi):
+        width += g.cardinalities[g.scopes[s]]
+    for at in range(width):
+        supported[at] = False
+    first_allowed_labels(g, lo, hi, allowed, digits)
+    more = True
+    while more:
+        if g.tables[entry_of(g, f, digits)] < np.inf:
+            at = 0
+            for s in range(lo, hi):
+                supported[at + digits[s - lo]] = True
+                at += g.cardinalities[g.scopes[s]]
+        more = next_allowed_labels(g, lo, hi, allowed, -1, digits)
+
+
+@lean_kernel
+def _has_label(g: GraphArrays, i: int, allowed: BoolArray) -> bool:
+    """Whether a variable has a label left."""
+    for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
+        if allowed[t]:
+            return True
+    return False
+
+
+@lean_kernel
+def _revise_factor(
+    g: GraphArrays, f: int, allowed: BoolArray, supported: BoolArray, digits: IntArray,
+    changed: IntArray,
+) -> int:  # fmt: skip
+    """Forbid the labels that no finite entry supports; list the variables that lost one."""
+    _mark_supported(g, f, allowed, supported, digits)
+    at = 0
+    count = 0
+    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+        i = g.scopes[s]
+        less = False
+        for a in range(g.cardinalities[i]):
+            if allowed[g.unary_ptr[i] + a] and not supported[at + a]:
+                allowed[g.unary_ptr[i] + a] = False
+                less = True
+        at += g.cardinalities[i]
+        if less:
+            changed[count] = i
+            count += 1
+    return count
+
+
+@lean_kernel
+def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, left: int) -> int:
+    """Put a hard term that is not there on the stack of those to look at; return its height."""
+    if hard[t] and not waiting[t]:
+        waiting[t] = True
+        stack[left] = t
+        left += 1
+    return left
+
+
+@kernel
+def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
+    """Forbid labels without support until nothing changes; `hard` flags edges, then factors.
+
+    Returns whether every variable keeps a label.
+    """
+    n, m = g.cardinalities.size, g.kinds.size
+    for i in range(n):
+        if not _has_label(g, i, allowed):
+            return False
+    arity, width = 2, 1
+    for f in range(g.factor_ptr.size - 1):
+        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
+        total = 0
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            total += g.cardinalities[g.scopes[s]]
+        width = max(width, total)
+    supported = np.empty(width, dtype=np.bool_)
+    digits = np.empty(arity, dtype=np.int64)
+    changed = np.empty(arity, dtype=np.int64)
+    waiting = hard.copy()
+    stack = np.flatnonzero(hard)
+    left = stack.size
+    while left > 0:
+        left -= 1
+        t = stack[left]
+        waiting[t] = False
+        if t < m:
+            count = 0
+            for side in range(2):
+                if _revise_edge(g, t, side, allowed):
+                    changed[count] = g.edges[t, side]
+                    count += 1
+        else:
+            count = _revise_factor(g, t - m, allowed, supported, digits, changed)
+        for c in range(count):
+            i = changed[c]
+            if not _has_label(g, i, allowed):
+                return False
+            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                left = _wait(g.adj_half[p] >> 1, hard, waiting, stack, left)
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                left = _wait(m + g.slot_factor[g.inc_slot[p]], hard, waiting, stack, left)
+    return True
+
+
+@kernel
+def _hard_terms(g: GraphArrays) -> BoolArray:
+    """Flag the edges, then the factors, that have a ``+inf`` entry."""
+    m = g.kinds.size
+    hard = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
+    for e in range(m):
+        ki, kj = g.cardinalities[g.edges[e, 0]], g.cardinalities[g.edges[e, 1]]
+        length = ki * kj if g.kinds[e] == TABLE else g.kinds[e] * (min(ki, kj) - 1) + 1
+        hard[e] = np.isinf(g.weights[e])
+        for t in range(g.offsets[e], g.offsets[e] + length):
+            hard[e] |= np.isinf(g.pairwise[t])
+    for f in range(g.factor_ptr.size - 1):
+        for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+            hard[m + f] |= np.isinf(g.tables[t])
+    return hard
+
+
+def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domains:
+    """Return the labels that hard unaries and hard terms leave to each variable.
+
+    Where `among` is given, a flag for each entry of the unaries, only labels with one.
+
+    A label is dropped if it costs ``+inf``, or if a term has no finite entry with it among the
+    labels left to the other variables; repeated until nothing changes (generalised arc
+    consistency). No labelling of finite energy is lost.
+
+    Complexity: linear in the graph where no cost is infinite; else each hard term is scanned again
+    when one of its variables loses a label.
+
+    References
+    ----------
+    A. K. Mackworth, "Consistency in networks of relations", Artificial Intelligence 8, 1977.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> from inference_lab.algorithms.elimination.domains import allowed_labels
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [float("inf")])
+    >>> allowed_labels(g.with_evidence({0: 1})).labels
+    array([1, 1])
+    """
+    allowed = np.isfinite(graph.unary_values)
+    feasible = True
+    if among is not None:
+        allowed &= among
+        feasible = bool(np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]).all())
+    if feasible and graph.has_infinite:
+        feasible = bool(_propagate(graph.arrays, _hard_terms(graph.arrays), allowed))
+    kept = np.flatnonzero(allowed)
+    counts = np.concatenate([[0], np.cumsum(allowed)])
+    ptr = counts[graph.unary_ptr].astype(np.int64)
+    owner = np.repeat(np.arange(graph.n_variables), np.diff(ptr))
+    return Domains(ptr, kept - graph.unary_ptr[owner], allowed, feasible)
+
+
+@kernel
+def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
+    """Flag the edges, then the factors, that are not constant over the labels that are left."""
+    ptr, labels = domains.ptr, domains.labels
+    m = g.kinds.size
+    couples = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
+    for e in range(m):
+        i, j = g.edges[e, 0], g.edges[e, 1]
+        if ptr[i] == ptr[i + 1] or ptr[j] == ptr[j + 1]:
+            continue
+        first = edge_cost(g, e, labels[ptr[i]], labels[ptr[j]])
+        for a in range(ptr[i], ptr[i + 1]):
+            for b in range(ptr[j], ptr[j + 1]):
+                if edge_cost(g, e, labels[a], labels[b]) != first:
+                    couples[e] = True
+                    break
+            if couples[e]:
+                break
+    arity = 1
+    for f in range(g.factor_ptr.size - 1):
+        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
+    digits = np.empty(arity, dtype=np.int64)
+    for f in range(g.factor_ptr.size - 1):
+        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+        more = True
+        for s in range(lo, hi):
+            more &= ptr[g.scopes[s]] < ptr[g.scopes[s] + 1]
+        if more:
+            first_allowed_labels(g, lo, hi, domains.allowed, digits)
+            first = g.tables[entry_of(g, f, digits)]
+            while more and not couples[m + f]:
+                more = next_allowed_labels(g, lo, hi, domains.allowed, -1, digits)
+                couples[m + f] = g.tables[entry_of(g, f, digits)] != first
+    return couples
+
+
+def coupling_terms(graph: FactorGraph, domains: Domains) -> BoolArray:
+    """Flag the edges, then the higher-order factors, that vary over the labels that are left."""
+    return np.asarray(_coupling(graph.arrays, domains))
+
+
+def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
+    """Return the cheapest label of each variable on its own, of those that are left to it."""
+    owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
+    costs = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
+    return domains.labels[np.lexsort((costs, owner))][domains.ptr[:-1]]
+
+
+class Interactions(NamedTuple):
+    """The graph on the variables with two labels or more, joined where a term couples them.
+
+    * ``variables`` (v,) int64: their numbers in the factor graph, rising;
+    * ``ptr`` (v+1,) int64 and ``neighbours`` int64, in terms of positions in ``variables``;
+    * ``log2_sizes`` (v,): binary logarithm of the number of labels left.
+    """
+
+    variables: IntArray
+    ptr: IntArray
+    neighbours: IntArray
+    log2_sizes: FloatArray
+
+
+def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> Interactions:
+    """Return the graph of interactions between the variables that are still undecided.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    domains : Domains
+        As `allowed_labels` returns them.
+    couples : (m + f,) bool
+        As `coupling_terms` returns them.
+    """
+    from scipy.sparse import csr_array
+
+    sizes = domains.sizes
+    variables = np.flatnonzero(sizes > 1)
+    position = np.full(graph.n_variables, -1, dtype=np.int64)
+    position[variables] = np.arange(variables.size)
+    m = graph.n_edges
+    arities = np.concatenate([np.full(m, 2), np.diff(graph.factor_ptr)])[couples]
+    term = np.repeat(np.arange(arities.size), arities)
+    inside = np.repeat(couples[m:], np.diff(graph.factor_ptr))
+    member = position[
+        np.concatenate([graph.edges[couples[:m]].ravel(), graph.factor_scopes[inside]])
+    ]
+    free = member >= 0
+    incidence: Any = csr_array(
+        (np.ones(int(free.sum()), dtype=np.bool_), (term[free], member[free])),
+        shape=(arities.size, variables.size),
+    )
+    links = (incidence.T @ incidence).tocoo()
+    ends, neighbours = (at[links.row != links.col].astype(np.int64) for at in links.coords)
+    by_end = np.lexsort((neighbours, ends))
+    degrees = np.bincount(ends, minlength=variables.size)
+    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)])
+    return Interactions(variables, ptr, neighbours[by_end], np.log2(sizes[variables]))

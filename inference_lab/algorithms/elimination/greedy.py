@@ -1,0 +1,517 @@
+"""Eliminating the variables of a graph one after the other, before there are any tables.
+
+Variables whose elimination cannot hurt, greedy orders, and a bound on what any order needs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.algorithms.elimination.domains import BoolArray, Interactions
+from inference_lab.graph.arrays import IntArray
+from inference_lab.kernels.heap import Heap, pop, push, settle
+
+#: Weights are whole numbers, so that keys that should tie do: 1024 a binary digit.
+DIGIT = 1024
+
+#: What the next variable is chosen by.
+BY_SIZE, BY_FILL, AS_GIVEN = 0, 1, 2
+
+
+class _Lists(NamedTuple):
+    """Growing adjacency lists in one pool of integers; ``tail[0]`` is the pool's end."""
+
+    start: IntArray
+    length: IntArray
+    room: IntArray
+    tail: IntArray
+
+
+@kernel
+def _lists_of(ptr: IntArray, neighbours: IntArray) -> tuple[_Lists, IntArray]:
+    """Copy a graph into growing lists, and return them with their pool."""
+    n = ptr.size - 1
+    start, length = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for v in range(n):
+        start[v] = ptr[v]
+        length[v] = ptr[v + 1] - ptr[v]
+    pool = np.empty(2 * neighbours.size + 16, dtype=np.int64)
+    for p in range(neighbours.size):
+        pool[p] = neighbours[p]
+    tail = np.zeros(1, dtype=np.int64)
+    tail[0] = neighbours.size
+    return _Lists(start, length, length.copy(), tail), pool
+
+
+@kernel
+def _append(lists: _Lists, pool: IntArray, v: int, x: int) -> IntArray:
+    """Append ``x`` to the list of ``v``; return the pool, which may have been moved."""
+    if lists.length[v] == lists.room[v]:
+        room = 2 * lists.room[v] + 4
+        tail = lists.tail[0]
+        if tail + room > pool.size:
+            larger = np.empty(2 * pool.size + room, dtype=np.int64)
+            for t in range(tail):
+                larger[t] = pool[t]
+            pool = larger
+        start = lists.start[v]
+        for t in range(lists.length[v]):
+            pool[tail + t] = pool[start + t]
+        lists.start[v] = tail
+        lists.room[v] = room
+        lists.tail[0] = tail + room
+    pool[lists.start[v] + lists.length[v]] = x
+    lists.length[v] += 1
+    return pool
+
+
+@lean_kernel
+def _drop(lists: _Lists, pool: IntArray, v: int, x: int) -> None:
+    """Take ``x`` out of the list of ``v``."""
+    start = lists.start[v]
+    last = start + lists.length[v] - 1
+    for p in range(start, last + 1):
+        if pool[p] == x:
+            pool[p] = pool[last]
+            break
+    lists.length[v] -= 1
+
+
+@lean_kernel
+def _gather(lists: _Lists, pool: IntArray, v: int, gone: BoolArray, out: IntArray) -> int:
+    """Write those in the list of ``v`` that are not gone to `out`; return how many."""
+    count = 0
+    for p in range(lists.start[v], lists.start[v] + lists.length[v]):
+        if not gone[pool[p]]:
+            out[count] = pool[p]
+            count += 1
+    return count
+
+
+@lean_kernel
+def _forget(lists: _Lists, pool: IntArray, v: int, gone: BoolArray) -> None:
+    """Take what is gone out of the list of ``v``."""
+    lists.length[v] = _gather(lists, pool, v, gone, pool[lists.start[v] :])
+
+
+@kernel
+def _filled(key: IntArray, tie: IntArray) -> Heap:
+    """Return a heap of all variables, with keys of its own."""
+    n = key.size
+    place = np.full(n, -1, dtype=np.int64)
+    heap = Heap(np.empty(n, dtype=np.int64), place, np.zeros(1, dtype=np.int64), key.copy(), tie)
+    for v in range(n):
+        push(heap, v)
+    return heap
+
+
+@lean_kernel
+def _rekey(heap: Heap, v: int, key: int) -> None:
+    """Give a variable that is still in another key; one at a time, or the order breaks."""
+    if heap.place[v] >= 0:
+        heap.key[v] = key
+        settle(heap, v)
+
+
+@lean_kernel
+def _is_listed(graph: Interactions, lists: _Lists, pool: IntArray, v: int, x: int) -> bool:
+    """Whether ``x`` is in the list of ``v``, from which nothing was taken out.
+
+    What the graph has is sorted; what was appended is searched from the end.
+    """
+    start = lists.start[v]
+    own = graph.ptr[v + 1] - graph.ptr[v]
+    for p in range(start + lists.length[v] - 1, start + own - 1, -1):
+        if pool[p] == x:
+            return True
+    lo, hi = graph.ptr[v], graph.ptr[v + 1]
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if graph.neighbours[middle] < x:
+            lo = middle + 1
+        else:
+            hi = middle
+    return bool(lo < graph.ptr[v + 1] and graph.neighbours[lo] == x)
+
+
+@kernel
+def reduce(
+    graph: Interactions, necessary: float
+) -> tuple[IntArray, Interactions, int, float, float]:
+    """Eliminate variables of degree 0, 1 and 2 whose elimination cannot make any order worse.
+
+    Variables whose neighbours are adjacent go without condition. A variable with two neighbours
+    that are not must not have fewer labels than both of them, and its table must not be larger than
+    some table is in any order (the safe series rule with weights): where no variable of degree 1
+    is left there is a cycle, and with it a table of three variables, which has `necessary` entries
+    (their binary logarithm) at least.
+    Returns the variables in order; the graph of those that are left; the number of variables in
+    the largest table, the binary logarithm of its entries, and the entries of all tables.
+
+    Complexity: linear in the edges, but for a binary search and a look through added edges.
+    """
+    log2_sizes = graph.log2_sizes
+    n = log2_sizes.size
+    lists, pool = _lists_of(graph.ptr, graph.neighbours)
+    degree = lists.length.copy()
+    order = np.empty(n, dtype=np.int64)
+    gone = np.zeros(n, dtype=np.bool_)
+    leaves = np.empty(n, dtype=np.int64)  # stacks of variables of degree 0 and 1, and 2
+    joints = np.empty(n, dtype=np.int64)
+    is_leaf, is_joint = degree <= 1, degree == 2
+    ends = np.empty(2, dtype=np.int64)
+    variables, largest, entries = 0, 0.0, 0.0
+    n_leaves, n_joints, done = 0, 0, 0
+    for v in range(n - 1, -1, -1):
+        if is_leaf[v]:
+            leaves[n_leaves] = v
+            n_leaves += 1
+        elif is_joint[v]:
+            joints[n_joints] = v
+            n_joints += 1
+    while n_leaves + n_joints > 0:
+        if n_leaves > 0:
+            n_leaves -= 1
+            v = leaves[n_leaves]
+        else:
+            n_joints -= 1
+            v = joints[n_joints]
+            is_joint[v] = False
+        if gone[v] or degree[v] > 2:
+            continue
+        count = _gather(lists, pool, v, gone, ends)
+        size = log2_sizes[v]
+        for t in range(count):
+            size += log2_sizes[ends[t]]
+        if count == 2:
+            a, b = ends[0], ends[1]
+            if lists.length[a] > lists.length[b]:
+                a, b = b, a
+            if not _is_listed(graph, lists, pool, a, b):
+                if log2_sizes[v] < min(log2_sizes[a], log2_sizes[b]):
+                    continue
+                # A few units in the last place more are the same size.
+                if size > max(necessary, largest) + 1e-9:
+                    continue
+                pool = _append(lists, pool, a, b)
+                pool = _append(lists, pool, b, a)
+                degree[a] += 1
+                degree[b] += 1
+        gone[v] = True
+        order[done] = v
+        done += 1
+        variables = max(variables, count + 1)
+        largest = max(largest, size)
+        entries += 2.0**size
+        for t in range(count):
+            u = ends[t]
+            degree[u] -= 1
+            if degree[u] <= 1 and not is_leaf[u]:
+                is_leaf[u] = True
+                leaves[n_leaves] = u
+                n_leaves += 1
+            elif degree[u] == 2 and not is_joint[u]:
+                is_joint[u] = True
+                joints[n_joints] = u
+                n_joints += 1
+    return order[:done], _rest(graph, lists, pool, gone), variables, largest, entries
+
+
+@kernel
+def _rest(graph: Interactions, lists: _Lists, pool: IntArray, gone: BoolArray) -> Interactions:
+    """Return the graph of the variables that are not gone; they keep the names of `graph`."""
+    kept = np.flatnonzero(~gone)
+    place = np.cumsum(~gone) - 1
+    ptr = np.zeros(kept.size + 1, dtype=np.int64)
+    for c in range(kept.size):
+        _forget(lists, pool, kept[c], gone)
+        ptr[c + 1] = ptr[c] + lists.length[kept[c]]
+    neighbours = np.empty(ptr[-1], dtype=np.int64)
+    for c in range(kept.size):
+        start = lists.start[kept[c]]
+        for p in range(ptr[c], ptr[c + 1]):
+            neighbours[p] = place[pool[start + p - ptr[c]]]
+    return Interactions(graph.variables[kept], ptr, neighbours, graph.log2_sizes[kept])
+
+
+@kernel
+def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: IntArray) -> int:
+    """Write the total weight of the pairs of neighbours of each vertex that are not adjacent.
+
+    All pairs, less those of the triangles, which are found from the corner of least degree on.
+    Returns the steps made.
+
+    Complexity: O(edges * the largest number of neighbours of higher degree), at most O(edges^1.5).
+    """
+    n = ptr.size - 1
+    up_ptr = np.zeros(n + 1, dtype=np.int64)
+    up = np.empty(neighbours.size // 2, dtype=np.int64)
+    for v in range(n):
+        at = up_ptr[v]
+        degree, total = ptr[v + 1] - ptr[v], 0
+        squares = 0
+        for p in range(ptr[v], ptr[v + 1]):
+            u = neighbours[p]
+            total += weights[u]
+            squares += weights[u] * weights[u]
+            other = ptr[u + 1] - ptr[u]
+            if other > degree or (other == degree and u > v):
+                up[at] = u
+                at += 1
+        up_ptr[v + 1] = at
+        out[v] = (total * total - squares) // 2
+    mark = np.full(n, -1, dtype=np.int64)
+    steps = neighbours.size
+    for v in range(n):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            mark[up[p]] = v
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            u = up[p]
+            steps += up_ptr[u + 1] - up_ptr[u]
+            for q in range(up_ptr[u], up_ptr[u + 1]):
+                x = up[q]
+                if mark[x] == v:
+                    out[v] -= weights[u] * weights[x]
+                    out[u] -= weights[v] * weights[x]
+                    out[x] -= weights[v] * weights[u]
+    return steps
+
+
+class _Greedy(NamedTuple):
+    """What greedy elimination keeps up to date of each variable that is not gone.
+
+    * ``weight``; ``key``: what it is chosen by, ahead of the heap's within an elimination;
+      ``around``: total weight of its neighbours;
+    * ``lists``: its neighbours, and now and then some that are gone; ``left``: how many are not;
+    * ``hood``: those whose keys an elimination changes, ``hood_stamp`` its number at each;
+      ``mark``: stamps of the neighbours of one of them.
+    """
+
+    weight: IntArray
+    key: IntArray
+    around: IntArray
+    lists: _Lists
+    left: IntArray
+    gone: BoolArray
+    hood: IntArray
+    hood_stamp: IntArray
+    mark: IntArray
+
+
+@kernel
+def _start_greedy(
+    graph: Interactions, weights: IntArray, rule: int
+) -> tuple[_Greedy, IntArray, int]:
+    """Return the state before the first elimination, the pool of its lists, and the steps made."""
+    ptr, neighbours = graph.ptr, graph.neighbours
+    n = ptr.size - 1
+    key = np.zeros(n, dtype=np.int64)
+    around = np.zeros(n, dtype=np.int64)
+    for v in range(n):
+        for p in range(ptr[v], ptr[v + 1]):
+            around[v] += weights[neighbours[p]]
+    steps = 0
+    if rule == BY_SIZE:
+        key[:] = around + weights
+    elif rule == BY_FILL:
+        steps = _missing_pairs(ptr, neighbours, weights, key)
+    lists, pool = _lists_of(ptr, neighbours)
+    return (
+        _Greedy(
+            weights,
+            key,
+            around,
+            lists,
+            lists.length.copy(),
+            np.zeros(n, dtype=np.bool_),
+            np.empty(n, dtype=np.int64),
+            np.full(n, -1, dtype=np.int64),
+            np.full(n, -1, dtype=np.int64),
+        ),
+        pool,
+        steps,
+    )
+
+
+@kernel
+def _connect(
+    s: _Greedy, pool: IntArray, v: int, degree: int, turn: int, by_fill: bool
+) -> tuple[IntArray, int, int]:
+    """Make the neighbours of ``v``, the first in ``hood``, adjacent to each other.
+
+    With `by_fill` the keys follow, and ``hood`` gets the others whose keys have changed. Returns
+    the pool, the number of all these, and the steps made.
+    """
+    lists, weight, key = s.lists, s.weight, s.key
+    count, steps = degree, 0
+    for t in range(degree):
+        a = s.hood[t]
+        stamp = turn * s.mark.size + t
+        for p in range(lists.start[a], lists.start[a] + lists.length[a]):
+            s.mark[pool[p]] = stamp
+        steps += lists.length[a] + degree
+        for r in range(t + 1, degree):
+            b = s.hood[r]
+            if s.mark[b] == stamp:
+                continue
+            if by_fill:
+                # The new edge closes the pairs of each common neighbour, and opens pairs
+                # with the neighbours that only one of the two has.
+                common = 0
+                steps += lists.length[b]
+                for p in range(lists.start[b], lists.start[b] + lists.length[b]):
+                    c = pool[p]
+                    if s.mark[c] == stamp and (c == v or not s.gone[c]):
+                        common += weight[c]
+                        key[c] -= weight[a] * weight[b]
+                        if s.hood_stamp[c] != turn:
+                            s.hood_stamp[c] = turn
+                            s.hood[count] = c
+                            count += 1
+                key[a] += weight[b] * (s.around[a] - common)
+                key[b] += weight[a] * (s.around[b] - common)
+            pool = _append(lists, pool, a, b)
+            pool = _append(lists, pool, b, a)
+            s.mark[b] = stamp
+            s.left[a] += 1
+            s.left[b] += 1
+            s.around[a] += weight[b]
+            s.around[b] += weight[a]
+    return pool, count, steps
+
+
+@kernel
+def eliminate(
+    graph: Interactions,
+    weights: IntArray,
+    rule: int,
+    tie: IntArray,
+    log2_limit: float,
+    most_entries: float,
+    most_steps: int,
+) -> tuple[IntArray, int, float, float, int]:
+    """Eliminate all variables greedily, or in the order of `tie`.
+
+    `rule`: the variable whose table has the smallest total weight, the one that adds edges of the
+    least total weight (an edge weighs the product of its ends), or the one with the smallest tie.
+    Gives up when the table that is left after an elimination exceeds ``2^log2_limit`` entries, or
+    all tables together `most_entries`, or after `most_steps` steps.
+
+    Returns the variables eliminated, the number of variables in the largest table, the binary
+    logarithm of its entries, the entries of all tables, and the steps made.
+    """
+    log2_sizes = graph.log2_sizes
+    n = log2_sizes.size
+    s, pool, steps = _start_greedy(graph, weights, rule)
+    heap = _filled(s.key, tie)
+    order = np.empty(n, dtype=np.int64)
+    done, variables, largest, entries = 0, 0, 0.0, 0.0
+    while done < n:
+        v = heap.items[0]
+        degree = _gather(s.lists, pool, v, s.gone, s.hood)
+        size = log2_sizes[v]
+        for t in range(degree):
+            size += log2_sizes[s.hood[t]]
+        variables = max(variables, degree + 1)
+        largest = max(largest, size)
+        entries += 2.0**size
+        if size - log2_sizes[v] > log2_limit or entries >= most_entries or steps > most_steps:
+            break
+        pop(heap)
+        order[done] = v
+        s.gone[v] = True
+        inside = 0
+        for t in range(degree):
+            s.hood_stamp[s.hood[t]] = done
+            inside += weights[s.hood[t]]
+        s.hood_stamp[v] = done
+        touched = degree
+        # With nothing to add, the neighbours' lists, which may be long, are not even looked at.
+        if not (rule == BY_FILL and s.key[v] == 0):
+            pool, touched, made = _connect(s, pool, v, degree, done, rule == BY_FILL)
+            steps += made
+        done += 1
+        for t in range(degree):
+            u = s.hood[t]
+            if rule == BY_FILL:
+                # Pairs of v with what is a neighbour of u, but not of v.
+                s.key[u] -= weights[v] * (s.around[u] - weights[v] - (inside - weights[u]))
+            s.left[u] -= 1
+            if s.lists.length[u] > 2 * s.left[u] + 8:
+                steps += s.lists.length[u]
+                _forget(s.lists, pool, u, s.gone)
+            s.around[u] -= weights[v]
+            if rule == BY_SIZE:
+                s.key[u] = s.around[u] + weights[u]
+        for t in range(touched):
+            _rekey(heap, s.hood[t], s.key[s.hood[t]])
+    return order[:done], variables, largest, entries, steps
+
+
+@kernel
+def contract(graph: Interactions, enough: float, most_steps: int) -> float:
+    """Return a lower bound on the binary logarithm of the largest table of every order.
+
+    Contraction degeneracy with weights: in every minor (a merged variable counts as the
+    smallest of those it is made of) some table holds a variable and all its neighbours. The
+    variable for which this is least is merged into the neighbour it shares the fewest neighbours
+    with, over and over. Stops when the bound reaches `enough`.
+    """
+    n = graph.log2_sizes.size
+    lists, pool = _lists_of(graph.ptr, graph.neighbours)
+    weight = np.floor(graph.log2_sizes * DIGIT).astype(np.int64)
+    key = weight.copy()
+    for v in range(n):
+        for p in range(graph.ptr[v], graph.ptr[v + 1]):
+            key[v] += weight[graph.neighbours[p]]
+    heap = _filled(key, np.arange(n))
+    mark = np.full(n, -1, dtype=np.int64)
+    token = 0
+    best, steps = 0, 0
+    while heap.size[0] > 0 and best < enough * DIGIT and steps < most_steps:
+        v = pop(heap)
+        best = max(best, key[v])
+        start, degree = lists.start[v], lists.length[v]
+        token += 1
+        for p in range(start, start + degree):
+            mark[pool[p]] = token
+        into, fewest = -1, n + 1
+        for p in range(start, start + degree):
+            u = pool[p]
+            common = 0
+            steps += lists.length[u]
+            for q in range(lists.start[u], lists.start[u] + lists.length[u]):
+                common += mark[pool[q]] == token
+            if common < fewest:
+                into, fewest = u, common
+        if into < 0:
+            continue
+        token += 1
+        for q in range(lists.start[into], lists.start[into] + lists.length[into]):
+            mark[pool[q]] = token
+        for p in range(degree):
+            x = pool[lists.start[v] + p]
+            _drop(lists, pool, x, v)
+            steps += lists.length[x]
+            key[x] -= weight[v]
+            if x != into and mark[x] != token:
+                pool = _append(lists, pool, x, into)
+                pool = _append(lists, pool, into, x)
+                key[x] += weight[into]
+                key[into] += weight[x]
+        less = weight[into] - weight[v]
+        if less > 0:
+            weight[into] -= less
+            key[into] -= less
+            for q in range(lists.start[into], lists.start[into] + lists.length[into]):
+                x = pool[q]
+                key[x] -= less
+                _rekey(heap, x, key[x])
+        for p in range(degree):
+            x = pool[lists.start[v] + p]
+            _rekey(heap, x, key[x])
+        _rekey(heap, into, key[into])
+    return best / DIGIT
