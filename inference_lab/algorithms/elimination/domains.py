@@ -245,7 +245,7 @@ def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domain
 @kernel
 def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
     """Flag the edges, then the factors, that are not constant over the labels that are left."""
-    ptr, labels = domains.ptr, domains.labels
+    ptr, labels, allowed = domains.ptr, domains.labels, domains.allowed
     m = g.kinds.size
     couples = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
     for e in range(m):
@@ -270,10 +270,10 @@ def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
         for s in range(lo, hi):
             more &= ptr[g.scopes[s]] < ptr[g.scopes[s] + 1]
         if more:
-            first_allowed_labels(g, lo, hi, domains.allowed, digits)
+            first_allowed_labels(g, lo, hi, allowed, digits)
             first = g.tables[entry_of(g, f, digits)]
             while more and not couples[m + f]:
-                more = next_allowed_labels(g, lo, hi, domains.allowed, -1, digits)
+                more = next_allowed_labels(g, lo, hi, allowed, -1, digits)
                 couples[m + f] = g.tables[entry_of(g, f, digits)] != first
     return couples
 

@@ -345,41 +345,44 @@ def _connect(
     With `by_fill` the keys follow, and ``hood`` gets the others whose keys have changed. Returns
     the pool, the number of all these, and the steps made.
     """
-    lists, weight, key = s.lists, s.weight, s.key
+    # Fields are looked up once: each time would count a reference.
+    lists, weight, key, around, left = s.lists, s.weight, s.key, s.around, s.left
+    gone, hood, hood_stamp, mark = s.gone, s.hood, s.hood_stamp, s.mark
+    start, length = lists.start, lists.length
     count, steps = degree, 0
     for t in range(degree):
-        a = s.hood[t]
-        stamp = turn * s.mark.size + t
-        for p in range(lists.start[a], lists.start[a] + lists.length[a]):
-            s.mark[pool[p]] = stamp
-        steps += lists.length[a] + degree
+        a = hood[t]
+        stamp = turn * mark.size + t
+        for p in range(start[a], start[a] + length[a]):
+            mark[pool[p]] = stamp
+        steps += length[a] + degree
         for r in range(t + 1, degree):
-            b = s.hood[r]
-            if s.mark[b] == stamp:
+            b = hood[r]
+            if mark[b] == stamp:
                 continue
             if by_fill:
                 # The new edge closes the pairs of each common neighbour, and opens pairs
                 # with the neighbours that only one of the two has.
                 common = 0
-                steps += lists.length[b]
-                for p in range(lists.start[b], lists.start[b] + lists.length[b]):
+                steps += length[b]
+                for p in range(start[b], start[b] + length[b]):
                     c = pool[p]
-                    if s.mark[c] == stamp and (c == v or not s.gone[c]):
+                    if mark[c] == stamp and (c == v or not gone[c]):
                         common += weight[c]
                         key[c] -= weight[a] * weight[b]
-                        if s.hood_stamp[c] != turn:
-                            s.hood_stamp[c] = turn
-                            s.hood[count] = c
+                        if hood_stamp[c] != turn:
+                            hood_stamp[c] = turn
+                            hood[count] = c
                             count += 1
-                key[a] += weight[b] * (s.around[a] - common)
-                key[b] += weight[a] * (s.around[b] - common)
+                key[a] += weight[b] * (around[a] - common)
+                key[b] += weight[a] * (around[b] - common)
             pool = _append(lists, pool, a, b)
             pool = _append(lists, pool, b, a)
-            s.mark[b] = stamp
-            s.left[a] += 1
-            s.left[b] += 1
-            s.around[a] += weight[b]
-            s.around[b] += weight[a]
+            mark[b] = stamp
+            left[a] += 1
+            left[b] += 1
+            around[a] += weight[b]
+            around[b] += weight[a]
     return pool, count, steps
 
 
@@ -406,15 +409,17 @@ def eliminate(
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
     s, pool, steps = _start_greedy(graph, weights, rule)
-    heap = _filled(s.key, tie)
+    lists, key, around, left = s.lists, s.key, s.around, s.left
+    gone, hood, hood_stamp = s.gone, s.hood, s.hood_stamp
+    heap = _filled(key, tie)
     order = np.empty(n, dtype=np.int64)
     done, variables, largest, entries = 0, 0, 0.0, 0.0
     while done < n:
         v = heap.items[0]
-        degree = _gather(s.lists, pool, v, s.gone, s.hood)
+        degree = _gather(lists, pool, v, gone, hood)
         size = log2_sizes[v]
         for t in range(degree):
-            size += log2_sizes[s.hood[t]]
+            size += log2_sizes[hood[t]]
         variables = max(variables, degree + 1)
         largest = max(largest, size)
         entries += 2.0**size
@@ -422,32 +427,32 @@ def eliminate(
             break
         pop(heap)
         order[done] = v
-        s.gone[v] = True
+        gone[v] = True
         inside = 0
         for t in range(degree):
-            s.hood_stamp[s.hood[t]] = done
-            inside += weights[s.hood[t]]
-        s.hood_stamp[v] = done
+            hood_stamp[hood[t]] = done
+            inside += weights[hood[t]]
+        hood_stamp[v] = done
         touched = degree
         # With nothing to add, the neighbours' lists, which may be long, are not even looked at.
-        if not (rule == BY_FILL and s.key[v] == 0):
+        if not (rule == BY_FILL and key[v] == 0):
             pool, touched, made = _connect(s, pool, v, degree, done, rule == BY_FILL)
             steps += made
         done += 1
         for t in range(degree):
-            u = s.hood[t]
+            u = hood[t]
             if rule == BY_FILL:
                 # Pairs of v with what is a neighbour of u, but not of v.
-                s.key[u] -= weights[v] * (s.around[u] - weights[v] - (inside - weights[u]))
-            s.left[u] -= 1
-            if s.lists.length[u] > 2 * s.left[u] + 8:
-                steps += s.lists.length[u]
-                _forget(s.lists, pool, u, s.gone)
-            s.around[u] -= weights[v]
+                key[u] -= weights[v] * (around[u] - weights[v] - (inside - weights[u]))
+            left[u] -= 1
+            if lists.length[u] > 2 * left[u] + 8:
+                steps += lists.length[u]
+                _forget(lists, pool, u, gone)
+            around[u] -= weights[v]
             if rule == BY_SIZE:
-                s.key[u] = s.around[u] + weights[u]
+                key[u] = around[u] + weights[u]
         for t in range(touched):
-            _rekey(heap, s.hood[t], s.key[s.hood[t]])
+            _rekey(heap, hood[t], key[hood[t]])
     return order[:done], variables, largest, entries, steps
 
 
