@@ -98,7 +98,7 @@ def lines_in(path):
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
-def wait_for_lines(path, count, patience=60.0):
+def wait_for_lines(path, count, patience=180.0):
     deadline = time.monotonic() + patience
     while lines_in(path) < count:
         assert time.monotonic() < deadline
