@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -141,6 +141,8 @@ class Semidefinite(Solver):
     >>> s.energy, s.lower_bound, s.status.value
     (1.0, 1.0, 'optimal')
     """
+
+    start_up: ClassVar[float] = 100.0
 
     cuts: bool = True
     heuristic: str = "simulated-annealing"
