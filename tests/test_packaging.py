@@ -73,11 +73,14 @@ def wheel(tracked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, target, follow_symlinks=False)
     built = tmp_path_factory.mktemp("wheel")
+    log = built.with_suffix(".log")
     run(
         *(sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"),
-        *("--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", built, "."),
+        *("--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", built),
+        *("--log", log, "."),
         cwd=source,
     )
+    assert "Warning: " not in log.read_text(), "setuptools warns of what is declared"
     (path,) = built.iterdir()
     return path
 
