@@ -10,7 +10,7 @@ import numpy as np
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import sweep
+from inference_lab.kernels.descent import Descent
 from inference_lab.kernels.label_costs import count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
@@ -94,11 +94,10 @@ class ICM(Solver):
 
     def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
         """Sweep until stable; return the sweeps made and whether the last changed nothing."""
-        n = graph.n_variables
-        dirty = np.ones(n, dtype=np.bool_)
-        width = int(graph.cardinalities.max(initial=1))
-        cost, infinite = np.empty(width), np.empty(width, dtype=np.int64)
-        used = count_users(graph.label_costs, x)
+        dirty = np.ones(graph.n_variables, dtype=np.bool_)
+        descent = Descent(graph.arrays)
+        prices = graph.label_costs
+        used = count_users(prices, x) if graph.n_label_costs else None
         run.offer(x)
         done = 0
         while True:
@@ -107,12 +106,12 @@ class ICM(Solver):
             order = np.flatnonzero(dirty)
             if self.order == "random":
                 order = run.rng.permutation(order)
-            if graph.n_label_costs:
-                changes = priced_sweep(
-                    graph.arrays, graph.label_costs, x, used, order, dirty, cost, infinite
-                )
+            if used is None:
+                changes = descent.sweep(x, order, dirty)
             else:
-                changes = sweep(graph.arrays, x, order, dirty, cost, infinite)
+                changes = priced_sweep(
+                    graph.arrays, prices, x, used, order, dirty, descent.cost, descent.infinite
+                )
             done += 1
             if changes == 0:
                 return done, True

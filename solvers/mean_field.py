@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,12 +14,48 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, unflatten
+from inference_lab.kernels.odometer import next_labels
 from inference_lab.specs.settings import setting
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
 _CUTOFF = 50.0
 #: Spread of the random fields, in temperatures, that break symmetry between tied labels.
 _NOISE = 0.1
+
+
+class Rule(NamedTuple):
+    """The numbers of an update.
+
+    ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
+    up to a change of ``tolerance`` of its neighbours a variable is skipped.
+    """
+
+    temperature: float
+    damping: float
+    cap: float
+    tolerance: float
+
+
+def renewed_distribution(
+    unary: FloatArray,
+    terms: Iterable[tuple[FloatArray, int, Sequence[FloatArray]]],
+    temperature: float,
+) -> FloatArray:
+    """Return ``q_i`` as it minimises the free energy given the distributions of the others.
+
+    The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
+    with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
+    the position of the variable in its scope, and the distributions of the scope are given. What
+    is compiled comes to the same, cheaper for terms of a simple form.
+    """
+    field = unary
+    for table, own, scope in terms:
+        expected = np.moveaxis(table, own, 0)
+        for q in reversed([*scope[:own], *scope[own + 1 :]]):
+            expected = expected @ q
+        field = field + expected
+    weights = np.exp(-(field - field.min()) / temperature)
+    return np.asarray(weights / weights.sum())
 
 
 @inlined
@@ -33,31 +69,25 @@ def expected_table(
     g: GraphArrays, f: int, own: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
 ) -> None:
     """Add to `field` the expected cost of factor ``f`` for each label at one position."""
-    lo = g.factor_ptr[f]
-    arity = g.factor_ptr[f + 1] - lo
-    for s in range(arity):
-        digits[s] = 0
+    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+    digits[: hi - lo] = 0
     for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
         weight = 1.0
-        for s in range(arity):
+        for s in range(hi - lo):
             if s != own:
                 weight *= q[g.unary_ptr[g.scopes[lo + s]] + digits[s]]
         if weight > 0.0:
             field[digits[own]] += weight * _finite(g.tables[t], cap)
-        s = arity - 1
-        while s >= 0:
-            digits[s] += 1
-            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
-                break
-            digits[s] = 0
-            s -= 1
+        next_labels(g, lo, hi, digits)
 
 
 @inlined
 def expected_costs(
-    g: GraphArrays, i: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
+    g: GraphArrays, i: int, q: FloatArray, cap: float, digits: IntArray | None, field: FloatArray
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q.
+
+    `digits` is scratch for higher-order factors; None leaves them out, where there are none.
 
     Complexity: O(k) a neighbour for diagonal terms, O(k_i k_j) for tables, O(table size * arity)
     for higher-order factors.
@@ -99,10 +129,11 @@ def expected_costs(
                 cost = g.weights[e] * g.pairwise[offset + a * stride_a + b * stride_b]
                 total += q[other + b] * _finite(cost, cap)
             field[a] += total
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        slot = g.inc_slot[p]
-        f = g.slot_factor[slot]
-        expected_table(g, f, slot - g.factor_ptr[f], q, cap, digits, field)
+    if digits is not None:
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            f = g.slot_factor[slot]
+            expected_table(g, f, slot - g.factor_ptr[f], q, cap, digits, field)
 
 
 @inlined
@@ -145,14 +176,11 @@ def _store(
 def sequential_sweep(
     g: GraphArrays,
     order: IntArray,
-    temperature: float,
-    damping: float,
-    cap: float,
-    tolerance: float,
+    rule: Rule,
     q: FloatArray,
     priority: FloatArray,
     field: FloatArray,
-    digits: IntArray,
+    digits: IntArray | None,
 ) -> int:
     """Update one variable after another, in place; return how many were updated.
 
@@ -161,29 +189,27 @@ def sequential_sweep(
     """
     updated = 0
     for i in order:
-        if priority[i] <= tolerance:
+        if priority[i] <= rule.tolerance:
             continue
         updated += 1
         priority[i] = 0.0
-        expected_costs(g, i, q, cap, digits, field)
-        soften(g.cardinalities[i], temperature, field)
-        change = _store(g, i, field, damping, q, priority)
+        expected_costs(g, i, q, rule.cap, digits, field)
+        soften(g.cardinalities[i], rule.temperature, field)
+        change = _store(g, i, field, rule.damping, q, priority)
         # A damped variable has not arrived yet.
-        priority[i] += damping * change
+        priority[i] += rule.damping * change
     return updated
 
 
 @lean_kernel
 def parallel_sweep(
     g: GraphArrays,
-    temperature: float,
-    damping: float,
-    cap: float,
+    rule: Rule,
     q: FloatArray,
     before: FloatArray,
     priority: FloatArray,
     field: FloatArray,
-    digits: IntArray,
+    digits: IntArray | None,
 ) -> float:
     """Update all variables from the last sweep's q; return the largest undamped change.
 
@@ -193,9 +219,9 @@ def parallel_sweep(
         before[t] = q[t]
     largest = 0.0
     for i in range(g.cardinalities.size):
-        expected_costs(g, i, before, cap, digits, field)
-        soften(g.cardinalities[i], temperature, field)
-        largest = max(largest, _store(g, i, field, damping, q, priority))
+        expected_costs(g, i, before, rule.cap, digits, field)
+        soften(g.cardinalities[i], rule.temperature, field)
+        largest = max(largest, _store(g, i, field, rule.damping, q, priority))
     return largest
 
 
@@ -402,7 +428,9 @@ class _State:
         self.damping = default if settings.damping is None else settings.damping
         width = int(graph.cardinalities.max(initial=1))
         self.field = np.empty(width)
-        self.digits = np.empty(int(np.diff(graph.factor_ptr).max(initial=1)), dtype=np.int64)
+        arity = int(np.diff(graph.factor_ptr).max(initial=0))
+        # What the graph does not need is not handed to kernels, nor compiled.
+        self.digits = np.empty(arity, dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
         self.order = np.arange(graph.n_variables, dtype=np.int64)
         self.second = np.empty(graph.unary_values.size if self.parallel else 0)
@@ -487,33 +515,15 @@ class _State:
         """Make one sweep; return whether the distribution has settled."""
         if self.graph.n_variables == 0:
             return True
-        tolerance = self.settings.tolerance
+        rule = Rule(temperature, self.damping, self.cap, self.settings.tolerance)
         if self.parallel:
             change = parallel_sweep(
-                self.arrays,
-                temperature,
-                self.damping,
-                self.cap,
-                self.q,
-                self.second,
-                self.priority,
-                self.field,
-                self.digits,
+                self.arrays, rule, self.q, self.second, self.priority, self.field, self.digits
             )
-            return bool(change <= tolerance)
-        sequential_sweep(
-            self.arrays,
-            self.order[::-1].copy() if reverse else self.order,
-            temperature,
-            self.damping,
-            self.cap,
-            tolerance,
-            self.q,
-            self.priority,
-            self.field,
-            self.digits,
-        )
-        return bool(self.priority.max() <= tolerance)
+            return bool(change <= rule.tolerance)
+        order = self.order[::-1].copy() if reverse else self.order
+        sequential_sweep(self.arrays, order, rule, self.q, self.priority, self.field, self.digits)
+        return bool(self.priority.max() <= rule.tolerance)
 
     def decode(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
@@ -533,17 +543,9 @@ class _State:
         if self.damping > 0.0:
             # A damped q only approaches zero; one full step reaches it.
             self.priority[:] = np.inf
+            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance)
             sequential_sweep(
-                self.arrays,
-                self.order,
-                temperature,
-                0.0,
-                self.cap,
-                self.settings.tolerance,
-                self.q,
-                self.priority,
-                self.field,
-                self.digits,
+                self.arrays, self.order, rule, self.q, self.priority, self.field, self.digits
             )
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import finite_costs, first_label, least, local_costs
 
@@ -25,10 +25,12 @@ def max_absolute(k: int, values: FloatArray) -> float:
 
 
 @inlined
-def best_label(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> int:
+def best_label(
+    g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
+) -> int:
     """Return the label to which variable ``i`` moves, its own if no other is better.
 
-    `cost` and `infinite` are scratch.
+    `cost` and `infinite` are scratch. Without the latter, -1 where infinite terms must be counted.
     """
     k = g.cardinalities[i]
     current = x[i]
@@ -44,6 +46,8 @@ def best_label(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: 
                 if low < cost[current] - _RELATIVE_GAIN * scale:
                     return first_label(k, low, cost)
                 return int(current)
+    if infinite is None:
+        return -1
     scale = local_costs(g, x, i, cost, infinite)
     best = current
     threshold = cost[current] - _RELATIVE_GAIN * scale
@@ -62,22 +66,25 @@ def sweep(
     order: IntArray,
     dirty: npt.NDArray[np.bool_],
     cost: FloatArray,
-    infinite: IntArray,
+    infinite: IntArray | None,
 ) -> int:
     """Visit the variables in `order` that are dirty and move each to its best label, in place.
 
     A variable is dirty when it, or a variable it shares a term with, has changed since its last
     visit; a clean one has nothing to gain. Violated hard terms count before finite costs, and a
     tie keeps the label. `cost` and `infinite` are scratch of the length of the largest cardinality.
-    Returns the number of changes.
+    Returns the number of changes. Without `infinite`, counting is not compiled; where it is called
+    for, the sweep ends with less than all changes, and returns -1 less their number.
     """
     changes = 0
     for visited in order:
         i = np.uint64(visited)
         if not dirty[i]:
             continue
-        dirty[i] = False
         best = best_label(g, x, visited, cost, infinite)
+        if infinite is None and best < 0:
+            return -1 - changes
+        dirty[i] = False
         if best == x[i]:
             continue
         x[i] = best
@@ -92,16 +99,37 @@ def sweep(
     return changes
 
 
-@kernel
+class Descent:
+    """Sweeps over a graph, with the scratch that they need.
+
+    Infinite terms are counted from the first sweep that calls for it: one of a graph with factors,
+    or with infinite costs in a pair.
+    """
+
+    def __init__(self, g: GraphArrays) -> None:
+        width = int(g.cardinalities.max(initial=1))
+        self.cost = np.empty(width)
+        self.infinite = np.empty(width, dtype=np.int64)
+        self._g = g
+        hard = np.isinf(g.weights).any() or np.isinf(g.pairwise).any()
+        self._counts = bool(g.tables.size > 0 or hard)
+
+    def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_]) -> int:
+        """Make a `sweep` in place and return the number of changes."""
+        infinite = self.infinite if self._counts else None
+        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite))
+        if changes >= 0:
+            return changes
+        # A variable without a finite label, or costs that add up to infinity.
+        self._counts = True
+        return -1 - changes + self.sweep(x, order, dirty)
+
+
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
     """Sweep in a fixed order until nothing changes, in place; return the number of sweeps."""
-    width = 0
-    for i in range(g.cardinalities.size):
-        width = max(width, g.cardinalities[i])
-    cost = np.empty(width)
-    infinite = np.empty(width, dtype=np.int64)
+    descent = Descent(g)
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
     for done in range(max_sweeps):
-        if sweep(g, x, order, dirty, cost, infinite) == 0:
+        if descent.sweep(x, order, dirty) == 0:
             return done + 1
     return max_sweeps

@@ -89,16 +89,16 @@ def soft_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     """Every pixel in turn looks at its neighbours' labels and takes its best; from the unaries."""
-    from inference_lab.kernels.descent import sweep as icm_sweep
+    from inference_lab.kernels.descent import Descent
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
-    cost, infinite = np.empty(LABELS), np.empty(LABELS, dtype=np.int64)
+    descent = Descent(graph.arrays)
     x = start.copy()
 
     def sweep() -> int:
         x[:] = start
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        return int(icm_sweep(graph.arrays, x, order, dirty, cost, infinite))
+        return descent.sweep(x, order, dirty)
 
     def theirs() -> int:
         reference.labels[:] = start

@@ -12,32 +12,22 @@ from hypothesis import strategies as st
 from strategies import random_pairs, recipes, truncated_linear
 
 import inference_lab as il
+from inference_lab.algorithms.belief_propagation.layout import renumber
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.graph.terms import DiagonalTerms, SharedTable
+from inference_lab.kernels.messages import GENERAL
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers import loopy_bp
-from inference_lab.solvers.loopy_bp import LoopyBP, Passes, plain_sweep, renumber
+from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
 
 INF = math.inf
 SCHEDULES = ("sequential", "residual", "synchronous")
 EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
 
 
-# ---------------------------------------------------------------------- numpy references
-
-
-def soft(values: FloatArray, temperature: float, axis: int | tuple[int, ...]) -> FloatArray:
-    """``-T log sum exp(-values / T)`` over axes, the minimum at T = 0."""
-    least = values.min(axis=axis, keepdims=True)
-    base = np.squeeze(least, axis=axis)
-    if temperature == 0:
-        return base
-    shifted = values - np.where(np.isfinite(least), least, 0.0)
-    total = np.exp(-shifted / temperature).sum(axis).clip(1e-300)
-    return np.where(np.isfinite(base), base - temperature * np.log(total), INF)
+# ---------------------------------------------------------------------- the update rule
 
 
 class Reference:
@@ -48,53 +38,56 @@ class Reference:
 
     def __init__(self, graph: FactorGraph, passes: Passes) -> None:
         self.graph = graph
-        a, msg = passes.arrays, passes.msg
+        a, general = passes.arrays, passes.general
+        place = graph.breadth_first_order.argsort()
+        # Forbidden labels cost +inf; messages have nothing to say there.
+        self.unaries = [passes.net.unary[a.unary_ptr[i] : a.unary_ptr[i + 1]] for i in place]
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
         self.messages: dict[tuple[int, int], FloatArray] = {}
-        for p, h in enumerate(a.adj_half.tolist()):
+        for h, start in zip(a.adj_half.tolist(), passes.net.start.tolist(), strict=True):
             k = int(graph.cardinalities[graph.edges[h // 2, h % 2]])
-            self.messages[h // 2, h % 2] = msg.to_variable[msg.ptr[p] : msg.ptr[p] + k].copy()
+            self.messages[h // 2, h % 2] = passes.messages[start : start + k].copy()
         for slot, f in enumerate(a.slot_factor.tolist()):
+            lo, hi = general.slot_ptr[slot : slot + 2]
             key = graph.n_edges + f, slot - int(a.factor_ptr[f])
-            self.messages[key] = msg.from_factor[msg.slot_ptr[slot] : msg.slot_ptr[slot + 1]].copy()
+            self.messages[key] = general.from_factor[lo:hi].copy()
 
     def cavity(self, i: int, but: int | None) -> FloatArray:
         """Sum the unary and all messages at ``i`` but that of one term."""
-        total = self.graph.unary_of(i).copy()
+        total = self.unaries[i]
         for (t, s), message in self.messages.items():
             if t != but and self.terms[t][0][s] == i:
                 total = total + message
         return total
 
-    def closed(self, t: int, but: int | None = None) -> FloatArray:
-        """Table of a term plus the cavities of its variables, all but the one at a position."""
+    def closed(self, t: int) -> FloatArray:
+        """Table of a term plus the cavities of its variables."""
         scope, table = self.terms[t]
         for s, i in enumerate(scope):
-            if s != but:
-                shape = [-1 if axis == s else 1 for axis in range(len(scope))]
-                table = table + self.cavity(i, t).reshape(shape)
+            shape = [-1 if axis == s else 1 for axis in range(len(scope))]
+            table = table + self.cavity(i, t).reshape(shape)
         return table
 
     def renewed(self, temperature: float) -> dict[tuple[int, int], FloatArray]:
-        """Return all messages computed from all messages, with minimum zero."""
+        """Return all messages computed from all messages; 0 at labels that are forbidden."""
         out = {}
         for t, s in self.messages:
-            others = tuple(x for x in range(len(self.terms[t][0])) if x != s)
-            message = soft(self.closed(t, s), temperature, others)
-            least = message.min()
-            out[t, s] = message - (least if least < INF else 0.0)
+            scope, table = self.terms[t]
+            cavities = {r: self.cavity(i, t) for r, i in enumerate(scope)}
+            message = renewed_message(table, cavities, s, temperature)
+            allowed = np.isfinite(self.unaries[scope[s]])
+            assert np.isfinite(message[allowed]).all(), "what is not forbidden costs something"
+            out[t, s] = np.where(allowed, message, 0.0)
         return out
 
     def residual(self, temperature: float) -> float:
         """Return the largest change of a renewal, relative to the size of the costs."""
         worst = 0.0
-        for key, new in self.renewed(temperature).items():
-            old = self.messages[key]
-            if (np.isinf(new) != np.isinf(old)).any():
-                return INF
-            finite = np.isfinite(new)
-            size = 1.0 + np.abs(new[finite]).max(initial=0.0)
-            worst = max(worst, np.abs(new[finite] - old[finite]).max(initial=0.0) / size)
+        for (t, s), new in self.renewed(temperature).items():
+            allowed = np.isfinite(self.unaries[self.terms[t][0][s]])
+            size = 1.0 + np.abs(new).max()
+            change = np.abs(new - self.messages[t, s])[allowed]
+            worst = max(worst, change.max(initial=0.0) / size)
         return float(worst)
 
     def bethe(self, temperature: float) -> float:
@@ -114,7 +107,7 @@ class Reference:
         for i in range(self.graph.n_variables):
             b = normalised(self.cavity(i, None))
             degree = sum(i in scope for scope, _ in self.terms)
-            free += expected(b, self.graph.unary_of(i)) - temperature * (1 - degree) * entropy(b)
+            free += expected(b, self.unaries[i]) - temperature * (1 - degree) * entropy(b)
         for t, (_, table) in enumerate(self.terms):
             b = normalised(self.closed(t))
             free += expected(b, table) - temperature * entropy(b)
@@ -257,11 +250,11 @@ def test_synchronous_sweeps_are_those_of_the_textbook(family, damping, temperatu
         state.sweep(number)
         after = Reference(graph, state)
         for key, new in before.renewed(temperature).items():
-            old = before.messages[key]
-            both = np.isfinite(old) & np.isfinite(new)
-            expected = new.copy()
-            expected[both] += damping * (old[both] - new[both])
-            assert np.allclose(after.messages[key], expected, rtol=1e-10, atol=1e-10)
+            expected = new + damping * (before.messages[key] - new)
+            allowed = np.isfinite(before.unaries[before.terms[key[0]][0][key[1]]])
+            found = after.messages[key]
+            assert np.allclose(found[allowed], expected[allowed], rtol=1e-10, atol=1e-10)
+            assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -281,7 +274,7 @@ def test_bethe_log_partition(temperature, schedule):
             assert log_z == pytest.approx(reference.bethe(temperature), rel=1e-8, abs=1e-8)
             for i, row in enumerate(marginals):
                 belief = reference.cavity(i, None)
-                expected = np.exp(-(belief - soft(belief, temperature, 0)) / temperature)
+                expected = np.exp(-(belief - soft_minimum(belief, temperature, (0,))) / temperature)
                 assert np.allclose(row, expected, atol=1e-10)
             s = il.solve(graph, solver, temperature=temperature)
             assert s.log_partition == pytest.approx(log_z)
@@ -462,7 +455,7 @@ def test_truncated_linear_messages_are_those_of_the_table(schedule):
         solver = LoopyBP(schedule=schedule, damping=0.2, max_sweeps=20)
         fast, _ = pass_messages(graph, solver, 0.0)
         slow, _ = pass_messages(plain, solver, 0.0)
-        assert np.allclose(fast.msg.to_variable, slow.msg.to_variable, atol=1e-11)
+        assert np.allclose(fast.messages, slow.messages, atol=1e-11)
         assert il.solve(graph, solver).energy == il.solve(plain, solver).energy
 
 
@@ -496,18 +489,16 @@ def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
     """One kernel for Potts and truncated linear terms, one for all; and all terms as tables."""
     solver = LoopyBP(damping=damping)
     for graph in grids(k):
-        fast = Passes(solver, graph, 0.0)
-        assert fast._pass is plain_sweep
-        any_graph = Passes(solver, graph, 0.0)
-        any_graph._pass = loopy_bp.sequential_sweep
-        tables = Passes(solver, graph, 0.0)
-        tables._links["way"] = loopy_bp.GENERAL
-        tables._pass = loopy_bp.sequential_sweep
+        fast, any_graph, tables = (Passes(solver, graph, 0.0) for _ in range(3))
+        assert fast._needed is None
+        any_graph._needed = any_graph.general
+        tables._needed = tables.general
+        tables.net.links["way"] = GENERAL
         for number in range(6):
             for passes in (fast, any_graph, tables):
                 passes.sweep(number)
             for other in (any_graph, tables):
-                near = np.isclose(other.msg.to_variable, fast.msg.to_variable, atol=1e-11)
+                near = np.isclose(other.messages, fast.messages, atol=1e-11)
                 assert near.all()
                 assert (other.labels() == fast.labels()).all()
 
@@ -517,12 +508,13 @@ def test_soft_potts_messages_are_those_of_the_general_way(temperature):
     for k in (2, 3, 16):
         for graph in grids(k)[:2]:
             fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))
-            assert (fast._links["way"] != loopy_bp.GENERAL).any()
-            slow._links["way"] = loopy_bp.GENERAL
+            assert fast._needed is None
+            slow._needed = slow.general
+            slow.net.links["way"] = GENERAL
             for number in range(6):
                 fast.sweep(number)
                 slow.sweep(number)
-                difference = fast.msg.to_variable - slow.msg.to_variable
+                difference = fast.messages - slow.messages
                 assert np.abs(difference).max() <= 1e-11 * (1 + temperature)
 
 
@@ -535,7 +527,7 @@ def test_costs_of_many_temperatures_do_not_underflow():
     for number in range(4):
         soft_passes.sweep(number)
         hard_passes.sweep(number)
-        difference = soft_passes.msg.to_variable - hard_passes.msg.to_variable
+        difference = soft_passes.messages - hard_passes.messages
         assert np.abs(difference).max() <= 30 * temperature
     s = il.solve(graph, "loopy-bp", temperature=temperature)
     assert s.labels.tolist() == [1, 1, 1] and s.energy == 5.0
@@ -569,10 +561,10 @@ def test_renumbering_and_layout(family):
         assert order[a.scopes].tolist() == graph.factor_scopes.tolist()
         passes = Passes(LoopyBP(), graph, 0.0)
         sizes = np.repeat(passes.arrays.cardinalities, np.diff(passes.arrays.adj_ptr))
-        by_place = np.argsort(passes.msg.ptr)
-        ends = passes.msg.ptr[by_place] + sizes[by_place]
-        assert [0, *ends.tolist()][:-1] == passes.msg.ptr[by_place].tolist()
-        assert passes.msg.to_variable.size == sizes.sum()
+        by_place = np.argsort(passes.net.start)
+        ends = passes.net.start[by_place] + sizes[by_place]
+        assert [0, *ends.tolist()][:-1] == passes.net.start[by_place].tolist()
+        assert passes.messages.size == sizes.sum()
 
 
 # ---------------------------------------------------------------------- extremes
@@ -713,10 +705,10 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
     state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
     for number in range(40):
         done = state.sweep(number)
-        keys = state.priority[state.heap]
+        keys = state.heap.key[state.heap.items]
         parents = (np.arange(1, keys.size) - 1) // 2
-        assert (keys[parents] >= keys[1:]).all()
-        assert np.array_equal(state.place[state.heap], np.arange(keys.size))
+        assert (keys[parents] <= keys[1:]).all()
+        assert np.array_equal(state.heap.place[state.heap.items], np.arange(keys.size))
         assert not state.pending.any()
         if done:
             break

@@ -1,0 +1,215 @@
+"""What the messages of belief propagation tell: a labelling, marginals, the partition function."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.beliefs import General, Network, Scratch, add_up, take_out
+from inference_lab.kernels.messages import (
+    LINEAR,
+    REPULSIVE,
+    edge_cost,
+    factor_message,
+    sum_product_message,
+)
+
+
+@inlined
+def _costs_beside(
+    net: Network, general: General | None, q: int, k: int, b: int, out: FloatArray
+) -> None:
+    """Write what each of `k` labels costs beside a neighbour with label ``b``, up to a constant."""
+    link = net.links[q]
+    if general is not None:
+        h = general.g.adj_half[q]
+        for a in range(k):
+            if h & 1 == 0:
+                out[a] = edge_cost(general.g, h >> 1, a, b)
+            else:
+                out[a] = edge_cost(general.g, h >> 1, b, a)
+        return
+    for a in range(k):
+        if link["way"] == LINEAR:
+            out[a] = min(link["rise"] * abs(a - b), link["cap"])
+        else:
+            out[a] = link["rise"] if (a == b) == (link["way"] == REPULSIVE) else 0.0
+
+
+@inlined
+def _add_costs(k: int, costs: FloatArray, belief: FloatArray, infinite: IntArray) -> None:
+    """Add to a sum that is kept as finite part and number of infinite terms."""
+    for a in range(k):
+        if np.isinf(costs[a]):
+            infinite[a] += 1
+        else:
+            belief[a] += costs[a]
+
+
+@lean_kernel
+def decode(
+    net: Network,
+    general: General | None,
+    messages: FloatArray,
+    in_order: bool,
+    x: IntArray,
+    work: Scratch,
+) -> None:
+    """Give each variable the label of least belief; `in_order` given the labels chosen before.
+
+    In order, messages from decoded neighbours are replaced by the cost of their label, so that
+    ties are broken consistently: with converged min-sum messages on a forest the result is
+    optimal. Violated hard terms count first, then finite costs. Messages to the factors are
+    overwritten with decisions.
+    """
+    for i in range(x.size):
+        x[i] = -1
+    for i in range(x.size):
+        k = net.cardinalities[i]
+        for a in range(k):
+            work.belief[a] = net.unary[net.unary_ptr[i] + a]
+        if general is not None:
+            general.infinite[:k] = 0
+        for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
+            b = x[net.links[q]["other"]] if in_order else -1
+            if b < 0:
+                for a in range(k):
+                    work.belief[a] += messages[net.start[q] + a]
+                continue
+            _costs_beside(net, general, q, k, b, work.new)
+            if general is not None:
+                _add_costs(k, work.new, work.belief, general.infinite)
+            else:
+                for a in range(k):
+                    work.belief[a] += work.new[a]
+        best = 0
+        if general is not None:
+            g = general.g
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                slot = g.inc_slot[p]
+                start = general.slot_ptr[slot]
+                if in_order:
+                    factor_message(
+                        g, slot, 0.0, general.to_factor, general.slot_ptr, work.new, general.digits
+                    )
+                else:
+                    for a in range(k):
+                        work.new[a] = general.from_factor[start + a]
+                _add_costs(k, work.new, work.belief, general.infinite)
+            for a in range(1, k):
+                more = general.infinite[a] - general.infinite[best]
+                if work.belief[best] == np.inf or (
+                    work.belief[a] < np.inf
+                    and (more < 0 or (more == 0 and work.belief[a] < work.belief[best]))
+                ):
+                    best = a
+            if in_order:
+                for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                    start = general.slot_ptr[g.inc_slot[p]]
+                    for a in range(k):
+                        general.to_factor[start + a] = 0.0 if a == best else np.inf
+        else:
+            for a in range(1, k):
+                if work.belief[a] < work.belief[best]:
+                    best = a
+        x[i] = best
+
+
+@inlined
+def _log_sum(values: FloatArray, k: int, temperature: float) -> float:
+    """Return ``log sum_a exp(-values[a] / T)``."""
+    best = np.inf
+    for a in range(k):
+        best = min(best, values[a])
+    if np.isinf(best):
+        return -np.inf
+    total = 0.0
+    for a in range(k):
+        total += np.exp((best - values[a]) / temperature)
+    return float(np.log(total) - best / temperature)
+
+
+@lean_kernel
+def _beliefs(
+    net: Network, general: General | None, messages: FloatArray, beliefs: FloatArray, work: Scratch
+) -> None:
+    """Fill the beliefs of all variables, flat, like the unaries."""
+    for i in range(net.cardinalities.size):
+        k = net.cardinalities[i]
+        add_up(net, general, i, k, messages, work.belief)
+        for a in range(k):
+            beliefs[net.unary_ptr[i] + a] = work.belief[a]
+
+
+@lean_kernel
+def _log_partition_of_terms(
+    net: Network,
+    general: General,
+    messages: FloatArray,
+    beliefs: FloatArray,
+    cavities: FloatArray,
+    temperature: float,
+    work: Scratch,
+) -> float:
+    """Return the sum of the log-normalisers of the beliefs of all edges and factors.
+
+    `cavities` is scratch, like the messages from factors.
+    """
+    g: GraphArrays = general.g
+    total = 0.0
+    for i in range(net.cardinalities.size):
+        k, own = net.cardinalities[i], net.unary_ptr[i]
+        for p in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
+            h = g.adj_half[p]
+            if h & 1 == 1:
+                continue
+            # The message of the edge to its other end, closed with that end's cavity.
+            at = np.uint64(net.links[p]["at"])
+            take_out(k, beliefs[own : own + k], messages, at, work.cavity)
+            sum_product_message(g, h ^ 1, temperature, work.cavity, work.new)
+            j = g.adj_var[p]
+            kj, other = net.cardinalities[j], net.unary_ptr[j]
+            to = np.uint64(net.links[p]["to"])
+            take_out(kj, beliefs[other : other + kj], messages, to, work.cavity)
+            for b in range(kj):
+                work.new[b] += work.cavity[b]
+            total += _log_sum(work.new, kj, temperature)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            at_slot = general.slot_ptr[g.inc_slot[p]]
+            for a in range(k):
+                cavities[at_slot + a] = beliefs[own + a] - general.from_factor[at_slot + a]
+    for f in range(g.factor_ptr.size - 1):
+        slot = g.factor_ptr[f]
+        factor_message(g, slot, temperature, cavities, general.slot_ptr, work.new, general.digits)
+        k = net.cardinalities[g.scopes[slot]]
+        for a in range(k):
+            work.new[a] += cavities[general.slot_ptr[slot] + a]
+        total += _log_sum(work.new, k, temperature)
+    return total
+
+
+def bethe_marginals(
+    net: Network, general: General, messages: FloatArray, temperature: float, work: Scratch
+) -> tuple[FloatArray, float]:
+    """Return the marginals, flat like the unaries, and the Bethe log-partition.
+
+    ``log Z = sum_f log Z_f + sum_i (1 - degree_i) log Z_i`` with ``Z_i`` and ``Z_f`` the
+    normalisers of the beliefs; exact on forests at convergence (Yedidia et al. 2005, sec. V).
+    """
+    beliefs = np.empty_like(net.unary)
+    if beliefs.size == 0:
+        return beliefs, 0.0
+    _beliefs(net, general, messages, beliefs, work)
+    first = net.unary_ptr[:-1]
+    least = np.minimum.reduceat(beliefs, first)
+    # Weights relative to the best: costs far above the temperature cancel before rounding.
+    marginals = np.exp((np.repeat(least, net.cardinalities) - beliefs) / temperature)
+    norm = np.add.reduceat(marginals, first)
+    marginals /= np.repeat(norm, net.cardinalities)
+    degrees = np.diff(net.adj_ptr) + np.diff(general.g.inc_ptr)
+    log_z = float(((1 - degrees) * (np.log(norm) - least / temperature)).sum())
+    cavities = np.empty_like(general.from_factor)
+    return marginals, log_z + _log_partition_of_terms(
+        net, general, messages, beliefs, cavities, temperature, work
+    )

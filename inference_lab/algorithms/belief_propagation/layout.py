@@ -1,0 +1,126 @@
+"""Where the messages of a graph lie in memory, so that sweeps read and write a few streams."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab.graph.arrays import GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.beliefs import General, Links, Scratch
+from inference_lab.kernels.messages import (
+    ATTRACTIVE,
+    GENERAL,
+    LINEAR,
+    aligned_zeros,
+    make_terms,
+    slot_ptr,
+)
+
+#: Costs of more temperatures than this underflow in a sum of exponentials, which is then avoided.
+_STEEPEST = 600.0
+
+
+def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
+    """Return the arrays of a graph with its variables in another order, edges keeping theirs.
+
+    What is visited in succession then lies side by side in memory. The second array says where
+    each entry of the new unaries was.
+
+    Complexity: O(sum of k + m + slots).
+    """
+    rank = np.empty(order.size, dtype=np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
+    entries, unary_ptr = _gather(g.unary_ptr, order)
+    positions, adj_ptr = _gather(g.adj_ptr, order)
+    slots, inc_ptr = _gather(g.inc_ptr, order)
+    place = np.empty(positions.size, dtype=np.int32)
+    place[positions] = np.arange(positions.size, dtype=np.int32)
+    changed = g._replace(
+        cardinalities=g.cardinalities[order],
+        unary_ptr=unary_ptr,
+        unary=g.unary[entries],
+        edges=rank[g.edges],
+        adj_ptr=adj_ptr,
+        adj_half=g.adj_half[positions],
+        adj_var=rank[g.adj_var[positions]],
+        adj_reverse=place[g.adj_reverse[positions]],
+        scopes=rank[g.scopes],
+        inc_ptr=inc_ptr,
+        inc_slot=g.inc_slot[slots],
+    )
+    return changed, entries
+
+
+def _gather(ptr: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the entries of blocks in another order of the blocks, and where the blocks start."""
+    sizes = np.diff(ptr)[order]
+    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+    entries = np.repeat(ptr[:-1][order] - start[:-1], sizes) + np.arange(start[-1])
+    return entries, start
+
+
+def message_starts(g: GraphArrays) -> IntArray:
+    """Return where the message that arrives at each adjacency position starts, shape (2m,).
+
+    The first messages that arrive at all variables lie side by side, then the second ones, and so
+    on. On a grid, a sweep then reads and writes a few streams, although a variable sends to
+    neighbours of quite different numbers.
+    """
+    degrees = np.diff(g.adj_ptr)
+    place = np.arange(g.adj_ptr[-1]) - np.repeat(g.adj_ptr[:-1], degrees)
+    # Radix sort, for integers of two bytes.
+    short = degrees.max(initial=0) < 1 << 16
+    layout = np.argsort(place.astype(np.uint16) if short else place, kind="stable")
+    sizes = np.repeat(g.cardinalities, degrees)[layout]
+    start = np.empty(layout.size, dtype=np.int64)
+    start[layout] = np.cumsum(sizes) - sizes
+    return start
+
+
+def make_links(g: GraphArrays, start: IntArray, temperature: float) -> Links:
+    """Collect what sending a message takes, see `Network`.
+
+    For infinite costs, and for costs of many temperatures, the way is the general one.
+    """
+    size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
+    fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
+    links = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("cap", np.float64)])
+    terms = make_terms(g)
+    way, cap = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.cap
+    # A single label is told nothing, whatever it costs.
+    way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
+    if temperature > 0.0:
+        way = np.where((way == LINEAR) | (terms.rise > _STEEPEST * temperature), GENERAL, way)
+        with np.errstate(over="ignore"):  # costs of so many temperatures go the general way
+            cap = np.exp(-terms.rise / temperature)
+    edge = g.adj_half >> 1
+    links["at"] = start
+    links["to"] = start[g.adj_reverse]
+    links["other"] = g.adj_var
+    links["way"] = way[edge]
+    links["rise"] = terms.rise[edge]
+    links["cap"] = cap[edge]
+    return links
+
+
+def make_general(graph: FactorGraph, g: GraphArrays) -> General:
+    """Return all-zero messages of higher-order factors; `g` are the arrays of the graph.
+
+    Messages to the factors are infinite at labels that are forbidden.
+    """
+    ptr = slot_ptr(graph)
+    entries, _ = _gather(g.unary_ptr, g.scopes)
+    return General(
+        g=g,
+        slot_ptr=ptr,
+        from_factor=np.zeros(ptr[-1]),
+        to_factor=np.where(np.isinf(g.unary[entries]), np.inf, 0.0),
+        digits=np.empty(int(np.diff(graph.factor_ptr).max(initial=0)), np.int64),
+        infinite=np.zeros(int(graph.cardinalities.max(initial=1)), np.int64),
+    )
+
+
+def make_scratch(graph: FactorGraph) -> Scratch:
+    """Allocate scratch arrays for a graph."""
+    width = int(graph.cardinalities.max(initial=1))
+    return Scratch(*(aligned_zeros(width) for _ in Scratch._fields))

@@ -1,0 +1,416 @@
+"""One variable of belief propagation: its belief, and the messages that it sends and receives.
+
+All numbers are energies. Labels that are forbidden have an infinite unary and nothing else is
+infinite: the messages at them say nothing and are kept finite, so that a message can be taken out
+of a belief by subtraction. What no term of a graph needs is not handed over and not compiled:
+`General` where all terms are finite Potts or truncated linear ones between variables of as many
+labels, a temperature where the minimum is meant.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import inlined, inlined_minimum
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.messages import (
+    ATTRACTIVE,
+    GENERAL,
+    LINEAR,
+    factor_message,
+    first_label,
+    greatest,
+    least,
+    lower_envelope,
+    min_sum_message,
+    repulsive_message,
+    sum_product_message,
+)
+
+#: One record for each adjacency position, see `Network`.
+Links: TypeAlias = "npt.NDArray[np.void]"
+
+
+class Network(NamedTuple):
+    """A graph as messages see it.
+
+    * ``cardinalities`` (n,), ``unary_ptr`` (n + 1,), ``unary`` and ``adj_ptr`` (n + 1,) as in
+      `GraphArrays`, with infinite unaries at the labels that are forbidden;
+    * ``start`` (2m,): where the message that arrives at each adjacency position starts;
+    * ``links`` (2m,): what sending a message takes, side by side: where the message that arrives
+      starts (``at``), where the one that is sent does (``to``), the ``other`` variable, the ``way``
+      of computing the message (as in `Terms`), and the ``rise`` and ``cap`` of the term; at T > 0
+      ``cap`` is ``exp(-rise / T)``.
+    """
+
+    cardinalities: IntArray
+    unary_ptr: IntArray
+    unary: FloatArray
+    adj_ptr: IntArray
+    start: IntArray
+    links: Links
+
+
+class General(NamedTuple):
+    """What terms of the general way take besides, and higher-order factors.
+
+    ``slot_ptr`` (slots + 1,), ``from_factor`` and ``to_factor``: the messages between each factor
+    and the variable at each position of its scope. ``digits`` and ``infinite`` are scratch, as
+    long as the largest arity and the largest cardinality.
+    """
+
+    g: GraphArrays
+    slot_ptr: IntArray
+    from_factor: FloatArray
+    to_factor: FloatArray
+    digits: IntArray
+    infinite: IntArray
+
+
+class Step(NamedTuple):
+    """The numbers that every update needs."""
+
+    damping: float
+    scale: float
+    tolerance: float
+
+
+class Scratch(NamedTuple):
+    """Scratch for one variable at a time, each as long as the largest cardinality."""
+
+    belief: FloatArray
+    cavity: FloatArray
+    new: FloatArray
+    change: FloatArray
+
+
+@inlined
+def add_up(
+    net: Network, general: General | None, i: int, k: int, messages: FloatArray, belief: FloatArray
+) -> None:
+    """Fill the belief of variable ``i``, which has `k` labels: its unary and all that arrives."""
+    own = net.unary[net.unary_ptr[i] : net.unary_ptr[i] + k]
+    p, stop = np.uint64(net.adj_ptr[i]), np.uint64(net.adj_ptr[i + 1])
+    if p + np.uint64(4) == stop:
+        # All at once, as inside a grid: the sums are written once.
+        one = np.uint64(net.start[p])
+        two = np.uint64(net.start[p + np.uint64(1)])
+        three = np.uint64(net.start[p + np.uint64(2)])
+        four = np.uint64(net.start[p + np.uint64(3)])
+        for b in range(k):
+            a = np.uint64(b)
+            total = own[a] + messages[one + a] + messages[two + a]
+            belief[a] = total + messages[three + a] + messages[four + a]
+        p = stop
+    else:
+        for b in range(k):
+            belief[b] = own[b]
+    while p < stop:
+        one = np.uint64(net.start[p])
+        for b in range(k):
+            a = np.uint64(b)
+            belief[a] += messages[one + a]
+        p += np.uint64(1)
+    if general is not None:
+        for q in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
+            start = general.slot_ptr[general.g.inc_slot[q]]
+            for a in range(k):
+                belief[a] += general.from_factor[start + a]
+
+
+@inlined
+def least_label(k: int, belief: FloatArray) -> int:
+    """Return the label of least belief, the first of several."""
+    return first_label(k, least(k, belief), belief)
+
+
+@inlined
+def take_out(
+    k: int, belief: FloatArray, messages: FloatArray, start: np.uint64, out: FloatArray
+) -> None:
+    """Write the cavity: the belief without one of the messages in it."""
+    for a in range(k):
+        out[a] = belief[a] - messages[start + np.uint64(a)]
+
+
+@inlined_minimum
+def least_difference(k: int, values: FloatArray, others: FloatArray, start: np.uint64) -> float:
+    """Return the smallest ``values[a] - others[start + a]``."""
+    # Four chains, as in `least`.
+    first = np.inf
+    second = np.inf
+    third = np.inf
+    fourth = np.inf
+    for block in range(k >> 2):
+        a = np.uint64(block << 2)
+        b = start + a
+        first = min(first, values[a] - others[b])
+        second = min(second, values[a + np.uint64(1)] - others[b + np.uint64(1)])
+        third = min(third, values[a + np.uint64(2)] - others[b + np.uint64(2)])
+        fourth = min(fourth, values[a + np.uint64(3)] - others[b + np.uint64(3)])
+    for rest in range(k & ~3, k):
+        a = np.uint64(rest)
+        first = min(first, values[a] - others[start + a])
+    return min(min(first, second), min(third, fourth))
+
+
+# What the next functions do is the same: store the new message, damped, and note the change without
+# damping. They read what a message is made of, and little that was written just before: vectors of
+# one width wait for those of another to reach the cache. And they use few arrays, since compilers
+# give up when they have to make sure of too many that they do not overlap.
+
+
+@inlined_minimum
+def store_cut(
+    k: int,
+    smallest: float,
+    limit: float,
+    source: FloatArray,
+    at: np.uint64,
+    target: FloatArray,
+    to: np.uint64,
+    damping: float,
+    work: Scratch,
+) -> None:
+    """Store the message ``min(cavity - smallest, limit)``, a message of `source` taken out."""
+    for i in range(k):
+        a = np.uint64(i)
+        value = min(work.belief[a] - source[at + a] - smallest, limit)
+        old = target[to + a]
+        work.change[a] = abs(value - old)
+        target[to + a] = value + damping * (old - value)
+
+
+@inlined_minimum
+def store_lower(
+    k: int,
+    smallest: float,
+    limit: float,
+    target: FloatArray,
+    to: np.uint64,
+    damping: float,
+    work: Scratch,
+) -> None:
+    """Store ``min(up, down) - smallest``, cut to `limit`; they are in ``new`` and ``change``."""
+    for i in range(k):
+        a = np.uint64(i)
+        value = min(min(work.new[a], work.change[a]) - smallest, limit)
+        old = target[to + a]
+        work.new[a] = value
+        work.change[a] = abs(value - old)
+        target[to + a] = value + damping * (old - value)
+
+
+@inlined_minimum
+def store(
+    k: int, smallest: float, target: FloatArray, to: np.uint64, damping: float, work: Scratch
+) -> None:
+    """Store the message ``new - smallest``; it says nothing at a label that is forbidden."""
+    for i in range(k):
+        a = np.uint64(i)
+        value = work.new[a] - smallest
+        value = value if value < np.inf else 0.0
+        old = target[to + a]
+        work.new[a] = value
+        work.change[a] = abs(value - old)
+        target[to + a] = value + damping * (old - value)
+
+
+@inlined
+def relative_change(k: int, step: Step, work: Scratch) -> float:
+    """Return the change of the message ``work.new``: its largest entry's over the message's size.
+
+    To the size, the scale of costs is added. The change is that of the undamped message, so that
+    small steps do not pass for convergence.
+    """
+    size = max(step.scale, greatest(k, work.new))
+    return float(greatest(k, work.change) / (size + step.scale))
+
+
+@inlined
+def soft_potts_message(
+    k: int,
+    attractive: bool,
+    factor: float,
+    temperature: float,
+    cavity: FloatArray,
+    out: FloatArray,
+) -> float:
+    """Write the sum-product message through a Potts term, up to a constant; return the least.
+
+    ``out[b] = -T log(q sum_a p[a] + (1 - q) p[b])`` with ``p[a] = exp(-cavity[a] / T)`` and
+    ``q = exp(-rise / T)``, the `factor`, if unequal labels cost `rise` more than equal ones, and
+    ``-T log(sum_{a != b} p[a] + q p[b])`` if it is the other way round. No sum is of numbers of
+    different sign, but for those in which ``p[b]`` is taken from a sum that is at least 1 without
+    it. The `rise` must be of few temperatures.
+
+    Complexity: k exponentials and k logarithms.
+    """
+    best = least(k, cavity)
+    total = 0.0
+    for a in range(k):
+        cavity[a] = np.exp((best - cavity[a]) / temperature)
+        total += cavity[a]
+    if attractive:
+        for b in range(k):
+            out[b] = -temperature * np.log(factor * total + (1.0 - factor) * cavity[b])
+    else:
+        # Summed without its own term, where that is nearly all.
+        label = first_label(k, 1.0, cavity)
+        others = 0.0
+        for b in range(k):
+            out[b] = -temperature * np.log(total - cavity[b] + factor * cavity[b])
+            others += 0.0 if b == label else cavity[b]
+        out[label] = -temperature * np.log(others + factor)
+    return least(k, out)
+
+
+@inlined
+def renew_min_sum(
+    net: Network,
+    general: General | None,
+    q: int,
+    k: int,
+    damping: float,
+    source: FloatArray,
+    target: FloatArray,
+    work: Scratch,
+) -> None:
+    """Renew the message sent at an adjacency position, at T = 0, see `renew`."""
+    p = np.uint64(q)
+    link = net.links[p]
+    way = link["way"]
+    at = np.uint64(link["at"])
+    to = np.uint64(link["to"])
+    if way == ATTRACTIVE:
+        # The cavity itself, cut off.
+        smallest = least_difference(k, work.belief, source, at)
+        store_cut(k, smallest, link["rise"], source, at, target, to, damping, work)
+        return
+    take_out(k, work.belief, source, at, work.cavity)
+    if way == LINEAR:
+        smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
+        store_lower(k, smallest, link["cap"], target, to, damping, work)
+        return
+    size = k
+    smallest = 0.0
+    if general is not None and way == GENERAL:
+        size = net.cardinalities[np.uint64(link["other"])]
+        smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
+    else:
+        repulsive_message(k, link["rise"], work.cavity, work.new)
+    store(size, smallest, target, to, damping, work)
+
+
+@inlined
+def renew_sum_product(
+    net: Network,
+    general: General | None,
+    q: int,
+    k: int,
+    temperature: float,
+    damping: float,
+    source: FloatArray,
+    target: FloatArray,
+    work: Scratch,
+) -> None:
+    """Renew the message sent at an adjacency position, at T > 0, see `renew`."""
+    p = np.uint64(q)
+    link = net.links[p]
+    way = link["way"]
+    size = k
+    take_out(k, work.belief, source, np.uint64(link["at"]), work.cavity)
+    if general is not None and way == GENERAL:
+        size = net.cardinalities[np.uint64(link["other"])]
+        smallest = sum_product_message(
+            general.g, general.g.adj_half[p] ^ 1, temperature, work.cavity, work.new
+        )
+    else:
+        smallest = soft_potts_message(
+            k, way == ATTRACTIVE, link["cap"], temperature, work.cavity, work.new
+        )
+    store(size, smallest, target, np.uint64(link["to"]), damping, work)
+
+
+@inlined
+def renew(
+    net: Network,
+    general: General | None,
+    q: int,
+    k: int,
+    temperature: float | None,
+    damping: float,
+    source: FloatArray,
+    target: FloatArray,
+    work: Scratch,
+) -> None:
+    """Renew the message that a variable of `k` labels sends at one of its adjacency positions.
+
+    ``work.belief`` holds its belief, made of the messages in `source`. The message goes to
+    `target`, its change before damping to ``work.change``; the message itself to ``work.new``,
+    unless it is the cavity cut off, see `cut_message`.
+    """
+    if temperature is None:
+        renew_min_sum(net, general, q, k, damping, source, target, work)
+    else:
+        renew_sum_product(net, general, q, k, temperature, damping, source, target, work)
+
+
+@inlined
+def cut_message(
+    net: Network,
+    q: int,
+    k: int,
+    temperature: float | None,
+    source: FloatArray,
+    work: Scratch,
+) -> None:
+    """Write the message sent at an adjacency position to ``work.new`` if `renew` did not."""
+    if temperature is None:
+        link = net.links[np.uint64(q)]
+        if link["way"] == ATTRACTIVE:
+            at = np.uint64(link["at"])
+            smallest = least_difference(k, work.belief, source, at)
+            for a in range(k):
+                cavity = work.belief[a] - source[at + np.uint64(a)]
+                work.new[a] = min(cavity - smallest, link["rise"])
+
+
+@inlined
+def pull_from_factors(
+    general: General, i: int, k: int, temperature: float | None, step: Step, work: Scratch
+) -> float:
+    """Renew the messages of the higher-order factors at variable ``i``; return the change."""
+    change = 0.0
+    for p in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
+        slot = general.g.inc_slot[p]
+        heat = 0.0 if temperature is None else temperature
+        smallest = factor_message(
+            general.g, slot, heat, general.to_factor, general.slot_ptr, work.new, general.digits
+        )
+        to = np.uint64(general.slot_ptr[slot])
+        store(k, smallest, general.from_factor, to, step.damping, work)
+        change = max(change, relative_change(k, step, work))
+    return change
+
+
+@inlined
+def send_to_factor(general: General, slot: int, k: int, step: Step, work: Scratch) -> float:
+    """Renew the message of a variable to a factor, infinite where forbidden; return the change.
+
+    ``work.belief`` holds the belief of the variable. Damping acts on the way back from the factor;
+    twice would be once too often.
+    """
+    start = general.slot_ptr[slot]
+    take_out(k, work.belief, general.from_factor, np.uint64(start), work.cavity)
+    smallest = least(k, work.cavity)
+    for a in range(k):
+        value = work.cavity[a] - smallest
+        old = general.to_factor[start + a]
+        general.to_factor[start + a] = value
+        work.new[a] = value if value < np.inf else 0.0
+        work.change[a] = 0.0 if value == old else abs(value - old)
+    return relative_change(k, step, work)
