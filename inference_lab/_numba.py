@@ -52,7 +52,9 @@ def _compile(function: _F, **options: Any) -> _F:
     # Machine code names the module it came from, and a user's file may be imported under several.
     config.CACHE_DIR = os.path.join(_FOLDER, function.__module__)
     try:
-        return cast("_F", numba.njit(cache=True, nogil=True, **options)(function))
+        # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
+        compiled = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)
+        return cast("_F", compiled(function))
     finally:
         config.CACHE_DIR = before
 
