@@ -225,14 +225,17 @@ class Passes:
         n = self.graph.n_variables
         if n == 0:
             return True
-        given = (self.net, self._needed)
-        rule = (self._temperature, self._step, self.messages)
-        found = (self._x, self._work)
+        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
+        messages, x, work = self.messages, self._x, self._work
         if self.schedule == "synchronous":
             self.updates += n
-            self.change = synchronous_sweep(*given, *rule, self._second, self.pending, *found)
+            self.change = synchronous_sweep(
+                net, general, temperature, step, messages, self._second, self.pending, x, work
+            )
         elif self.schedule == "residual":
-            self.updates += residual_sweep(*given, *rule, self.heap, self.pending, *found)
+            self.updates += residual_sweep(
+                net, general, temperature, step, messages, self.heap, self.pending, x, work
+            )
             self.change = float(-self.heap.key.min())
         else:
             forest = self.schedule == "forest"
@@ -240,7 +243,9 @@ class Passes:
                 self.priority[:] = np.inf
             # On a forest from the leaves to the roots first, and back.
             direction = DOWN if (number % 2 == 0) == forest else UP
-            self.updates += sequential_sweep(*given, direction, *rule, self.priority, *found)
+            self.updates += sequential_sweep(
+                net, general, direction, temperature, step, messages, self.priority, x, work
+            )
             if forest:
                 # Then every message is final, whatever rounding would make of a test for change.
                 self.change = 0.0 if number else np.inf

@@ -117,8 +117,8 @@ def add_up(
     if general is not None:
         for q in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
             start = general.slot_ptr[general.g.inc_slot[q]]
-            for a in range(k):
-                belief[a] += general.from_factor[start + a]
+            for b in range(k):
+                belief[b] += general.from_factor[start + b]
 
 
 @inlined

@@ -109,7 +109,7 @@ def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     Messages to the factors are infinite at labels that are forbidden.
     """
     ptr = slot_ptr(graph)
-    entries, _ = _gather(g.unary_ptr, g.scopes)
+    entries, _ = _gather(g.unary_ptr, g.scopes.astype(np.int64))
     return General(
         g=g,
         slot_ptr=ptr,

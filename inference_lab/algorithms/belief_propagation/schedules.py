@@ -197,12 +197,12 @@ def synchronous_sweep(
 
 
 @inlined
-def _take_pending(j: int, pending: FloatArray, heap: Heap) -> None:
+def _take_pending(j: np.int64, pending: FloatArray, heap: Heap) -> None:
     """Add what is pending for one variable to its priority and mend the heap there."""
     if pending[j] > 0.0:
         heap.key[j] -= pending[j]
         pending[j] = 0.0
-        rise(heap, j)
+        rise(heap, int(j))
 
 
 @lean_kernel
@@ -244,5 +244,5 @@ def residual_sweep(
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    _take_pending(g.scopes[s], pending, heap)
+                    _take_pending(np.int64(g.scopes[s]), pending, heap)
     return x.size
