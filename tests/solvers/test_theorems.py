@@ -183,6 +183,15 @@ def test_marginals_are_exact_on_forests(solver: str, recipe: Recipe, temperature
     check_soft(recipe.build(), solver, temperature)
 
 
+@solvers("tree-dp", "junction-tree")
+def test_infeasible_forests_are_proved_so(solver: str) -> None:
+    """Tables along a path that no three labels satisfy together."""
+    rising = np.where(np.arange(2)[:, None] < np.arange(2), 0.0, INF)
+    graph = FactorGraph.from_factors([2] * 3, [((0, 1), rising), ((1, 2), rising)])
+    check_exact(graph, solver)
+    check_soft(graph, solver, 1.0)
+
+
 @solvers("block-icm", "trw-bp")
 @given(seed=st.integers(0, 2**32 - 1))
 def test_exact_on_pairwise_forests(solver: str, seed: int) -> None:
