@@ -23,7 +23,7 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     sequential_sweep,
     synchronous_sweep,
 )
-from inference_lab.algorithms.elimination.order import allowed_labels
+from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
