@@ -184,9 +184,7 @@ class Passes:
         if graph.has_infinite:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
-            unary = np.full(graph.unary_values.size, np.inf)
-            owner = np.repeat(graph.unary_ptr[:-1], domains.sizes)
-            unary[owner + domains.labels] = graph.unary_values[owner + domains.labels]
+            unary = np.where(domains.allowed, graph.unary_values, np.inf)
             self.arrays = self.arrays._replace(unary=unary[self._entries])
         start = message_starts(self.arrays)
         self.net = Network(
