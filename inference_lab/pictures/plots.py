@@ -66,7 +66,7 @@ def draw_graph(
             f"a picture of a graph shows at most {MOST_NODES} variables and higher-order factors, "
             f"got {n + len(scopes)}; draw a part of it, or labels as an image"
         )
-    picture: nx.Graph = nx.Graph()
+    picture: nx.Graph[int] = nx.Graph()
     picture.add_nodes_from(range(n + len(scopes)))
     picture.add_edges_from(edges.tolist())
     arms = [(n + f, v) for f, scope in enumerate(scopes) for v in scope]
