@@ -26,6 +26,7 @@ from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
+from inference_lab.clustering.tvclust import TVClust
 
 __all__ = [
     "AnnealedConstrainedKMeans",
@@ -57,6 +58,7 @@ __all__ = [
     "SphericalKMeans",
     "SquaredEuclidean",
     "StopAskingError",
+    "TVClust",
     "Violations",
     "ask_at_terminal",
 ]

@@ -41,7 +41,7 @@ from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 
-__all__ = ["DPMeans", "RDPMeans"]
+__all__ = ["DPMeans", "Pairs", "RDPMeans"]
 
 ClusterCost = Literal["farthest-first", "kth-distance"]
 
@@ -111,17 +111,30 @@ def assign(
     return order.size
 
 
-class _Pairs:
-    """Friends and strangers of each point, as `assign` takes them, and as terms."""
+class Pairs:
+    """Friends and strangers of each point, as `assign` takes them, and as terms.
 
-    def __init__(self, constraints: Constraints, n: int) -> None:
-        both = np.concatenate([constraints.must_link, constraints.cannot_link])
+    Without `both_ways` only the first point of each pair knows of it.
+
+    Raises
+    ------
+    ValueError
+        If a weight is infinite.
+    """
+
+    def __init__(self, constraints: Constraints, n: int, *, both_ways: bool = True) -> None:
+        for name in ("ml_weights", "cl_weights"):
+            if np.isinf(getattr(constraints, name)).any():
+                raise ValueError(f"{name[:-1]} must be finite here; a hard pair cannot be had")
+        ends = np.concatenate([constraints.must_link, constraints.cannot_link]).astype(np.int64)
         weight = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
-        ends = both.ravel()
-        order = np.argsort(ends, kind="stable")
-        self.ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))]).astype(np.int64)
-        self.partner: IntArray = both[:, ::-1].ravel()[order].astype(np.int64)
-        self.weight: FloatArray = np.repeat(weight, 2)[order]
+        if both_ways:
+            ends, weight = np.concatenate([ends, ends[:, ::-1]]), np.tile(weight, 2)
+        order = np.argsort(ends[:, 0], kind="stable")
+        counts = np.bincount(ends[:, 0], minlength=n)
+        self.ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.partner: IntArray = np.ascontiguousarray(ends[order, 1])
+        self.weight: FloatArray = weight[order]
         self.constraints = constraints
 
     def terms(self, xi: float) -> list[DiagonalTerms]:
@@ -369,11 +382,8 @@ constraints_
         constraints = read_constraints(
             points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
         )
-        for name in ("ml_weights", "cl_weights"):
-            if np.isinf(getattr(constraints, name)).any():
-                raise ValueError(f"{name[:-1]} must be finite: xi multiplies it")
         price = self._price(points)
-        pairs = _Pairs(constraints, points.shape[0])
+        pairs = Pairs(constraints, points.shape[0])
         best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, price, rng))
         state = best.state
         self.labels_ = state.labels
@@ -514,7 +524,7 @@ class _Fit:
         self,
         settings: RDPMeans,
         points: Points,
-        pairs: _Pairs,
+        pairs: Pairs,
         price: float,
         rng: np.random.Generator,
     ) -> None:

@@ -1,0 +1,486 @@
+r"""TVClust: a Dirichlet process mixture of Gaussians that hears noisy answers about pairs.
+
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})`` with stick-breaking weights;
+an answer about a pair says whether the two points share a component, and is right with probability
+``p`` if they do and ``q`` if they do not, which are learnt. Fitted by variational inference with
+``q(z) = prod_i r_i``, sticks truncated, and all priors conjugate.
+
+D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
+model to a deterministic algorithm", 2015, section 3. D. Blei, M. Jordan, "Variational inference for
+Dirichlet process mixtures", Bayesian Analysis 1, 2006. C. Bishop, "Pattern recognition and machine
+learning", 2006, section 10.2.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from inference_lab._numba import kernel
+from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
+from inference_lab.clustering.dp_means import Pairs
+from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.contract import Solver, Status
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.registry.registry import as_solver
+from inference_lab.solving import solve
+
+__all__ = ["TVClust"]
+
+#: Passes over the points that pairs couple, in one E-step.
+_PASSES = 5
+
+
+@kernel
+def share_out(
+    logits: FloatArray,
+    ptr: IntArray,
+    partner: IntArray,
+    effect: FloatArray,
+    rows: IntArray,
+    shares: FloatArray,
+) -> None:
+    """Set the shares of each row to the softmax of its logits and its partners', one by one.
+
+    Each update is the maximum of the bound over the shares of that point, all others fixed.
+    """
+    k = shares.shape[1]
+    row = np.empty(k)
+    for i in rows:
+        for h in range(k):
+            row[h] = logits[i, h]
+        for at in range(ptr[i], ptr[i + 1]):
+            for h in range(k):
+                row[h] += effect[at] * shares[partner[at], h]
+        top = row.max()
+        total = 0.0
+        for h in range(k):
+            row[h] = math.exp(row[h] - top)
+            total += row[h]
+        for h in range(k):
+            shares[i, h] = row[h] / total
+
+
+class Gaussians:
+    """Normal-Wishart posteriors of all components, given shares (Bishop 2006, eqs. 10.60-10.63).
+
+    The prior has mean 0, ``beta0 = 1``, ``W0 = I`` and ``nu0 = d``.
+
+    Attributes
+    ----------
+    means : (k, d) array
+    beta, nu : (k,) arrays
+    factor : (k, d, d) array
+        Lower Cholesky factors of the inverses of ``W``.
+    """
+
+    def __init__(self, points: FloatArray, shares: FloatArray) -> None:
+        d = points.shape[1]
+        sizes = shares.sum(axis=0)
+        self.beta = 1.0 + sizes
+        self.nu = d + sizes
+        self.means: FloatArray = (shares.T @ points) / self.beta[:, None]
+        scatter = np.empty((sizes.size, d, d))
+        for h in range(sizes.size):
+            # I + sum r x x' - beta m m', with the points around the posterior mean.
+            around = points - self.means[h]
+            scatter[h] = np.eye(d) + (shares[:, h, None] * around).T @ around
+            scatter[h] += np.outer(self.means[h], self.means[h])
+        self.factor: FloatArray = np.linalg.cholesky(scatter)
+        diagonal = np.diagonal(self.factor, axis1=1, axis2=2)
+        #: ``ln |W|``.
+        self.log_det: FloatArray = -2.0 * np.log(diagonal).sum(axis=1)
+
+    def expected_log_det(self) -> FloatArray:
+        """Return ``E ln |Lambda|`` of each component."""
+        from scipy.special import digamma
+
+        d = self.means.shape[1]
+        terms = digamma(0.5 * (self.nu[:, None] - np.arange(d)))
+        return np.asarray(terms.sum(axis=1) + d * math.log(2.0) + self.log_det)
+
+    def expected_log_density(self, points: FloatArray) -> FloatArray:
+        """Return ``E ln N(x | mu_k, Lambda_k^{-1})``, shape (n, k)."""
+        from scipy.linalg import solve_triangular
+
+        n, d = points.shape
+        out = np.empty((n, self.beta.size))
+        for h in range(self.beta.size):
+            white = solve_triangular(self.factor[h], (points - self.means[h]).T, lower=True)
+            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->j", white, white)
+        return np.asarray(0.5 * (self.expected_log_det() - d * math.log(2.0 * math.pi) - out))
+
+    def divergence(self) -> float:
+        """Return the summed divergence of the posteriors from the prior."""
+        from scipy.linalg import solve_triangular
+
+        k, d = self.means.shape
+        log_det = self.expected_log_det()
+        trace, square = np.empty(k), np.empty(k)
+        for h in range(k):
+            inverse = solve_triangular(self.factor[h], np.eye(d), lower=True)
+            trace[h] = (inverse**2).sum()
+            square[h] = ((inverse @ self.means[h]) ** 2).sum()
+        prior = 0.5 * (d * math.log(1.0 / (2.0 * math.pi)) + log_det - d / self.beta)
+        prior -= 0.5 * self.nu * square
+        prior += _log_wishart(np.zeros(k), np.full(k, float(d)), d)
+        prior += -0.5 * log_det - 0.5 * self.nu * trace
+        own = 0.5 * log_det + 0.5 * d * np.log(self.beta / (2.0 * math.pi)) - 0.5 * d
+        own += _log_wishart(self.log_det, self.nu, d)
+        own += 0.5 * (self.nu - d - 1.0) * log_det - 0.5 * self.nu * d
+        return float((own - prior).sum())
+
+
+def _log_wishart(log_det: FloatArray, nu: FloatArray, d: int) -> FloatArray:
+    """Return the log of the normaliser of Wishart distributions (Bishop 2006, eq. B.79)."""
+    from scipy.special import gammaln
+
+    gammas = gammaln(0.5 * (nu[:, None] - np.arange(d))).sum(axis=1)
+    rest = 0.5 * nu * d * math.log(2.0) + 0.25 * d * (d - 1) * math.log(math.pi)
+    return np.asarray(-0.5 * nu * log_det - rest - gammas)
+
+
+def _beta_divergence(a: FloatArray, b: FloatArray, a0: float, b0: float) -> float:
+    """Return the summed divergence of Beta distributions from one."""
+    from scipy.special import betaln, digamma
+
+    value = betaln(a0, b0) - betaln(a, b) + (a - a0) * digamma(a) + (b - b0) * digamma(b)
+    return float(np.sum(value + (a0 + b0 - a - b) * digamma(a + b)))
+
+
+def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
+    """Return ``E ln v`` and ``E ln (1 - v)`` of Beta distributions."""
+    from scipy.special import digamma
+
+    both = digamma(np.add(a, b))
+    return digamma(a) - both, digamma(b) - both
+
+
+class TVClust(ConstrainedClusterer):
+    r"""Dirichlet process mixture of Gaussians with noisy answers about pairs, by variation.
+
+    Maximises a lower bound on ``log p(X, answers)`` under
+
+    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart
+    components, and for each pair that was asked about, ``p(must | same) = p``,
+    ``p(cannot | different) = q`` with Beta priors.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Where the sticks are cut: the most components there can be. How many have points is
+        `n_clusters_`.
+    alpha : float
+        Concentration of the process.
+    p_prior, q_prior : (float, float)
+        Beta priors of the shares of right answers on pairs of one cluster, and of two. By default
+        answers are taken to be right; the published code takes those on pairs of one cluster to be
+        wrong until overruled, see `release`.
+    e_step : str or Solver
+        ``"coordinate"`` updates the points one by one, which raises the bound; or any solver that
+        gives marginals: the conditional of the labels is a factor graph.
+    e_step_time_limit : float, optional
+        Seconds an E-step of a solver.
+    standardise : bool
+        Scale features to mean 0 and variance 1 first; the prior of the components is for such.
+    both_ways : bool
+        Both points of a pair hear its answer; without, as in the published code, only the first.
+    n_init, max_iter, tol, random_state
+        Starts, of which the one of greatest bound is kept; limit on iterations; stop when the bound
+        rises by no more than this share.
+
+    Attributes
+    ----------
+    labels_, n_clusters_
+    responsibilities_ : (n, k) array
+    weights_ : (k,) array
+        Expected mixing weights.
+    cluster_centers_ : (k, d) array
+        Means of the components, in the units of the data.
+    p_, q_ : float
+        Expected shares of right answers.
+    objective_ : float
+        Minus the bound.
+    n_iter_, history_, converged_, violations_, constraints_
+
+    Guarantees
+    ----------
+    With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
+
+    Complexity
+    ----------
+    An iteration costs O(n k d^2 + pairs k). Memory: a few (n, k) arrays.
+
+    References
+    ----------
+    D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a
+    probabilistic model to a deterministic algorithm", 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + np.random.default_rng(0).normal(size=(40, 1))
+    >>> TVClust(5, random_state=0).fit(X, must_link=[(0, 1)], cannot_link=[(0, 20)]).n_clusters_
+    2
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 15,
+        *,
+        alpha: float = 1.0,
+        p_prior: tuple[float, float] = (10.0, 1.0),
+        q_prior: tuple[float, float] = (10.0, 1.0),
+        e_step: Literal["coordinate"] | str | Solver = "coordinate",
+        e_step_time_limit: float | None = None,
+        standardise: bool = True,
+        both_ways: bool = True,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 1e-7,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.alpha = alpha
+        self.p_prior = p_prior
+        self.q_prior = q_prior
+        self.e_step = e_step
+        self.e_step_time_limit = e_step_time_limit
+        self.standardise = standardise
+        self.both_ways = both_ways
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @classmethod
+    def release(cls, random_state: Any = None) -> TVClust:
+        """Return the settings of the code published with the paper.
+
+        15 components, at most 30 iterations, a tolerance of 5e-5, answers heard by one point of
+        each pair, and a prior by which must-links are wrong ten times out of eleven.
+        """
+        return cls(
+            p_prior=(1.0, 10.0),
+            both_ways=False,
+            max_iter=30,
+            tol=5e-5,
+            random_state=random_state,
+        )
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : ignored
+        must_link, cannot_link, ml_weight, cl_weight, sample_ids
+            As in `HMRFKMeans.fit`; a weight says as how many answers one counts, and is finite.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, pairs or settings cannot be used, or the solver gives no marginals.
+        """
+        points = self._read_points(X, reset=True)
+        n = points.shape[0]
+        # Fewer points than components only leave some without any.
+        self._check_settings(max(n, self.n_clusters if isinstance(self.n_clusters, int) else n))
+        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+        for name, values in (("alpha", [self.alpha]), ("p_prior", self.p_prior),
+                             ("q_prior", self.q_prior)):  # fmt: skip
+            if not all(0.0 < value < math.inf for value in values):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        pairs = Pairs(constraints, n, both_ways=self.both_ways)
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.standardise:
+            spread = points.std(axis=0)
+            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        scaled = (points - self._shift) / self._scale
+        best: _Fit = self._best_of(lambda rng: _Fit(self, scaled, pairs, rng))
+        self._best = best
+        self.responsibilities_ = best.shares
+        self.labels_ = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
+        self.n_clusters_ = np.unique(self.labels_).size
+        log_v, log_rest = _log_means(best.sticks_a, best.sticks_b)
+        weights = np.exp(_log_weights(log_v, log_rest))
+        self.weights_ = weights / weights.sum()
+        self.cluster_centers_ = best.components.means * self._scale + self._shift
+        self.p_ = float(best.p[0] / best.p.sum())
+        self.q_ = float(best.q[0] / best.q.sum())
+        self.objective_ = best.objective
+        self.n_iter_ = best.n_iter
+        self.history_ = best.history
+        self.converged_ = best.converged
+        self.constraints_ = constraints
+        self._count_violations(constraints)
+        return self
+
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return minus the expected log-joint of points and components, shape (n, k)."""
+        check_is_fitted(self)
+        points = (self._read_points(X, reset=False) - self._shift) / self._scale
+        return -self._best.logits(points)
+
+
+def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
+    """Return ``E ln pi``; the last stick takes all that is left."""
+    before = np.concatenate([[0.0], np.cumsum(log_rest)])
+    return np.asarray(before + np.concatenate([log_v, [0.0]]))
+
+
+class _Fit:
+    """One start."""
+
+    def __init__(
+        self, settings: TVClust, points: FloatArray, pairs: Pairs, rng: np.random.Generator
+    ) -> None:
+        self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
+        k = min(settings.n_clusters, points.shape[0])
+        start = initial_centroids(
+            points, pairs.constraints, k, SquaredEuclidean(), "k-means++", rng
+        )
+        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
+        self.shares: FloatArray = np.eye(settings.n_clusters)[nearest]
+        self.history: list[HalfStep] = []
+        self.converged = False
+        self.n_iter = 0
+        coupled = np.diff(pairs.ptr) > 0
+        self.rows: IntArray = np.flatnonzero(coupled)
+        self.solver = None if settings.e_step == "coordinate" else as_solver(settings.e_step)
+        self.maximise()
+        before = -math.inf
+        while self.n_iter < settings.max_iter and not self.converged:
+            self.n_iter += 1
+            since = time.perf_counter()
+            self.expect()
+            self._note("E", since)
+            since = time.perf_counter()
+            self.maximise()
+            self._note("M", since)
+            bound = -self.history[-1].objective
+            self.converged = abs(bound - before) <= settings.tol * max(1.0, abs(bound))
+            before = bound
+        self.objective = self.history[-1].objective
+
+    def _note(self, step: str, since: float) -> None:
+        spent = time.perf_counter() - since
+        self.history.append(HalfStep(self.n_iter, step, -self.bound(), spent))
+
+    def agreement(self) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities that must-linked and cannot-linked pairs share a component."""
+        c, r = self.pairs.constraints, self.shares
+        ml, cl = c.must_link, c.cannot_link
+        return (
+            np.einsum("ij,ij->i", r[ml[:, 0]], r[ml[:, 1]]),
+            np.einsum("ij,ij->i", r[cl[:, 0]], r[cl[:, 1]]),
+        )
+
+    def maximise(self) -> None:
+        """Update sticks, components, and the shares of right answers."""
+        settings, c = self.settings, self.pairs.constraints
+        sizes = self.shares.sum(axis=0)
+        self.sticks_a: FloatArray = 1.0 + sizes[:-1]
+        self.sticks_b: FloatArray = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
+        self.components = Gaussians(self.points, self.shares)
+        must, cannot = self.agreement()
+        w, v = c.ml_weights, c.cl_weights
+        same = np.array([w @ must, v @ cannot])
+        apart = np.array([v @ (1.0 - cannot), w @ (1.0 - must)])
+        self.p: FloatArray = np.asarray(settings.p_prior) + same
+        self.q: FloatArray = np.asarray(settings.q_prior) + apart
+
+    def logits(self, points: FloatArray) -> FloatArray:
+        """Return the expected log-joint of points and components, pairs left aside."""
+        weights = _log_weights(*_log_means(self.sticks_a, self.sticks_b))
+        return np.asarray(weights + self.components.expected_log_density(points))
+
+    def evidence(self) -> tuple[float, float]:
+        """Return what sharing a component gains in a must-link, and loses in a cannot-link."""
+        log_p, log_not_p = _log_means(*self.p)
+        log_q, log_not_q = _log_means(*self.q)
+        return float(log_p - log_not_q), float(log_q - log_not_p)
+
+    def expect(self) -> None:
+        """Update the shares."""
+        from scipy.special import softmax
+
+        logits = self.logits(self.points)
+        alone = np.ones(len(logits), dtype=bool)
+        alone[self.rows] = False
+        self.shares[alone] = softmax(logits[alone], axis=1)
+        if self.rows.size == 0:
+            return
+        gain, loss = self.evidence()
+        weight = self.pairs.weight
+        if self.solver is not None:
+            self._solve(self.solver, logits, gain, loss)
+            return
+        effect = np.where(weight > 0, gain * weight, loss * weight)
+        for _ in range(_PASSES):
+            share_out(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
+
+    def _solve(self, solver: Solver, logits: FloatArray, gain: float, loss: float) -> None:
+        """Take the marginals of the coupled points from a solver."""
+        c = self.pairs.constraints
+        rows = np.unique(np.concatenate([c.must_link.ravel(), c.cannot_link.ravel()]))
+        place = np.zeros(len(logits), dtype=np.int64)
+        place[rows] = np.arange(rows.size)
+        graph = FactorGraph.from_terms(
+            -logits[rows],
+            [
+                DiagonalTerms(place[c.must_link], same=-gain * c.ml_weights),
+                DiagonalTerms(place[c.cannot_link], same=loss * c.cl_weights),
+            ],
+        )
+        solution = solve(
+            graph,
+            solver,
+            seed=int(self.rng.integers(2**31)),
+            time_limit=self.settings.e_step_time_limit,
+            temperature=1.0,
+        )
+        if solution.status == Status.UNSUPPORTED or solution.marginals is None:
+            raise ValueError(
+                f"e_step={solution.solver} gives no marginals for these points: {solution.message}"
+            )
+        self.shares[rows] = np.asarray(solution.marginals)
+
+    def bound(self) -> float:
+        """Return the lower bound on the log-evidence."""
+        from scipy.special import xlogy
+
+        r, c, settings = self.shares, self.pairs.constraints, self.settings
+        value = float((r * self.logits(self.points)).sum() - xlogy(r, r).sum())
+        log_p, log_not_p = _log_means(*self.p)
+        log_q, log_not_q = _log_means(*self.q)
+        must, cannot = self.agreement()
+        value += float(c.ml_weights @ (must * log_p + (1.0 - must) * log_not_q))
+        value += float(c.cl_weights @ (cannot * log_not_p + (1.0 - cannot) * log_q))
+        value -= _beta_divergence(self.sticks_a, self.sticks_b, 1.0, settings.alpha)
+        for posterior, prior in ((self.p, settings.p_prior), (self.q, settings.q_prior)):
+            value -= _beta_divergence(posterior[:1], posterior[1:], *prior)
+        return value - self.components.divergence()
