@@ -43,5 +43,5 @@ def test_solvers_that_heed_prices_agree_and_others_say_so():
     for spec in ("icm", "alpha-expansion"):
         found = il.solve(graph, spec)
         assert exact.energy <= found.energy + 1e-6 <= 1.3 * exact.energy
-    refused = il.solve(graph, "loopy-bp")
+    refused = il.solve(graph, "trw-s")
     assert refused.status == Status.UNSUPPORTED and "label costs" in refused.message
