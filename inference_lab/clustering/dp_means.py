@@ -254,8 +254,9 @@ class RDPMeans(ConstrainedClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_, metrics_, \
-constraints_
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        As in `HMRFKMeans`.
+    metrics_, constraints_
         As in `HMRFKMeans`.
     n_clusters_ : int
     cluster_cost_ : float
@@ -461,8 +462,9 @@ class DPMeans(RDPMeans):
 
     Parameters
     ----------
-    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit, start, \
-order, max_clusters, n_init, max_iter, random_state
+    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit
+        See `RDPMeans`.
+    start, order, max_clusters, n_init, max_iter, random_state
         See `RDPMeans`. Pairs given to ``fit`` are only counted, in `violations_`.
 
     Guarantees
