@@ -553,7 +553,9 @@ def test_list_shows_settings_as_they_are_written():
         "type": "unary | random",
         "required": False,
         "default": "unary",
+        "range": None,
     }
+    assert settings["max_sweeps"]["range"] == "at least 1"
     assert settings["max_sweeps"]["type"] == "integer | none"
     assert settings["max_sweeps"]["default"] == "none"
     text = call("list", "problems", "file").stdout

@@ -69,6 +69,16 @@ class Honest(Solver):
         return outcome
 
 
+@frozen
+class FailsOnLabelCosts(Honest):
+    label_costs: ClassVar[bool] = True
+
+    def run(self, graph, run):
+        if graph.n_label_costs:
+            raise ValueError("what is a label cost?")
+        return super().run(graph, run)
+
+
 def worst_of(graph: FactorGraph) -> np.ndarray:
     energies = exhaustive(graph).energies
     return np.array(np.unravel_index(int(energies.argmax()), energies.shape), dtype=np.int64)
@@ -636,6 +646,18 @@ LIARS: list[tuple[Solver, set[str]]] = [
     (BoundWithoutConstant(), {"constant-shift"}),
     (FalseOptimum(), {"optimal-true", "bound-below-optimum", "constant-shift", "marginals-valid"}),
     (FalselyInfeasible(), {"infeasible-true"}),
+    (
+        FailsOnLabelCosts(),
+        {
+            "label-costs",
+            "constant-shift",
+            "copies-agree",
+            "initial-kept",
+            "picklable",
+            "repeatable",
+            "stateless",
+        },
+    ),
     (OtherDtype(), {"labels-valid"}),
     (NoLabels(), {"labels-valid"}),
     (TwistedTrace(), {"trace-consistent"}),
