@@ -19,7 +19,7 @@ SOLVERS = ["mean-field", "loopy-bp(damping=0.5)", "trw-bp", "gibbs"]
 
 def distance(solver: str, coupling: float) -> float:
     """Return the mean total variation distance of the marginals from the exact ones."""
-    graph = Ising(height=8, width=8, coupling=coupling, seed=1).build().graph
+    graph = Ising(size=8, coupling=coupling, seed=1).build().graph
     exact = il.solve(graph, "junction-tree", temperature=1.0).marginals
     found = il.solve(graph, solver, temperature=1.0, time_limit=2.0).marginals
     return float(0.5 * np.abs(found - exact).sum(axis=1).mean())

@@ -592,7 +592,7 @@ class Compiling(Solver):
 def test_a_run_that_was_ended_while_it_compiled_is_made_again_once(tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
     # Without warm-up, which would compile as well.
-    monkeypatch.setattr(running, "_warm_up_apart", lambda *arguments: False)
+    monkeypatch.setattr(running, "warm_up_apart", lambda *arguments, **settings: False)
     solver = Compiling(str(tmp_path / "notes"))
     (record,) = il.compare(il.Problem("p", GRAPH), solver, time_limit=5.0).records
     assert record.status == "converged"
