@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import inference_lab as il
 from inference_lab.problems.protein_side_chains import ProteinSideChains
 
-problem = ProteinSideChains(residues=40, max_rotamers=27, seed=4).build()
+problem = ProteinSideChains(residues=40, max_rotamers=9, seed=4).build()
 print(problem.graph)
 
 # %%
@@ -20,7 +20,7 @@ print(problem.graph)
 # answer is proved.
 
 figure, axes = plt.subplots(figsize=(6, 3.4), constrained_layout=True)
-for number, solver in enumerate(["icm", "loopy-bp", "trw-s(tighten=cycles)", "junction-tree"]):
+for number, solver in enumerate(["icm", "loopy-bp", "trw-s(tighten=cycles)"]):
     solution = il.solve(problem.graph, solver, time_limit=10.0)
     print(f"{solver:22} {solution.energy:9.3f}  {solution.status}")
     moments = [max(1e-4, point.seconds) for point in solution.trace] + [solution.seconds + 1e-4]
