@@ -47,8 +47,8 @@ found = {
 # %%
 # The objective is what the E-step minimises; the agreement with the classes is what the user wants.
 # Wrong constraints frustrate cycles, and from a fifth of them on the other E-steps reach objectives
-# that ICM does not. On these wines the clusters hardly change: the classes lie apart, and the weights
-# let distances decide. Four draws on one data set are a picture, not a study; the studies are in
+# that ICM does not. On these wines the clusters hardly change: the classes lie apart, and distances
+# decide. Four draws on one data set are a picture, not a study; the studies are in
 # ``reports/``.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), constrained_layout=True)

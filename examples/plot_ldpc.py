@@ -3,8 +3,8 @@ Decoding a low-density parity-check code
 ========================================
 
 Every check forbids half of the labellings of its bits: hard factors of order six. Belief
-propagation was made for this. How much noise can a code of 96 bits take, with BP and with an integer
-program, when each has a second for a word?
+propagation was made for this. How much noise can a code of 96 bits take, with BP and with an
+integer program, when each has a second for a word?
 """
 
 # %%
