@@ -1,6 +1,7 @@
-"""The code in README.md and CONTRIBUTING.md runs as it stands.
+"""The code in README.md, CONTRIBUTING.md and the pages of the site runs as it stands.
 
-Fences marked ``python`` are scripts, run one after the other in one empty folder. A first line
+Fences marked ``python`` are scripts, run one after the other in one empty folder; those of a page
+of the site are parts of one. A first line
 ``# name.py`` saves the script there under that name, for the fences that follow. Lines of
 ``console`` fences that begin with ``inference-lab`` are run as commands in the same folder, and at
 the end those that stand in the text, but for forms with a NAME to fill in. Commands are run within
@@ -26,7 +27,12 @@ from places import ROOT
 from inference_lab import conformance
 from inference_lab.cli import main
 
-DOCUMENTS = ["CONTRIBUTING.md", "README.md"]
+DOCUMENTS = [
+    "CONTRIBUTING.md",
+    "README.md",
+    "docs/tutorial.md",
+    *(f"docs/howto/{page}.md" for page in ("own-data", "own-problem", "own-solver", "paper")),
+]
 
 #: Seconds a run may take here; the documents show commands with the limits that users want.
 TIME_LIMIT = "0.5"
@@ -103,13 +109,28 @@ def prose(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
+def in_one_script(found: list[Fence]) -> list[Fence]:
+    """Return the blocks with the scripts that have no name as one, before the first command."""
+    parts = [fence for fence in found if fence.language == "python" and not saved_name(fence)]
+    whole = (
+        Fence("python", parts[0].line, "\n".join(part.text for part in parts)) if parts else None
+    )
+    named = [fence for fence in found if saved_name(fence)]
+    rest = [fence for fence in found if fence not in parts and fence not in named]
+    return [*named, *([whole] if whole else []), *rest]
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_code_runs(name: str, folder: Path) -> None:
     """Every script and command of the document ends with exit code 0."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found = fences(text)
-    assert {"python", "console"} <= {fence.language for fence in found}
+    site = name.startswith("docs/")
+    wanted = {"python"} if site else {"python", "console"}
+    assert wanted <= {fence.language for fence in found}
     commands = set()
+    if site:
+        found = in_one_script(found)
 
     def run_once(line: str, where: str) -> None:
         if line.startswith("inference-lab ") and line not in commands:
