@@ -215,6 +215,13 @@ class ConstrainedClusterer(
                 best = found
         return best
 
+    def _note(self, result: Any) -> None:
+        """Set the attributes that say how a fit went."""
+        self.objective_ = result.objective
+        self.n_iter_ = result.n_iter
+        self.history_ = result.history
+        self.converged_ = result.converged
+
     def _take(self, best: SoftFit[Any], constraints: Constraints) -> None:
         """Set the attributes that soft clusterers share."""
         result = best.result
@@ -225,10 +232,7 @@ class ConstrainedClusterer(
             shares = np.asarray(labels if soft else np.eye(self.n_clusters)[labels])
         self.responsibilities_ = shares
         self.labels_ = best.labels
-        self.objective_ = result.objective
-        self.n_iter_ = result.n_iter
-        self.history_ = result.history
-        self.converged_ = result.converged
+        self._note(result)
         self._count_violations(constraints)
 
     def _count_violations(self, constraints: Constraints) -> None:

@@ -58,10 +58,7 @@ class KMeansFamily(ConstrainedClusterer):
             model.centroids if self._origin is None else model.centroids + self._origin
         )
         self.metrics_ = model.metrics
-        self.objective_ = result.objective
-        self.n_iter_ = result.n_iter
-        self.history_ = result.history
-        self.converged_ = result.converged
+        self._note(result)
 
 
 class BregmanKMeans(KMeansFamily):

@@ -395,10 +395,7 @@ class RDPMeans(ConstrainedClusterer):
         self.n_clusters_ = len(state.centroids)
         self.cluster_cost_ = price
         self.xi_ = best.xi
-        self.objective_ = best.objective
-        self.n_iter_ = best.n_iter
-        self.history_ = best.history
-        self.converged_ = best.converged
+        self._note(best)
         self.constraints_ = constraints
         self._count_violations(constraints)
         return self

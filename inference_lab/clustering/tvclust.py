@@ -328,10 +328,7 @@ class TVClust(ConstrainedClusterer):
         self.cluster_centers_ = best.components.means * self._scale + self._shift
         self.p_ = float(best.p[0] / best.p.sum())
         self.q_ = float(best.q[0] / best.q.sum())
-        self.objective_ = best.objective
-        self.n_iter_ = best.n_iter
-        self.history_ = best.history
-        self.converged_ = best.converged
+        self._note(best)
         self.constraints_ = constraints
         self._count_violations(constraints)
         return self
