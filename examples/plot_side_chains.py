@@ -20,14 +20,8 @@ print(problem.graph)
 # answer is proved.
 
 figure, axes = plt.subplots(figsize=(6, 3.4), constrained_layout=True)
-for number, solver in enumerate(["icm", "loopy-bp", "trw-s(tighten=cycles)"]):
+for solver in ("icm", "loopy-bp", "trw-s(tighten=cycles)"):
     solution = il.solve(problem.graph, solver, time_limit=10.0)
     print(f"{solver:22} {solution.energy:9.3f}  {solution.status}")
-    moments = [max(1e-4, point.seconds) for point in solution.trace] + [solution.seconds + 1e-4]
-    energies = [point.best_energy for point in solution.trace]
-    bounds = [point.lower_bound for point in solution.trace]
-    axes.step(moments, [*energies, energies[-1]], where="post", color=f"C{number}", label=solver)
-    axes.step(moments, [*bounds, bounds[-1]], where="post", color=f"C{number}", linestyle=":")
-axes.set(xscale="log", xlabel="seconds", ylabel="best energy, and bound (dotted)")
-axes.legend(frameon=False, fontsize=8)
+    solution.plot_trace(axes=axes)
 plt.show()
