@@ -20,6 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import RecordStore
+from inference_lab.results.summaries import proof
+from inference_lab.words import seconds_text
 
 STUDY = Path(__file__).resolve().parents[1] / "reports" / "estep-grid"
 DRAWS = 2_000
@@ -61,7 +63,7 @@ def data_of(problem: str) -> str:
 
 def cells(findings: Findings) -> dict[str, list[Cell]]:
     """Return the solvers of each class, the lowest mean gap first."""
-    best = {p.name: p.best_energy for p in findings.problems}
+    problems = {p.name: p for p in findings.problems}
     grouped: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for record in findings.records:
         grouped[class_of(record.problem)][findings.short_name(record.solver)].append(record)
@@ -71,14 +73,14 @@ def cells(findings: Findings) -> dict[str, list[Cell]]:
         listed = []
         for solver, records in solvers.items():
             energies = [r.energy for r in records]
-            gaps = primal_gap_percent(energies, [best[r.problem] for r in records])
+            gaps = primal_gap_percent(energies, [problems[r.problem].best_energy for r in records])
             by_data: dict[str, list[float]] = defaultdict(list)
             for record, gap in zip(records, gaps, strict=True):
                 by_data[data_of(record.problem)].append(float(gap))
             means = np.array([np.mean(values) for values in by_data.values()])
             drawn = means[rng.integers(0, len(means), (DRAWS, len(means)))].mean(axis=1)
             low, high = np.quantile(drawn, [0.025, 0.975])
-            proved = 100 * np.mean([r.status in ("optimal", "infeasible") for r in records])
+            proved = 100 * np.mean([proof(r, problems[r.problem]) == "yes" for r in records])
             seconds = float(np.median([r.seconds for r in records]))
             listed.append(Cell(solver, float(means.mean()), low, high, float(proved), seconds))
         found[name] = sorted(listed)
@@ -97,13 +99,6 @@ def chosen(listed: list[Cell]) -> dict[str, Cell]:
     }
 
 
-def duration(seconds: float) -> str:
-    """Return a time as one reads it."""
-    if seconds < 1e-3:
-        return f"{1e6 * seconds:.0f} µs"
-    return f"{1e3 * seconds:.1f} ms" if seconds < 0.1 else f"{seconds:.1f} s"
-
-
 class WhichSolver(SphinxDirective):
     """The table: a block a class of problems, a row a purpose."""
 
@@ -116,7 +111,7 @@ class WhichSolver(SphinxDirective):
         for name, listed in cells(Findings.of_store(RecordStore(runs))).items():
             for purpose, cell in chosen(listed).items():
                 gap = f"{cell.gap:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
-                figures = [gap, f"{cell.proved:.0f} %", duration(cell.seconds)]
+                figures = [gap, f"{cell.proved:.0f} %", f"{seconds_text(cell.seconds)} s"]
                 rows.append([name, purpose, cell.solver, *figures])
                 name = ""
         return [_table(header, rows)]
