@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,68 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab.clustering._soft import SoftFit
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion, is_sparse
-from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.hmrf import Violations, violations
+from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
+from inference_lab.clustering.hmrf import HMRF, Violations, violations
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import Range
 
-__all__ = ["ConstrainedClusterer"]
+__all__ = [
+    "ConstrainedClusterer",
+    "Fit",
+    "PairwiseClusterer",
+    "Whole",
+    "check_setting",
+    "read_partial_labels",
+]
+
+
+class Whole(Range):
+    """From where to where a whole number may be."""
+
+    __slots__ = ()
+
+
+#: What settings of the same name may be in all clusterers.
+_COMMON: dict[str, tuple[Any, ...]] = {
+    "n_clusters": (Whole(at_least=1),),
+    "n_init": (Whole(at_least=1),),
+    "max_iter": (Whole(at_least=1),),
+    "tol": (Range(at_least=0, below=math.inf),),
+    "empty_clusters": ("reseed", "keep", "raise"),
+}
+
+
+def check_setting(name: str, value: object, allowed: tuple[Any, ...]) -> None:
+    """Refuse a setting that is none of the words, and in none of the ranges, that it may be.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With its name, its value and what is allowed; the latter for what is no number where only
+        numbers are.
+
+    Examples
+    --------
+    >>> check_setting("sigma", "large", ("smallest", Range(at_least=0)))
+    Traceback (most recent call last):
+    ...
+    ValueError: sigma = 'large' is unknown; allowed: 'smallest', or a number at least 0
+    """
+    words = tuple(each for each in allowed if not isinstance(each, Range))
+    ranges = [each for each in allowed if isinstance(each, Range)]
+    if isinstance(value, Real) and type(value) is not bool and ranges:
+        if any(isinstance(r, Whole) for r in ranges) and not isinstance(value, Integral):
+            raise TypeError(f"{name} must be an integer, got {value!r}")
+        if not any(r.admits(value) for r in ranges):
+            raise ValueError(f"{name} must be {' or '.join(map(str, ranges))}, got {value}")
+    elif not words:
+        kind = "an integer" if isinstance(ranges[0], Whole) else "a number"
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    elif not isinstance(value, str | bool | None) or value not in words:
+        choices = ", ".join(map(repr, words))
+        number = f", or a number {' or '.join(map(str, ranges))}" if ranges else ""
+        raise ValueError(f"{name} = {value!r} is unknown; allowed: {choices}{number}")
 
 
 def read_constraints(
@@ -51,28 +108,47 @@ def read_constraints(
     return constraints
 
 
-def read_partial(partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int) -> IntArray:
-    """Read labels of some points, -1 for all others.
+def read_partial_labels(
+    partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int
+) -> IntArray:
+    """Validate labels of some of the points.
+
+    Returns
+    -------
+    (n_points,) int64 array
+        -1 where a point has no label; everywhere, if None is given.
 
     Raises
     ------
     ValueError, TypeError
-        If there is not one integer between -1 and ``n_clusters - 1`` for each point.
+        If the shape is wrong, or a label is neither -1 nor the number of a cluster.
+
+    Examples
+    --------
+    >>> read_partial_labels([1, -1, 0], 3, 2).tolist()
+    [1, -1, 0]
     """
     if partial_labels is None:
         return np.full(n_points, -1, dtype=np.int64)
-    known = np.asarray(partial_labels)
-    if known.shape != (n_points,):
-        raise ValueError(f"partial_labels must have shape ({n_points},), got {known.shape}")
-    if known.dtype.kind not in "iu":
-        raise TypeError(f"partial_labels must hold integers, got dtype {known.dtype}")
-    wrong = np.flatnonzero((known < -1) | (known >= n_clusters))
-    if wrong.size:
+    given = np.asarray(partial_labels)
+    if given.shape != (n_points,):
         raise ValueError(
-            f"partial_labels[{wrong[0]}] = {known[wrong[0]]}; allowed are clusters 0 to "
-            f"{n_clusters - 1}, and -1 for points that are not labelled"
+            f"partial_labels has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
+            "each point without a label"
         )
-    return known.astype(np.int64)
+    if given.dtype.kind not in "iu":
+        raise TypeError(
+            f"partial_labels has dtype {given.dtype}; integers are needed: the number of a "
+            "cluster, or -1 for a point without a label"
+        )
+    outside = np.flatnonzero((given < -1) | (given >= n_clusters))
+    if outside.size:
+        at = int(outside[0])
+        raise ValueError(
+            f"partial_labels[{at}] = {given[at]} is no cluster; numbers from 0 to n_clusters - 1 "
+            f"= {n_clusters - 1} are allowed, and -1 for a point without a label"
+        )
+    return given.astype(np.int64)
 
 
 def _by_ids(
@@ -108,6 +184,15 @@ def _by_ids(
     return place[present], weights[present] if weights.ndim else weight
 
 
+class Fit:
+    """One start of a fit: the model as it ended, and what the driver returned."""
+
+    def __init__(self, model: HMRF, result: Result) -> None:
+        self.model = model
+        self.result = result
+        self.objective = result.objective
+
+
 class ConstrainedClusterer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
@@ -126,8 +211,6 @@ class ConstrainedClusterer(
     n_iter_ : int
     history_ : list of HalfStep
         The objective after each half-step of the best start.
-    violations_ : Violations
-        Constraints that the labels violate.
     converged_ : bool
     """
 
@@ -136,10 +219,13 @@ class ConstrainedClusterer(
     objective_: float
     n_iter_: int
     history_: list[HalfStep]
-    violations_: Violations
     converged_: bool
     n_clusters: int
+    max_iter: int
+    tol: float
     random_state: Any
+    #: What the settings that are words or numbers may be, where it is not as in all clusterers.
+    _allowed: ClassVar[dict[str, tuple[Any, ...]]] = {}
     #: One metric, or one for each cluster; set by `fit`.
     metrics_: Sequence[Distortion]
     #: Where costs are worked out from, so that nothing cancels; None for the origin.
@@ -153,6 +239,18 @@ class ConstrainedClusterer(
             return points
         self._origin = points.mean(axis=0)
         return points - self._origin
+
+    def _moved(self, init: Any) -> Any:
+        """Move centroids that the user gave to where the points were moved."""
+        if isinstance(init, str) or self._origin is None:
+            return init
+        given = np.asarray(init, dtype=np.float64)
+        # Where the shape is wrong, `initial_centroids` says so.
+        return given - self._origin if given.shape[-1:] == self._origin.shape else given
+
+    def _moved_back(self, centroids: FloatArray) -> FloatArray:
+        """Return centroids where the data is."""
+        return centroids if self._origin is None else centroids + self._origin
 
     def _distortion(self) -> Distortion:
         """Return the distortion that the settings name."""
@@ -178,24 +276,26 @@ class ConstrainedClusterer(
         distortion.check(points)
         return distortion.prepare(points)
 
-    def _check_settings(self, n_points: int) -> None:
-        """Check the settings that all clusterers have."""
-        for name, smallest in (("n_clusters", 1), ("n_init", 1), ("max_iter", 1)):
-            if not hasattr(self, name):
-                continue
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{name} must be an integer, got {value!r}")
-            if value < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, got {value}")
+    def _check_settings(self) -> None:
+        """Check the settings that can be without the data."""
+        for name, allowed in (_COMMON | self._allowed).items():
+            if hasattr(self, name):
+                check_setting(name, getattr(self, name), allowed)
+
+    def _check_number(self, n_points: int) -> None:
+        """Check that there are points for all clusters."""
         if self.n_clusters > n_points:
             raise ValueError(
                 f"n_samples={n_points} should be >= n_clusters={self.n_clusters}: there cannot be "
                 "more clusters than points"
             )
-        tol = getattr(self, "tol", 0.0)
-        if not (math.isfinite(tol) and tol >= 0):
-            raise ValueError(f"tol must be finite and not negative, got {tol}")
+
+    def _data(self, X: Any) -> Points:
+        """Check the settings and the data, and return the points as they are worked with."""
+        self._check_settings()
+        points = self._centred(self._read_points(X, reset=True))
+        self._check_number(points.shape[0])
+        return points
 
     def _generator(self) -> np.random.Generator:
         """Return a generator seeded by ``random_state`` in scikit-learn's sense."""
@@ -222,7 +322,18 @@ class ConstrainedClusterer(
         self.history_ = result.history
         self.converged_ = result.converged
 
-    def _take(self, best: SoftFit[Any], constraints: Constraints) -> None:
+    def _alternate(self, model: HMRF, e_step: EStep) -> Fit:
+        """Run the driver with the limits of the settings."""
+        return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))
+
+    def _take_hard(self, best: Fit) -> None:
+        """Set the attributes that hard clusterers share."""
+        self.labels_ = np.asarray(best.result.assignment, dtype=np.int64)
+        self.cluster_centers_ = self._moved_back(best.model.centroids)
+        self.metrics_ = best.model.metrics
+        self._note(best.result)
+
+    def _take_soft(self, best: SoftFit[Any]) -> None:
         """Set the attributes that soft clusterers share."""
         result = best.result
         shares = best.shares
@@ -233,10 +344,6 @@ class ConstrainedClusterer(
         self.responsibilities_ = shares
         self.labels_ = best.labels
         self._note(result)
-        self._count_violations(constraints)
-
-    def _count_violations(self, constraints: Constraints) -> None:
-        self.violations_ = violations(constraints, self.labels_)
 
     def predict(self, X: Any) -> IntArray:
         """Return the cheapest cluster of each point on its own, constraints left aside.
@@ -294,3 +401,73 @@ class ConstrainedClusterer(
         tags.input_tags.sparse = self._takes_sparse(distortion)
         tags.input_tags.positive_only = distortion.positive_only
         return tags
+
+
+class PairwiseClusterer(ConstrainedClusterer):
+    """Base of the estimators that are fitted to pairs of points.
+
+    Attributes
+    ----------
+    constraints_ : Constraints
+        As used.
+    violations_ : Violations
+        Constraints that the labels violate.
+    """
+
+    constraints_: Constraints
+    violations_: Violations
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike = 1.0,
+        cl_weight: npt.ArrayLike = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : ignored
+            For pipelines; true classes given here are not looked at.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
+            Pairs of rows that should, and should not, share a cluster.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays
+            Not negative; ``inf`` makes a pair hard, where the estimator can.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then hold names, and those with a name that no row has are
+            left out. For cross-validation, which gives ``fit`` some of the rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If constraints of infinite weight cannot be satisfied, or no way was found.
+        """
+        points = self._data(X)
+        self._fit(
+            points,
+            read_constraints(
+                points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
+            ),
+        )
+        return self
+
+    def _fit(self, points: Points, constraints: Constraints) -> None:
+        """Fit, and set all attributes."""
+        raise NotImplementedError
+
+    def _judge(self, constraints: Constraints) -> None:
+        """Keep the constraints as used, and count those that the labels violate."""
+        self.constraints_ = constraints
+        self.violations_ = violations(constraints, self.labels_)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, is_sparse
 from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
@@ -18,6 +17,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
+from inference_lab.specs.settings import Range
 
 __all__ = ["AnnealedConstrainedKMeans", "critical_temperature"]
 
@@ -50,7 +50,7 @@ def critical_temperature(points: Points, distortion: Distortion) -> float:
     return 2.0 * float(distortion.own(points, centre, everyone).mean())
 
 
-class AnnealedConstrainedKMeans(ConstrainedClusterer):
+class AnnealedConstrainedKMeans(PairwiseClusterer):
     r"""K-means under constraints by deterministic annealing.
 
     At temperature T the labels of all points together have the probability
@@ -118,6 +118,12 @@ class AnnealedConstrainedKMeans(ConstrainedClusterer):
     True
     """
 
+    _allowed: ClassVar = {
+        "cooling": (Range(above=0, below=1),),
+        "end_ratio": (Range(above=0, below=1),),
+        "start_temperature": (None, Range(above=0, below=math.inf)),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -149,63 +155,21 @@ class AnnealedConstrainedKMeans(ConstrainedClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-        must_link, cannot_link, ml_weight, cl_weight, sample_ids
-            See `HMRFKMeans.fit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        InfeasibleConstraintsError
-            If constraints of infinite weight cannot be satisfied, or no way was found.
-        """
-        for name in ("cooling", "end_ratio"):
-            value = getattr(self, name)
-            if not 0.0 < value < 1.0:
-                raise ValueError(f"{name} must lie between 0 and 1, got {value}")
-        start = self.start_temperature
-        if start is not None and not (math.isfinite(start) and start > 0):
-            raise ValueError(f"start_temperature must be positive, got {start}")
-        points = self._centred(self._read_points(X, reset=True))
-        n = points.shape[0]
-        self._check_settings(n)
-        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+    def _fit(self, points: Points, constraints: Constraints) -> None:
         best: SoftFit[HMRF] = best_alpha(
             self.alpha,
             self.alpha_mode,
             constraints,
-            np.full(n, -1, dtype=np.int64),
+            np.full(points.shape[0], -1, dtype=np.int64),
             lambda importance: self._best_of(
                 lambda rng: self._fit_once(points, constraints, importance, rng)
             ),
         )
-        origin = 0.0 if self._origin is None else self._origin
-        self.cluster_centers_ = best.model.centroids + origin
+        self.cluster_centers_ = self._moved_back(best.model.centroids)
         self.metrics_ = best.model.metrics
         self.temperatures_ = np.array(best.temperatures)
-        self._take(best, constraints)
-        return self
+        self._take_soft(best)
+        self._judge(constraints)
 
     def _temperatures(self, points: Points) -> list[float]:
         """Return the temperatures to go through, none if all points coincide."""

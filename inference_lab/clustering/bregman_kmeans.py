@@ -8,60 +8,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer
+from inference_lab.clustering._base import ConstrainedClusterer, Fit, check_setting
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
-from inference_lab.clustering.em import EStep, Result, maximise_expectation
+from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray
 
-__all__ = ["BregmanKMeans", "Fit", "KMeansFamily", "SphericalKMeans"]
+__all__ = ["BregmanKMeans", "SphericalKMeans"]
 
 
-class Fit:
-    """One start of a fit: the model as it ended, and what the driver returned."""
-
-    def __init__(self, model: HMRF, result: Result) -> None:
-        self.model = model
-        self.result = result
-        self.objective = result.objective
-
-
-class KMeansFamily(ConstrainedClusterer):
-    """Base of the estimators that run the driver on a model without pairwise penalties."""
-
-    empty_clusters: EmptyClusters
-    max_iter: int
-    tol: float
-
-    def _check_words(self) -> None:
-        """Check the settings that are one of a few words."""
-        check_word("empty_clusters", self.empty_clusters, ("reseed", "keep", "raise"))
-
-    def _around_origin(self, init: str | npt.ArrayLike) -> str | npt.ArrayLike:
-        """Move centroids that the user gave to where the points were moved."""
-        if isinstance(init, str) or self._origin is None:
-            return init
-        given = np.asarray(init, dtype=np.float64)
-        # Where the shape is wrong, `initial_centroids` says so.
-        return given - self._origin if given.shape[-1:] == self._origin.shape else given
-
-    def _alternate(self, model: HMRF, e_step: EStep) -> Fit:
-        return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))
-
-    def _keep(self, fit: Fit) -> None:
-        """Set the fitted attributes."""
-        model, result = fit.model, fit.result
-        self.labels_ = np.asarray(result.assignment, dtype=np.int64)
-        self.cluster_centers_ = (
-            model.centroids if self._origin is None else model.centroids + self._origin
-        )
-        self.metrics_ = model.metrics
-        self._note(result)
-
-
-class BregmanKMeans(KMeansFamily):
+class BregmanKMeans(ConstrainedClusterer):
     r"""K-means with any Bregman divergence, or the cosine.
 
     Minimises ``J = sum_i D(x_i, mu_{l_i})`` by alternating the cheapest cluster of each point with
@@ -152,19 +110,20 @@ class BregmanKMeans(KMeansFamily):
         ValueError, TypeError
             If data or settings cannot be used.
         """
-        self._check_words()
-        if isinstance(self.init, str):
-            check_word("init", self.init, ("k-means++", "random", "perturbed"))
-        points = self._centred(self._read_points(X, reset=True))
-        self._check_settings(points.shape[0])
-        self._keep(self._best_of(lambda rng: self._fit_once(points, rng)))
+        points = self._data(X)
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, rng)))
         return self
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if isinstance(self.init, str):
+            check_setting("init", self.init, ("k-means++", "random", "perturbed"))
 
     def _fit_once(self, points: Points, rng: np.random.Generator) -> Fit:
         distortion = self._distortion()
         nobody = Constraints(None, None, n_points=points.shape[0])
         start: FloatArray = initial_centroids(
-            points, nobody, self.n_clusters, distortion, self._around_origin(self.init), rng
+            points, nobody, self.n_clusters, distortion, self._moved(self.init), rng
         )
         model = HMRF(points, nobody, distortion, start, empty=self.empty_clusters)
         return self._alternate(model, EStep("icm", rng))
@@ -237,10 +196,3 @@ class SphericalKMeans(BregmanKMeans):
             tol=tol,
             random_state=random_state,
         )
-
-
-def check_word(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a setting that is none of the words allowed."""
-    if value not in allowed:
-        words = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")

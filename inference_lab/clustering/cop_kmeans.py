@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import read_constraints
-from inference_lab.clustering.bregman_kmeans import Fit, KMeansFamily, check_word
+from inference_lab.clustering._base import Fit, PairwiseClusterer, Whole
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import (
     Assignment,
@@ -208,9 +207,10 @@ class _Start(Fit):
         self.status = status
 
 
-class COPKMeans(KMeansFamily):
+class COPKMeans(PairwiseClusterer):
     r"""K-means whose every assignment satisfies all constraints.
 
+    All pairs are hard, whatever their weight; those of weight zero are left out.
     Points are put, one after the other, into the cheapest cluster that violates no constraint with
     the points put before; then centroids are moved; and so on. If a point may go nowhere, the
     start has failed, and another one is made, in another order. Failure does not mean that no
@@ -235,8 +235,8 @@ class COPKMeans(KMeansFamily):
         Starts that may fail before the fit gives up. With order "given" and fixed centroids, all
         fail alike.
     on_failure : {"warn", "raise", "ignore"}
-        When every start failed: keep the one with fewest violations (by weight) and warn; raise
-        an error; or keep it silently.
+        When every start failed: keep the one with fewest violations (by weight) and give a
+        `ConstraintsNotMetWarning`; raise an `InfeasibleConstraintsError`; or keep it silently.
     empty_clusters : {"reseed", "keep", "raise"}
         A cluster that loses all points gets the point of highest cost as its centroid, keeps its
         centroid, or is an error.
@@ -294,6 +294,12 @@ class COPKMeans(KMeansFamily):
     (True, True)
     """
 
+    _allowed: ClassVar = {
+        "order": ("random", "given", "most-constrained"),
+        "on_failure": ("warn", "raise", "ignore"),
+        "max_failures": (Whole(at_least=1),),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -323,82 +329,21 @@ class COPKMeans(KMeansFamily):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-            For pipelines; true classes given here are not looked at.
-        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
-            Pairs of rows that have to, and must not, share a cluster.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays
-            Not negative. Pairs of weight zero are left out; all others are hard, whatever their
-            weight.
-        sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names. See `HMRFKMeans.fit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        InfeasibleConstraintsError
-            If every start failed and ``on_failure="raise"``.
-
-        Warns
-        -----
-        ConstraintsNotMetWarning
-            If every start failed and ``on_failure="warn"``.
-        """
-        self._check_words()
-        points = self._centred(self._read_points(X, reset=True))
-        n = points.shape[0]
-        self._check_settings(n)
-        given = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
-        constraints = _of_positive_weight(given)
+    def _fit(self, points: Points, constraints: Constraints) -> None:
+        constraints = _of_positive_weight(constraints)
         units = _Units(constraints, self.whole_components)
         best, failures = self._search(points, constraints, units, self._generator())
-        self._keep(best)
+        self._take_hard(best)
         self.status_ = best.status
         self.converged_ = best.status == "converged"
         self.n_failures_ = failures
-        self.constraints_ = constraints
-        self._count_violations(constraints)
+        self._judge(constraints)
         self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
         if not self.feasible_ and self.on_failure != "ignore":
             message = self._explanation(units)
             if self.on_failure == "raise":
                 raise InfeasibleConstraintsError(message)
-            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=2)
-        return self
-
-    def _check_words(self) -> None:
-        super()._check_words()
-        check_word("order", self.order, ("random", "given", "most-constrained"))
-        check_word("on_failure", self.on_failure, ("warn", "raise", "ignore"))
-
-    def _check_settings(self, n_points: int) -> None:
-        super()._check_settings(n_points)
-        value = self.max_failures
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"max_failures must be an integer, got {value!r}")
-        if value < 1:
-            raise ValueError(f"max_failures must be at least 1, got {value}")
+            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=3)
 
     def _explanation(self, units: _Units) -> str:
         if self.status_ == "infeasible":
@@ -479,7 +424,7 @@ class COPKMeans(KMeansFamily):
         init, k, n = self.init, self.n_clusters, points.shape[0]
         distortion = self._distortion()
         if not (isinstance(init, str) and init == "wagstaff"):
-            init = self._around_origin(init)
+            init = self._moved(init)
             return initial_centroids(points, constraints, k, distortion, init, rng)
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering._base import PairwiseClusterer, Whole
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -40,6 +39,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
+from inference_lab.specs.settings import Range
 
 __all__ = ["DPMeans", "Pairs", "RDPMeans"]
 
@@ -199,7 +199,7 @@ class _State:
         return float(self.costs[np.arange(self.n), self.labels].sum())
 
 
-class RDPMeans(ConstrainedClusterer):
+class RDPMeans(PairwiseClusterer):
     r"""K-means that opens clusters at a price, and pays for separated friends and joined strangers.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
@@ -287,6 +287,19 @@ class RDPMeans(ConstrainedClusterer):
     (2, 3)
     """
 
+    _allowed: ClassVar = {
+        "xi": (Range(at_least=0, below=math.inf),),
+        "xi_rate": (Range(at_least=1, below=math.inf),),
+        "xi_max": (None, Range(at_least=0, below=math.inf)),
+        "patience": (Whole(at_least=1),),
+        "warm_up": (Whole(at_least=0),),
+        "candidates": (Whole(at_least=1),),
+        "max_clusters": (Whole(at_least=1),),
+        "start": ("mean", "box"),
+        "order": ("random", "sequential"),
+        "ties": ("keep", "last"),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -354,74 +367,22 @@ class RDPMeans(ConstrainedClusterer):
             random_state=random_state,
         )
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X, y, must_link, cannot_link, ml_weight, cl_weight, sample_ids
-            As in `HMRFKMeans.fit`; weights are finite, and multiplied by ``xi``.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used, or the solver does not heed label
-            costs.
-        """
-        points = self._centred(self._read_points(X, reset=True))
-        self._check_settings(points.shape[0])
-        constraints = read_constraints(
-            points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
-        )
+    def _fit(self, points: Points, constraints: Constraints) -> None:
         price = self._price(points)
         pairs = Pairs(constraints, points.shape[0])
         best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, price, rng))
         state = best.state
         self.labels_ = state.labels
-        self.cluster_centers_ = (
-            state.centroids if self._origin is None else state.centroids + self._origin
-        )
+        self.cluster_centers_ = self._moved_back(state.centroids)
         self.metrics_ = [state.distortion]
         self.n_clusters_ = len(state.centroids)
         self.cluster_cost_ = price
         self.xi_ = best.xi
         self._note(best)
-        self.constraints_ = constraints
-        self._count_violations(constraints)
-        return self
+        self._judge(constraints)
 
-    def _check_settings(self, n_points: int) -> None:
-        super()._check_settings(n_points)
-        for name, low, high in (
-            ("xi", 0.0, math.inf),
-            ("xi_rate", 1.0, math.inf),
-            ("xi_max", 0.0, math.inf),
-            ("patience", 1, math.inf),
-            ("warm_up", 0, math.inf),
-            ("candidates", 1, math.inf),
-            ("max_clusters", 1, math.inf),
-        ):
-            value = getattr(self, name)
-            if value is not None and not low <= value < high:
-                raise ValueError(f"{name} must be finite and at least {low:g}, got {value}")
-        for name, allowed in (
-            ("start", ("mean", "box")),
-            ("order", ("random", "sequential")),
-            ("ties", ("keep", "last")),
-        ):
-            if getattr(self, name) not in allowed:
-                words = ", ".join(map(repr, allowed))
-                raise ValueError(f"{name} = {getattr(self, name)!r} is unknown; allowed: {words}")
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if not self.squared and not isinstance(self._distortion(), SquaredEuclidean):
             raise ValueError("squared=False takes roots of squared Euclidean distances only")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
+from inference_lab.clustering._base import Fit, PairwiseClusterer
 from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStep, Result, maximise_expectation
+from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
 from inference_lab.clustering.seeding import Init, initial_centroids
@@ -24,16 +24,7 @@ Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
 
 
-class _Fit:
-    """One start of a fit, with the model it ended in."""
-
-    def __init__(self, model: HMRF, result: Result) -> None:
-        self.model = model
-        self.result = result
-        self.objective = result.objective
-
-
-class HMRFKMeans(ConstrainedClusterer):
+class HMRFKMeans(PairwiseClusterer):
     r"""K-means over a hidden Markov random field of must-links and cannot-links.
 
     Minimises
@@ -118,6 +109,11 @@ class HMRFKMeans(ConstrainedClusterer):
     True
     """
 
+    _allowed: ClassVar = {
+        "penalty": ("distance", "potts"),
+        "closure": (None, "raise", "drop", "keep", "vote"),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -151,73 +147,14 @@ class HMRFKMeans(ConstrainedClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-            For pipelines; true classes given here are not looked at.
-        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
-            Pairs of rows that should, and should not, share a cluster.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays
-            Not negative; ``inf`` makes a pair hard.
-        sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names, and those with a name that no row has are
-            left out. For cross-validation, which gives ``fit`` some of the rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        InfeasibleConstraintsError
-            If constraints of infinite weight cannot be satisfied, or no way was found.
-        """
-        self._check_parts()
-        points = self._centred(self._read_points(X, reset=True))
-        self._check_settings(points.shape[0])
-        constraints = read_constraints(
-            points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
-        )
+    def _fit(self, points: Points, constraints: Constraints) -> None:
         if self.closure is not None:
             constraints = constraints.close(self.closure)
-        best: _Fit = self._best_of(lambda rng: self._fit_once(points, constraints, rng))
-        result, model = best.result, best.model
-        self.labels_ = np.asarray(result.assignment, dtype=np.int64)
-        self.cluster_centers_ = (
-            model.centroids if self._origin is None else model.centroids + self._origin
-        )
-        self.metrics_ = model.metrics
-        self._note(result)
-        self.constraints_ = constraints
-        self._count_violations(constraints)
-        return self
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, constraints, rng)))
+        self._judge(constraints)
 
-    def _check_parts(self) -> None:
-        """Check the settings that name parts, and that the parts fit each other."""
-        for name, value, allowed in (
-            ("penalty", self.penalty, ("distance", "potts")),
-            ("empty_clusters", self.empty_clusters, ("reseed", "keep", "raise")),
-            ("closure", self.closure, (None, "raise", "drop", "keep", "vote")),
-        ):
-            if value not in allowed:
-                words = ", ".join(map(repr, allowed))
-                raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")
+    def _check_settings(self) -> None:
+        super()._check_settings()
         learner = self._learner()
         if learner is not None:
             learner.check(self._distortion())
@@ -244,19 +181,14 @@ class HMRFKMeans(ConstrainedClusterer):
     def _start(
         self, points: Points, constraints: Constraints, rng: np.random.Generator
     ) -> FloatArray:
-        init = self.init
-        if not isinstance(init, str) and self._origin is not None:
-            given = np.asarray(init, dtype=np.float64)
-            # Where the shape is wrong, `initial_centroids` says so.
-            init = given - self._origin if given.shape[-1:] == self._origin.shape else given
         return initial_centroids(
-            points, constraints, self.n_clusters, self._distortion(), init, rng
+            points, constraints, self.n_clusters, self._distortion(), self._moved(self.init), rng
         )
 
     def _expectation(self, rng: np.random.Generator) -> EStep:
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit)
 
-    def _fit_once(self, points: Points, constraints: Constraints, rng: np.random.Generator) -> _Fit:
+    def _fit_once(self, points: Points, constraints: Constraints, rng: np.random.Generator) -> Fit:
         model = HMRF(
             points,
             constraints,
@@ -266,10 +198,7 @@ class HMRFKMeans(ConstrainedClusterer):
             learner=self._learner(),
             empty=self.empty_clusters,
         )
-        e_step = self._expectation(rng)
-        return _Fit(
-            model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
-        )
+        return self._alternate(model, self._expectation(rng))
 
 
 class PCKMeans(HMRFKMeans):

@@ -26,20 +26,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab._numba import kernel as compiled
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans, check_word
+from inference_lab.clustering._base import PairwiseClusterer, check_setting
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import Range
 
 __all__ = ["KernelHMRFKMeans"]
 
@@ -278,7 +279,7 @@ class _Start:
         self.converged = converged
 
 
-class KernelHMRFKMeans(ConstrainedClusterer):
+class KernelHMRFKMeans(PairwiseClusterer):
     r"""Kernel K-means that is rewarded for constraints kept: also ratio and normalised cuts.
 
     Minimises, in the form "ratio-association",
@@ -368,6 +369,11 @@ class KernelHMRFKMeans(ConstrainedClusterer):
 
     X_fit_: Points | None
 
+    _allowed: ClassVar = {
+        "form": ("ratio-association", "ratio-cut", "normalised-cut"),
+        "sigma": ("smallest", Range(at_least=0, below=math.inf)),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -401,47 +407,7 @@ class KernelHMRFKMeans(ConstrainedClusterer):
 
     # -------------------------------------------------------------- fitting
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : (n, d) array-like or sparse, or (n, n) similarities
-        y : ignored
-            For pipelines; true classes given here are not looked at.
-        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
-            Pairs of rows that should, and should not, share a cluster.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays
-            Finite and not negative; on the scale of similarities.
-        sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names. See `HMRFKMeans.fit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        """
-        check_word("form", self.form, ("ratio-association", "ratio-cut", "normalised-cut"))
-        if isinstance(self.init, str):
-            check_word("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
-        points = self._read_points(X, reset=True)
-        n = points.shape[0]
-        self._check_settings(n)
-        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
+    def _fit(self, points: Points, constraints: Constraints) -> None:
         _refuse_infinite(constraints)
         similarities = self._similarities(points)
         trace = self._trace(similarities, constraints)
@@ -456,25 +422,22 @@ class KernelHMRFKMeans(ConstrainedClusterer):
         self.n_iter_ = best.history[-1].iteration
         self.converged_ = best.converged
         self.sigma_ = sigma
-        self.constraints_ = constraints
         sums = _Sums(trace, best.labels)
         self._sizes = sums.sizes
         # Of new points no constraints are known: they are compared with means in plain features.
         self._within = sums.within - _rewards(constraints, best.labels, self.n_clusters)
-        self._count_violations(constraints)
-        return self
+        self._judge(constraints)
 
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _check_settings(self, n_points: int) -> None:
-        super()._check_settings(n_points)
-        sigma = self.sigma
-        if isinstance(sigma, str):
-            if sigma != "smallest":
-                raise ValueError(f"sigma = {sigma!r} is unknown; allowed: 'smallest' or a number")
-        elif not (math.isfinite(sigma) and sigma >= 0):
-            raise ValueError(f"sigma must be finite and not negative, got {sigma}")
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if isinstance(self.init, str):
+            check_setting("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
+
+    def _centred(self, points: Points) -> Points:
+        return points
 
     def _read_points(self, X: Any, *, reset: bool) -> Points:
         """Validate the data as scikit-learn does."""
@@ -494,7 +457,7 @@ class KernelHMRFKMeans(ConstrainedClusterer):
         from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
         if isinstance(self.kernel, str):
-            check_word("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
+            check_setting("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
             params: dict[str, Any] = {
                 "gamma": self.gamma,
                 "degree": self.degree,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints, read_partial
+from inference_lab.clustering._base import (
+    PairwiseClusterer,
+    read_constraints,
+    read_partial_labels,
+)
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
 from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
@@ -19,6 +24,7 @@ from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
+from inference_lab.specs.settings import Range
 
 __all__ = ["ConstrainedGaussianMixture"]
 
@@ -182,7 +188,7 @@ class Gaussians(Model):
         yield "components"
 
 
-class ConstrainedGaussianMixture(ConstrainedClusterer):
+class ConstrainedGaussianMixture(PairwiseClusterer):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
     The labels of all points together have the posterior
@@ -257,6 +263,12 @@ class ConstrainedGaussianMixture(ConstrainedClusterer):
     True
     """
 
+    _allowed: ClassVar = {
+        "covariance_type": get_args(Covariance),
+        "prior": get_args(Prior),
+        "reg_covar": (Range(at_least=0, below=math.inf),),
+    }
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -322,20 +334,10 @@ class ConstrainedGaussianMixture(ConstrainedClusterer):
         InfeasibleConstraintsError
             If constraints of infinite weight cannot be satisfied, or no way was found.
         """
-        for name, value, allowed in (
-            ("covariance_type", self.covariance_type, get_args(Covariance)),
-            ("prior", self.prior, get_args(Prior)),
-        ):
-            if value not in allowed:
-                words = ", ".join(map(repr, allowed))
-                raise ValueError(f"{name} = {value!r} is unknown; allowed: {words}")
-        if not self.reg_covar >= 0:
-            raise ValueError(f"reg_covar must not be negative, got {self.reg_covar}")
-        points = self._centred(self._read_points(X, reset=True))
+        points = self._data(X)
         n = points.shape[0]
-        self._check_settings(n)
         constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
-        known = read_partial(partial_labels, n, self.n_clusters)
+        known = read_partial_labels(partial_labels, n, self.n_clusters)
         best = best_alpha(
             self.alpha,
             self.alpha_mode,
@@ -346,12 +348,12 @@ class ConstrainedGaussianMixture(ConstrainedClusterer):
             ),
         )
         model: Gaussians = best.model
-        origin = 0.0 if self._origin is None else self._origin
         self.weights_ = model.weights
-        self.means_ = self.cluster_centers_ = model.means + origin
+        self.means_ = self.cluster_centers_ = self._moved_back(model.means)
         self.covariances_ = model.covariances
-        self._take(best, constraints)
+        self._take_soft(best)
         self._fitted = model
+        self._judge(constraints)
         return self
 
     def _fit_once(
@@ -362,11 +364,8 @@ class ConstrainedGaussianMixture(ConstrainedClusterer):
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> SoftFit[Gaussians]:
-        init = self.init
-        if not isinstance(init, str) and self._origin is not None:
-            init = np.asarray(init, dtype=np.float64) - self._origin
         start = initial_centroids(
-            points, constraints, self.n_clusters, SquaredEuclidean(), init, rng
+            points, constraints, self.n_clusters, SquaredEuclidean(), self._moved(self.init), rng
         )
         for h in np.unique(known[known >= 0]):
             start[h] = points[known == h].mean(axis=0)

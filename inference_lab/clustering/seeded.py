@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.bregman_kmeans import Fit, KMeansFamily, check_word
+from inference_lab.clustering._base import ConstrainedClusterer, Fit, read_partial_labels
 from inference_lab.clustering.distortions import Distortion, Points, cluster_sizes
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
@@ -15,52 +15,9 @@ from inference_lab.clustering.seeding import _spread, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["ConstrainedKMeans", "SeededKMeans", "read_partial_labels"]
+__all__ = ["ConstrainedKMeans", "SeededKMeans"]
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
-
-
-def read_partial_labels(
-    partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int
-) -> IntArray:
-    """Validate labels of some of the points.
-
-    Returns
-    -------
-    (n_points,) int64 array
-        -1 where a point has no label; everywhere, if None is given.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the shape is wrong, or a label is neither -1 nor the number of a cluster.
-
-    Examples
-    --------
-    >>> read_partial_labels([1, -1, 0], 3, 2).tolist()
-    [1, -1, 0]
-    """
-    if partial_labels is None:
-        return np.full(n_points, -1, dtype=np.int64)
-    given = np.asarray(partial_labels)
-    if given.shape != (n_points,):
-        raise ValueError(
-            f"partial_labels has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
-            "each point without a label"
-        )
-    if given.dtype.kind not in "iu":
-        raise TypeError(
-            f"partial_labels has dtype {given.dtype}; integers are needed: the number of a "
-            "cluster, or -1 for a point without a label"
-        )
-    outside = np.flatnonzero((given < -1) | (given >= n_clusters))
-    if outside.size:
-        at = int(outside[0])
-        raise ValueError(
-            f"partial_labels[{at}] = {given[at]} is no cluster; numbers from 0 to n_clusters - 1 "
-            f"= {n_clusters - 1} are allowed, and -1 for a point without a label"
-        )
-    return given.astype(np.int64)
 
 
 class _Clamped(HMRF):
@@ -116,7 +73,7 @@ class _Clamped(HMRF):
             costs[worst] = -np.inf
 
 
-class SeededKMeans(KMeansFamily):
+class SeededKMeans(ConstrainedClusterer):
     r"""K-means whose centroids start at the means of labelled points.
 
     Cluster ``h`` starts at ``mean(x_i : partial_labels_i = h)``; the labels are not used again, so
@@ -169,6 +126,8 @@ class SeededKMeans(KMeansFamily):
     [1, 1, 0, 0]
     """
 
+    _allowed: ClassVar = {"init": ("k-means++", "perturbed", "random")}
+
     def __init__(
         self,
         n_clusters: int = 3,
@@ -218,12 +177,9 @@ class SeededKMeans(KMeansFamily):
         ValueError, TypeError
             If data, labels or settings cannot be used.
         """
-        self._check_words()
-        check_word("init", self.init, ("k-means++", "perturbed", "random"))
-        points = self._centred(self._read_points(X, reset=True))
-        self._check_settings(points.shape[0])
+        points = self._data(X)
         seeds = read_partial_labels(partial_labels, points.shape[0], self.n_clusters)
-        self._keep(self._best_of(lambda rng: self._fit_once(points, seeds, rng)))
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, seeds, rng)))
         return self
 
     def _fit_once(self, points: Points, seeds: IntArray, rng: np.random.Generator) -> Fit:

@@ -15,24 +15,26 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import ConstrainedClusterer, read_constraints
-from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
+from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
+from inference_lab.specs.settings import Range
 
 __all__ = ["TVClust"]
 
@@ -165,7 +167,7 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
     return digamma(a) - both, digamma(b) - both
 
 
-class TVClust(ConstrainedClusterer):
+class TVClust(PairwiseClusterer):
     r"""Dirichlet process mixture of Gaussians with noisy answers about pairs, by variation.
 
     Maximises a lower bound on ``log p(X, answers)`` under
@@ -233,6 +235,8 @@ class TVClust(ConstrainedClusterer):
     2
     """
 
+    _allowed: ClassVar = {"alpha": (Range(above=0, below=math.inf),)}
+
     def __init__(
         self,
         n_clusters: int = 15,
@@ -277,47 +281,9 @@ class TVClust(ConstrainedClusterer):
             random_state=random_state,
         )
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Fit the mixture.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-        y : ignored
-        must_link, cannot_link, ml_weight, cl_weight, sample_ids
-            As in `HMRFKMeans.fit`; a weight says as how many answers one counts, and is finite.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, pairs or settings cannot be used, or the solver gives no marginals.
-        """
-        points = self._read_points(X, reset=True)
-        n = points.shape[0]
-        # Fewer points than components only leave some without any.
-        self._check_settings(max(n, self.n_clusters if isinstance(self.n_clusters, int) else n))
-        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
-        for name, values in (("alpha", [self.alpha]), ("p_prior", self.p_prior),
-                             ("q_prior", self.q_prior)):  # fmt: skip
-            if not all(0.0 < value < math.inf for value in values):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
-        pairs = Pairs(constraints, n, both_ways=self.both_ways)
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise:
-            spread = points.std(axis=0)
-            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
-        scaled = (points - self._shift) / self._scale
-        best: _Fit = self._best_of(lambda rng: _Fit(self, scaled, pairs, rng))
+    def _fit(self, points: FloatArray, constraints: Constraints) -> None:
+        pairs = Pairs(constraints, points.shape[0], both_ways=self.both_ways)
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, rng))
         self._best = best
         self.responsibilities_ = best.shares
         self.labels_ = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
@@ -329,9 +295,24 @@ class TVClust(ConstrainedClusterer):
         self.p_ = float(best.p[0] / best.p.sum())
         self.q_ = float(best.q[0] / best.q.sum())
         self._note(best)
-        self.constraints_ = constraints
-        self._count_violations(constraints)
-        return self
+        self._judge(constraints)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("p_prior", "q_prior"):
+            if not all(0.0 < value < math.inf for value in getattr(self, name)):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+
+    def _check_number(self, n_points: int) -> None:
+        """With fewer points than components, some are left without any."""
+
+    def _centred(self, points: Points) -> Points:
+        """Return the points on the scale that the prior of the components is for."""
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.standardise:
+            spread = points.std(axis=0)
+            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        return (points - self._shift) / self._scale
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False

@@ -128,7 +128,7 @@ def test_any_soft_solver_takes_the_e_step(e_step):
 
 def test_what_is_refused():
     points, _, _ = drawn(0)
-    with pytest.raises(ValueError, match="alpha must be positive"):
+    with pytest.raises(ValueError, match="alpha must be finite and above 0"):
         TVClust(alpha=0.0).fit(points)
     with pytest.raises(ValueError, match="p_prior must be positive"):
         TVClust(p_prior=(0.0, 1.0)).fit(points)
