@@ -52,7 +52,7 @@ _COMMON: dict[str, tuple[Any, ...]] = {
 }
 
 
-def check_setting(name: str, value: object, allowed: tuple[Any, ...]) -> None:
+def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """Refuse a setting that is none of the words, and in none of the ranges, that it may be.
 
     Raises
@@ -70,7 +70,7 @@ def check_setting(name: str, value: object, allowed: tuple[Any, ...]) -> None:
     """
     words = tuple(each for each in allowed if not isinstance(each, Range))
     ranges = [each for each in allowed if isinstance(each, Range)]
-    if isinstance(value, Real) and type(value) is not bool and ranges:
+    if isinstance(value, Real) and not isinstance(value, bool) and ranges:
         if any(isinstance(r, Whole) for r in ranges) and not isinstance(value, Integral):
             raise TypeError(f"{name} must be an integer, got {value!r}")
         if not any(r.admits(value) for r in ranges):
