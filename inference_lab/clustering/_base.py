@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -70,8 +69,8 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """
     words = tuple(each for each in allowed if not isinstance(each, Range))
     ranges = [each for each in allowed if isinstance(each, Range)]
-    if isinstance(value, Real) and not isinstance(value, bool) and ranges:
-        if any(isinstance(r, Whole) for r in ranges) and not isinstance(value, Integral):
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool) and ranges:
+        if any(isinstance(r, Whole) for r in ranges) and not isinstance(value, int | np.integer):
             raise TypeError(f"{name} must be an integer, got {value!r}")
         if not any(r.admits(value) for r in ranges):
             raise ValueError(f"{name} must be {' or '.join(map(str, ranges))}, got {value}")
