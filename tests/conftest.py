@@ -30,6 +30,15 @@ def data_dir() -> Path:
     return DATA
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reports have empty pictures: all but a tenth of the time of a page goes into drawing."""
+    from inference_lab.reporting import writing
+
+    empty = writing._Drawing(b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>', b"")
+    monkeypatch.setattr(writing, "_draw", lambda picture: empty)
+
+
 #: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 

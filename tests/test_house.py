@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -45,6 +46,7 @@ ROOMS = (
 PACKAGE = "inference_lab"
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
     """Return the trees of all modules by their dotted names inside the package."""
     found = {}
@@ -54,9 +56,6 @@ def modules() -> dict[str, ast.Module]:
             name = ".".join(parts[1:] if folder == PACKAGE else parts).removesuffix("__init__")
             found[name.rstrip(".")] = ast.parse(path.read_text(encoding="utf-8"))
     return found
-
-
-MODULES = modules()
 
 
 def imported(module: str, tree: ast.Module) -> Iterator[str]:
@@ -79,12 +78,17 @@ def imported(module: str, tree: ast.Module) -> Iterator[str]:
             if not name.startswith(f"{PACKAGE}."):
                 continue
             inner = name.removeprefix(f"{PACKAGE}.")
-            yield inner if inner in MODULES else inner.rpartition(".")[0]
+            yield inner if inner in modules() else inner.rpartition(".")[0]
 
 
-#: An arrow from each module to each that it imports. The package itself only lists public names,
-#: which it loads when they are used.
-ARROWS = [(name, other) for name, tree in MODULES.items() if name for other in imported(name, tree)]
+@functools.cache
+def arrows() -> tuple[tuple[str, str], ...]:
+    """Return an arrow from each module to each that it imports.
+
+    The package itself only lists public names, which it loads when they are used.
+    """
+    found = modules().items()
+    return tuple((name, other) for name, tree in found if name for other in imported(name, tree))
 
 
 def room(module: str) -> str:
@@ -93,18 +97,18 @@ def room(module: str) -> str:
 
 
 def test_every_module_is_in_a_room():
-    assert {room(name) for name in MODULES if name} == set(ROOMS)
+    assert {room(name) for name in modules() if name} == set(ROOMS)
 
 
 def test_no_import_goes_up():
     """Nothing below knows of what is built on it: no algorithm a solver, no kernel the registry."""
     order = {name: number for number, name in enumerate(ROOMS)}
-    wrong = [f"{a} imports {b}" for a, b in ARROWS if order[room(a)] < order[room(b)]]
+    wrong = [f"{a} imports {b}" for a, b in arrows() if order[room(a)] < order[room(b)]]
     assert wrong == []
 
 
 def test_no_import_goes_round():
-    graph = nx.DiGraph(ARROWS)
+    graph = nx.DiGraph(list(arrows()))
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
 
@@ -123,7 +127,8 @@ def test_the_order_stands_in_the_guide():
 @pytest.mark.parametrize("arrow", [("graph.arrays", "cli.common")])
 def test_the_checks_can_fail(arrow, monkeypatch):
     """An arrow from the ground floor to the roof is seen by both."""
-    monkeypatch.setattr(f"{__name__}.ARROWS", [*ARROWS, arrow, arrow[::-1]])
+    seen = (*arrows(), arrow, arrow[::-1])
+    monkeypatch.setattr(f"{__name__}.arrows", lambda: seen)
     with pytest.raises(AssertionError):
         test_no_import_goes_up()
     with pytest.raises(AssertionError):

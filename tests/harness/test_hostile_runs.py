@@ -135,7 +135,7 @@ DIAGNOSTICS = {
     "objects": np.array([Evil(), None, 10**5000], dtype=object),
     "generator": (n for n in range(3)),
     "long": "x" * 10**7,
-    "many": {str(n): n for n in range(10**6)},
+    "many": dict.fromkeys(map(str, range(10**5))),
     "nested": json.loads("[" * 900 + "]" * 900),
     "set": {2**20000, "a", None},
     "number": np.longdouble(1.5),

@@ -211,7 +211,7 @@ def test_the_flagship_comes_with_the_library():
 
 
 @pytest.mark.parametrize("name", ours())
-def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name):
+def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undrawn):
     folder = REPORTS / name
     study = load_study(folder)
     comparison = run_comparison(study, folder, jobs=0)

@@ -717,7 +717,7 @@ def test_definitions_name_data_that_exist(name):
 
 
 @pytest.mark.parametrize("name", [s for s in STUDIES if (REPORTS / s / "README.md").exists()])
-def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path):
+def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path, undrawn):
     """The page in the repository is what the records give, and no fit is missing."""
     study = load_study(REPORTS / name)
     for file in ("records.jsonl.gz", "environments.json"):
