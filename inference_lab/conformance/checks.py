@@ -19,6 +19,7 @@ from inference_lab.conformance.graphs import (
     LARGE,
     SAMPLED,
     TOLERANCE,
+    fresh,
     large_graph,
     pristine,
     reference,
@@ -36,7 +37,6 @@ from inference_lab.graph.random_graphs import (
     HARD,
     LABEL_COSTS,
     SCALES,
-    random_graph,
 )
 from inference_lab.registry.registry import solver_registry
 from inference_lab.results.judging import marginals_fault, partition_fault, shape_fault
@@ -84,7 +84,7 @@ class Examination(Runs):
         if missing:
             raise NotApplicable(missing)
         if not self.map_cases and not self.soft_cases:
-            graph = random_graph("potts", 0)
+            graph = fresh("potts", 0)
             reasons = [self.solver.supports(graph, t) for t in (0.0, 1.0)]
             raise ConformanceFailure(
                 f"supports() refuses all {len(FAMILIES) * len(self.seeds)} random graphs at "
@@ -99,11 +99,11 @@ class Examination(Runs):
                 self._supports_once(family, seed, temperature)
 
     def _supports_once(self, family: str, seed: int, temperature: float) -> None:
-        graph, where = random_graph(family, seed), call_of(family, seed, temperature=temperature)
+        graph, where = fresh(family, seed), call_of(family, seed, temperature=temperature)
         try:
             with self.watch(where):
                 reason = self.solver.supports(graph, temperature)
-                again = self.solver.supports(random_graph(family, seed), temperature)
+                again = self.solver.supports(fresh(family, seed), temperature)
         except Exception as problem:
             raise ConformanceFailure(
                 f"{where}: supports() raised {last_line(problem)}; it must return None or a reason"
@@ -143,7 +143,7 @@ class Examination(Runs):
             self._completes(tuple(LABEL_COSTS))
             return
         for family in LABEL_COSTS:
-            graph, where = random_graph(family, 0), call_of(family, 0)
+            graph, where = fresh(family, 0), call_of(family, 0)
             solution = self._solve(graph, where)
             if solution.status != Status.UNSUPPORTED or not solution.message:
                 raise ConformanceFailure(
@@ -277,7 +277,7 @@ class Examination(Runs):
         for family, _, how in self._sample(SAMPLED):
             exact, temperature = reference(family, 1), how["temperature"]
             for constant in (-1000.0, 1000.0):
-                graph = random_graph(family, 1)
+                graph = fresh(family, 1)
                 shifted = replace(graph, constant=graph.constant + constant)
                 where = f"{call_of(family, 1, **how)} with {constant:+g} on the graph's constant"
                 solution = self._solve(shifted, where, **how)
@@ -309,9 +309,9 @@ class Examination(Runs):
             runs = []
             # The first run is only there to give the two that follow equal pasts.
             for turn in range(3):
-                fresh = graph if turn == 0 else random_graph(family, 1)
+                given = graph if turn == 0 else fresh(family, 1)
                 with _global_randomness(turn):
-                    runs.append(self._solve(fresh, where, **how))
+                    runs.append(self._solve(given, where, **how))
             _require_same(runs[1], runs[2], where, "two runs with the same seed differ")
 
     def _stateless(self) -> None:
@@ -319,15 +319,15 @@ class Examination(Runs):
         for family, graph, how in self._sample(SAMPLED):
             where = call_of(family, 1, **how)
             self._solve(graph, where, **how)
-            before = self._solve(random_graph(family, 1), where, **how)
-            other = random_graph("grid", 2)
+            before = self._solve(fresh(family, 1), where, **how)
+            other = fresh("grid", 2)
             if self._covers(other, how["temperature"]):
                 self._solve(other, where, **how)
             # Last a graph of the same shape with the costs turned round: a warm start would fit.
             rows = np.split(graph.unary_values, graph.unary_ptr[1:-1])
             turned = graph.with_unary(np.concatenate([row[::-1] for row in rows]))
             self._solve(turned, where, **{**how, "seed": 8})
-            after = self._solve(random_graph(family, 1), where, **how)
+            after = self._solve(fresh(family, 1), where, **how)
             _require_same(
                 before, after, where, "the result changed after a run on another graph in between"
             )
@@ -338,8 +338,8 @@ class Examination(Runs):
             where = call_of(family, 1, **how)
             twin = replace(self.solver)
             self._solve(graph, where, **how)
-            one = self._solve(random_graph(family, 1), where, **how)
-            two = self._solve(random_graph(family, 1), where, solver=twin, **how)
+            one = self._solve(fresh(family, 1), where, **how)
+            two = self._solve(fresh(family, 1), where, solver=twin, **how)
             _require_same(one, two, where, "two solver objects with equal settings differ")
 
     def _input_unchanged(self) -> None:
@@ -375,7 +375,7 @@ class Examination(Runs):
             for start in ([int(a) for a in best], other.tolist()):
                 where = call_of(family, 1, **how, initial=start)
                 given = float(exact.energies[tuple(start)])
-                solution = self._solve(random_graph(family, 1), where, **how, initial=start)
+                solution = self._solve(fresh(family, 1), where, **how, initial=start)
                 if not solution.energy <= given + tolerance_of(graph, given):
                     raise ConformanceFailure(
                         f"{where}: the start costs {given!r}, the answer {solution.energy!r}"

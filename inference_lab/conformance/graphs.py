@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "TOLERANCE",
     "Exhaustive",
     "exhaustive",
+    "fresh",
     "large_graph",
     "pristine",
     "reference",
@@ -126,6 +128,20 @@ def exhaustive(graph: FactorGraph) -> Exhaustive:
 def pristine(family: str, seed: int) -> FactorGraph:
     """Draw a graph that no solver is ever handed."""
     return random_graph(family, seed)
+
+
+@functools.lru_cache(maxsize=2048)
+def _packed(family: str, seed: int) -> bytes:
+    return pickle.dumps(pristine(family, seed))
+
+
+def fresh(family: str, seed: int) -> FactorGraph:
+    """Return a new copy of the graph that `pristine` draws: nothing is known of it but its costs.
+
+    A run may spoil what it is handed, so each has its own; drawing takes ten times as long.
+    """
+    copy: FactorGraph = pickle.loads(_packed(family, seed))
+    return copy
 
 
 @functools.lru_cache(maxsize=2048)

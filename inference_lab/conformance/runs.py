@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from inference_lab.conformance.graphs import (
     Exhaustive,
+    fresh,
     pristine,
     reference,
     size_of,
@@ -19,7 +20,7 @@ from inference_lab.conformance.graphs import (
 from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Solver, Status, TracePoint
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES
 from inference_lab.loading import meter
 from inference_lab.solving import solve
 
@@ -184,7 +185,7 @@ class Runs:
                     **({"temperature": temperature} if temperature else {}),
                 }
                 given.update(how)
-                if self._covers(random_graph(family, seed), temperature):
+                if self._covers(fresh(family, seed), temperature):
                     listed.append(Planned(family, seed, given))
         return listed
 
@@ -195,7 +196,7 @@ class Runs:
         """
         for k, share in enumerate((0.0, 1.0, 2.0**-30)):
             for seed in range(k * len(self.seeds), (k + 1) * len(self.seeds)):
-                graph = random_graph(family, seed)
+                graph = fresh(family, seed)
                 terms = graph.n_variables + graph.n_edges + graph.n_factors
                 temperature = share * graph.magnitude / terms
                 # Without costs, or with some that nearly vanish, there is no such temperature.
@@ -208,7 +209,7 @@ class Runs:
         """Make a planned run."""
         family, seed, how = planned
         try:
-            solution = self._solve(random_graph(family, seed), planned.where, **how)
+            solution = self._solve(fresh(family, seed), planned.where, **how)
         except ConformanceFailure as failure:
             return Case(family, seed, how, None, str(failure))
         return Case(family, seed, how, solution, "")
@@ -274,7 +275,7 @@ class Runs:
         count = 0
         for family in sorted(families, key=lambda name: size_of(name, 1)):
             for temperature in (0.0, 1.0):
-                graph = random_graph(family, 1)
+                graph = fresh(family, 1)
                 if self._covers(graph, temperature):
                     count += 1
                     yield family, graph, {"temperature": temperature, "seed": 7}

@@ -425,7 +425,7 @@ def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
             resident = int(Path("/proc/self/statm").read_text().split()[1])
             held.append((len(os.listdir("/proc/self/fd")), resident * os.sysconf("SC_PAGE_SIZE")))
 
-    il.compare(problem("p"), "icm", seeds=200, store=tmp_path / "runs.jsonl", progress=note)
+    il.compare(problem("p"), "icm", seeds=100, store=tmp_path / "runs.jsonl", progress=note)
     files, resident = zip(*held[20:], strict=True)
     assert len(set(files)) == 1
     assert resident[-1] - resident[0] < 20_000 * len(resident)

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import inference_lab as il
+from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.folder import find_store, states
 from inference_lab.processes.isolation import can_isolate
@@ -144,7 +146,7 @@ def compared(folder, **more):
 
 
 def fitted(folder, **more):
-    """Run a study of clustering of 60 fits."""
+    """Run a study of clustering of 12 fits."""
     # Workers import this file, and most of them fit nothing.
     from inference_lab.studies import Method, Study, run_study
 
@@ -154,15 +156,9 @@ def fitted(folder, **more):
         data=["iris"],
         methods=[Method(str(n), "pckmeans", {"max_iter": n}) for n in (1, 2)],
         constraints=[5.0, 20.0],
-        runs=15,
+        runs=3,
     )
     return run_study(study, folder, **more)
-
-
-#: The two kinds of campaigns, with the files of their records.
-KINDS = pytest.mark.parametrize(
-    ("campaign", "file"), [(compared, "runs.jsonl"), (fitted, "records.jsonl")]
-)
 
 
 def lasting(records):
@@ -178,20 +174,16 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_harness_faults import {campaign}
+from test_harness_faults import compared
 
 if __name__ == "__main__":
-    {campaign}(Path(sys.argv[1]), jobs=2)
+    compared(Path(sys.argv[1]), jobs=2)
 """
 
 
-@KINDS
-def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, campaign, file):
-    script, path = tmp_path / "script.py", tmp_path / file
-    tests = os.path.dirname(__file__)
-    script.write_text(SCRIPT.format(tests=tests, campaign=campaign.__name__))
-    # Compiles what is not compiled yet.
-    undisturbed = campaign(tmp_path / "undisturbed")
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed):
+    script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
+    script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
     # While the first worker starts, and while both of them run.
     for more in (1, 15):
         held = lines_in(path)
@@ -204,13 +196,13 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, campaign, fi
         assert len(workers) >= 2
         assert all(ended(pid) for pid in [*workers, *runs])
     assert 15 < len(find_store(tmp_path).read()) < 60
-    assert lasting(campaign(tmp_path)) == lasting(undisturbed)
+    assert lasting(compared(tmp_path)) == lasting(undisturbed.records)
     assert len(find_store(tmp_path).read()) == 60
     assert states(find_store(tmp_path)).counts["done"] == 60
 
 
-@KINDS
-def test_a_worker_that_is_killed_costs_its_run_only(tmp_path, campaign, file):
+def test_a_worker_that_is_killed_costs_its_fit_only(tmp_path):
+    """Fits and runs are campaigns alike: what holds of these holds of those."""
     killed = []
 
     def kill_one(event):
@@ -220,7 +212,7 @@ def test_a_worker_that_is_killed_costs_its_run_only(tmp_path, campaign, file):
             os.kill(workers[0], signal.SIGKILL)
             killed.append(workers[0])
 
-    records = campaign(tmp_path, jobs=2, progress=kill_one, shard="1/5")
+    records = fitted(tmp_path, jobs=2, progress=kill_one)
     crashed = [record for record in records if record.failed]
     assert len(killed) == 1 and len(records) == 12
     # Unless it had just answered and was not yet given the next.
@@ -228,8 +220,8 @@ def test_a_worker_that_is_killed_costs_its_run_only(tmp_path, campaign, file):
     for record in crashed:
         assert record.status == "error" and "SIGKILL" in record.message
     assert all(record.iterations > 0 for record in records if not record.failed)
-    again = campaign(tmp_path, shard="1/5", rerun="failed")
-    assert lasting(again) == lasting(campaign(tmp_path / "undisturbed", shard="1/5"))
+    again = fitted(tmp_path, rerun="failed")
+    assert lasting(again) == lasting(fitted(tmp_path / "undisturbed"))
 
 
 def command(pid):
@@ -287,8 +279,7 @@ def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
     # Compiled code is on the disk already, or would count as files that grow.
-    warm = [*command[:-1], str(tmp_path / "warm")]
-    assert subprocess.run(warm, capture_output=True, check=False).returncode == 0
+    il.compare("potts-grid(height=4, width=4)", "icm")
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "File too large" in done.stderr and "make room there" in done.stderr
@@ -298,8 +289,7 @@ def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
     kept = RecordStore(tmp_path / "out" / "runs.jsonl").read()
     assert 0 < len(kept) < 9
     assert f"{len(kept)} new records" in done.stderr or "1 new record " in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
+    assert CliRunner().invoke(main, command[3:]).exit_code == 0
     assert len(RecordStore(tmp_path / "out" / "runs.jsonl").read()) == 9
 
 
