@@ -186,6 +186,14 @@ def failed(results: dict[str, CheckResult]) -> set[str]:
     return {name for name, result in results.items() if result.verdict == Verdict.FAILED}
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
+    """Return the results of a solver that is as good as it can be."""
+    place = tmp_path_factory.mktemp("good")
+    (place / "their_solvers.py").write_text(SOLVERS, encoding="utf-8")
+    return outcome_of(place, "Zeros")
+
+
 @needs_fork
 @pytest.mark.parametrize(
     ("how", "said"),
@@ -195,7 +203,9 @@ def failed(results: dict[str, CheckResult]) -> set[str]:
         ("memory", "the run raised MemoryError"),
     ],
 )
-def test_a_solver_that_crashes_fails_a_check(folder: Path, how: str, said: str, capfd) -> None:
+def test_a_solver_that_crashes_fails_a_check(
+    folder: Path, good: dict[str, CheckResult], how: str, said: str, capfd
+) -> None:
     """And the others are made; what is said is where, in a graph of the size that does it."""
     results = outcome_of(folder, f"Bad(how={how})")
     told = results["completes"].message
@@ -204,7 +214,6 @@ def test_a_solver_that_crashes_fails_a_check(folder: Path, how: str, said: str, 
     assert random_graph(call[1], int(call[2])).n_variables == 9
     assert "variables: 9, their labels: 2, 2" in told
     assert "completes" in failed(results)
-    good = outcome_of(folder, "Zeros")
     assert list(results) == list(good)
     # Nothing is said to be wrong that has to do with other graphs.
     for name in ("one-variable", "no-edges", "labels-valid", "energy-true", "frozen", "picklable"):
