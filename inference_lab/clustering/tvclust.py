@@ -194,6 +194,10 @@ class TVClust(PairwiseClusterer):
         Seconds an E-step of a solver.
     standardise : bool
         Scale features to mean 0 and variance 1 first; the prior of the components is for such.
+    init : {"prior", "k-means++"}
+        Components with means drawn from their prior and sticks of equal halves, so that the first
+        ones take most points at once, as in the published code; or each point in the component of
+        the nearest of `n_clusters` centroids, of which more remain.
     both_ways : bool
         Both points of a pair hear its answer; without, as in the published code, only the first.
     n_init, max_iter, tol, random_state
@@ -235,7 +239,10 @@ class TVClust(PairwiseClusterer):
     2
     """
 
-    _allowed: ClassVar = {"alpha": (Range(above=0, below=math.inf),)}
+    _allowed: ClassVar = {
+        "alpha": (Range(above=0, below=math.inf),),
+        "init": ("prior", "k-means++"),
+    }
 
     def __init__(
         self,
@@ -247,6 +254,7 @@ class TVClust(PairwiseClusterer):
         e_step: Literal["coordinate"] | str | Solver = "coordinate",
         e_step_time_limit: float | None = None,
         standardise: bool = True,
+        init: Literal["prior", "k-means++"] = "prior",
         both_ways: bool = True,
         n_init: int = 1,
         max_iter: int = 300,
@@ -260,6 +268,7 @@ class TVClust(PairwiseClusterer):
         self.e_step = e_step
         self.e_step_time_limit = e_step_time_limit
         self.standardise = standardise
+        self.init = init
         self.both_ways = both_ways
         self.n_init = n_init
         self.max_iter = max_iter
@@ -333,23 +342,24 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
 class _Fit:
     """One start."""
 
+    shares: FloatArray
+    sticks_a: FloatArray
+    sticks_b: FloatArray
+    components: Gaussians
+    p: FloatArray
+    q: FloatArray
+
     def __init__(
         self, settings: TVClust, points: FloatArray, pairs: Pairs, rng: np.random.Generator
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
-        k = min(settings.n_clusters, points.shape[0])
-        start = initial_centroids(
-            points, pairs.constraints, k, SquaredEuclidean(), "k-means++", rng
-        )
-        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
-        self.shares: FloatArray = np.eye(settings.n_clusters)[nearest]
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
         coupled = np.diff(pairs.ptr) > 0
         self.rows: IntArray = np.flatnonzero(coupled)
         self.solver = None if settings.e_step == "coordinate" else as_solver(settings.e_step)
-        self.maximise()
+        self._start()
         before = -math.inf
         while self.n_iter < settings.max_iter and not self.converged:
             self.n_iter += 1
@@ -363,6 +373,25 @@ class _Fit:
             self.converged = abs(bound - before) <= settings.tol * max(1.0, abs(bound))
             before = bound
         self.objective = self.history[-1].objective
+
+    def _start(self) -> None:
+        """Set shares and posteriors to what the first E-step takes."""
+        settings, points = self.settings, self.points
+        n, k = points.shape[0], settings.n_clusters
+        if settings.init == "prior":
+            self.shares = np.zeros((n, k))
+            self.maximise()
+            self.components.means = self.rng.normal(size=(k, points.shape[1]))
+            self.sticks_b = np.ones(k - 1)
+            self.p, self.q = np.array(settings.p_prior), np.array(settings.q_prior)
+            self.shares += 1.0 / k
+            return
+        start = initial_centroids(
+            points, self.pairs.constraints, min(k, n), SquaredEuclidean(), "k-means++", self.rng
+        )
+        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
+        self.shares = np.eye(k)[nearest]
+        self.maximise()
 
     def _note(self, step: str, since: float) -> None:
         spent = time.perf_counter() - since
@@ -381,15 +410,15 @@ class _Fit:
         """Update sticks, components, and the shares of right answers."""
         settings, c = self.settings, self.pairs.constraints
         sizes = self.shares.sum(axis=0)
-        self.sticks_a: FloatArray = 1.0 + sizes[:-1]
-        self.sticks_b: FloatArray = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
+        self.sticks_a = 1.0 + sizes[:-1]
+        self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
         self.components = Gaussians(self.points, self.shares)
         must, cannot = self.agreement()
         w, v = c.ml_weights, c.cl_weights
         same = np.array([w @ must, v @ cannot])
         apart = np.array([v @ (1.0 - cannot), w @ (1.0 - must)])
-        self.p: FloatArray = np.asarray(settings.p_prior) + same
-        self.q: FloatArray = np.asarray(settings.q_prior) + apart
+        self.p = np.asarray(settings.p_prior) + same
+        self.q = np.asarray(settings.q_prior) + apart
 
     def logits(self, points: FloatArray) -> FloatArray:
         """Return the expected log-joint of points and components, pairs left aside."""

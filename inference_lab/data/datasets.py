@@ -185,6 +185,15 @@ _REGISTRY: dict[str, _Embedded | _Files] = {
         ignored=(0,),  # a running number; rows are sorted by class, so it leaks the labels
         url=f"{_UCI}/42/glass+identification",
     ),
+    "glass-with-id": _Files(
+        "glass as above with the Id column, 214 x 10, 6 classes (UCI; as some papers have used it)",
+        files=("glass.data",),
+        rows=(214,),
+        columns=11,
+        label=10,
+        classes=("1", "2", "3", "5", "6", "7"),
+        url=f"{_UCI}/42/glass+identification",
+    ),
     "balance": _Files(
         "balance scale, 625 x 4, 3 classes (UCI)",
         files=("balance-scale.data",),

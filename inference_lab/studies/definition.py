@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from inference_lab.studies.points import told_apart
 from inference_lab.studies.reading import StudyError, read_value
 
-__all__ = ["Method", "Part", "Protocol", "Published", "Study"]
+__all__ = ["Method", "Part", "Protocol", "Published", "Study", "Summary"]
 
 #: What the quick form of a study can change.
 _QUICK: Mapping[str, Any] = {
@@ -33,12 +34,14 @@ class Method:
     estimator : str
         See `inference_lab.studies.estimators.ESTIMATORS`.
     settings : mapping
-        Arguments of the estimator; not the number of clusters, nor the seed.
+        Arguments of the estimator; not the seed, and the number of clusters only where it is not
+        that of the data.
     selection : {"random", "active"}
         Random pairs of training points, or explore and consolidate, as many questions as pairs.
-    weight : float or list of float
+    weight : float, list of float or "variance"
         Weight of all constraints. Of several, the one of the best score is taken, as if somebody
-        knew: an upper limit of what choosing it can bring.
+        knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
+        of the points from their mean, which puts penalties on the scale of squared distances.
     closure : {"none", "drop", "vote", "raise"}
         Policy with which constraints are closed first; "none" leaves them as they are.
     """
@@ -47,7 +50,7 @@ class Method:
     estimator: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     selection: Literal["random", "active"] = "random"
-    weight: float | list[float] = 1.0
+    weight: float | list[float] | Literal["variance"] = 1.0
     closure: Literal["none", "drop", "vote", "raise"] = "none"
 
     @property
@@ -69,14 +72,15 @@ class Protocol:
         Whose labels count.
     noise : float
         Share of the constraints that are turned into the other kind.
-    unit : {"pairs", "share-of-points", "share-of-pairs"}
-        What the numbers of constraints are.
+    unit : {"pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"}
+        What the numbers of constraints are. The last one draws ordered pairs, of which each is
+        answered, and wrongly with probability `noise`; then their order is forgotten.
     """
 
     train: float = 1.0
     scored: Literal["held-out", "all"] = "all"
     noise: float = 0.0
-    unit: Literal["pairs", "share-of-points", "share-of-pairs"] = "pairs"
+    unit: Literal["pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"] = "pairs"
 
     def check(self) -> None:
         """Refuse what contradicts itself."""
@@ -90,6 +94,8 @@ class Protocol:
     def count(self, value: float, n_points: int, n_train: int) -> int:
         """Return the number of pairs that a number in the definition means."""
         available = n_train * (n_train - 1) // 2
+        if self.unit == "share-of-ordered-pairs":
+            return min(round(value * n_train**2), 2 * available)
         if self.unit == "share-of-points":
             value = value * n_points
         elif self.unit == "share-of-pairs":
@@ -110,6 +116,52 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Tables of means over parts, data and numbers of constraints, a table for each score.
+
+    Parameters
+    ----------
+    title : str
+    parts : list of str
+        Titles of the parts whose fits are taken. They have the same data, constraints and runs.
+    by : {"data", "part", "constraints"}
+        What has a column of its own; the mean is over all else.
+    data, methods : list of str
+        Those that are taken; by default those of the first part. Data go by their names, whatever
+        number of classes methods are told.
+    constraints : list of float
+        The same.
+    constant : str
+        Title of a part whose fits stand for any number of constraints: that of methods that do not
+        look at them.
+    baseline : str or None
+        Label of the method whose difference to the others is shown, paired by run.
+    published : mapping
+        Method to column to a figure for each of the first scores of the study; a column may be
+        "mean". A method that the study has not is a row of published figures alone.
+    source : str
+        Where they are from.
+    note : str
+        Said below the tables.
+    picture : bool
+        Whether there is a figure of the first score.
+    """
+
+    title: str
+    parts: list[str]
+    by: Literal["data", "part", "constraints"]
+    data: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
+    constraints: list[float] = field(default_factory=list)
+    constant: str = ""
+    baseline: str | None = None
+    published: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    note: str = ""
+    picture: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """A part of a study that differs from the others in its data, methods or protocol.
 
@@ -118,11 +170,14 @@ class Part:
     title : str
     data, methods, constraints, runs, protocol, baseline, published, quick
         See `Study`; what is not given is the study's, and tables are merged.
+    only : list of str
+        Labels of those of the study's methods that the part has, instead of `methods`.
     """
 
     title: str
     data: list[str] = field(default_factory=list)
     methods: list[Method] = field(default_factory=list)
+    only: list[str] = field(default_factory=list)
     constraints: list[float] = field(default_factory=list)
     runs: int | None = None
     protocol: Protocol | None = None
@@ -160,6 +215,10 @@ class Study:
         Values of `data`, `methods` (labels), `constraints` and `runs` for a look in a minute.
     parts : list of Part
         Where not all data go with all methods and one protocol.
+    summaries : list of Summary
+    details : bool
+        Whether the page shows tables and figures of each set of data, too; ``results.csv`` always
+        has their figures.
     """
 
     title: str
@@ -177,6 +236,8 @@ class Study:
     published: list[Published] = field(default_factory=list)
     quick: Mapping[str, Any] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
+    details: bool = True
     name: str = ""
 
     def stages(self) -> list[Study]:
@@ -188,7 +249,7 @@ class Study:
                 self,
                 title=part.title,
                 data=part.data or self.data,
-                methods=part.methods or self.methods,
+                methods=part.methods or self._named(part),
                 constraints=part.constraints or self.constraints,
                 runs=self.runs if part.runs is None else part.runs,
                 protocol=part.protocol or self.protocol,
@@ -196,9 +257,20 @@ class Study:
                 published=[*self.published, *part.published],
                 quick={**self.quick, **part.quick},
                 parts=[],
+                summaries=[],
             )
             for part in self.parts
         ]
+
+    def _named(self, part: Part) -> list[Method]:
+        """Return those of the methods that a part names, all if it names none."""
+        labels = [m.label for m in self.methods]
+        for label in part.only:
+            if label not in labels:
+                raise StudyError(
+                    f"part {part.title!r}: only names {label!r}, which is no method's label"
+                )
+        return [m for m in self.methods if not part.only or m.label in part.only]
 
     def quickly(self) -> Study:
         """Return the quick form.
@@ -215,6 +287,7 @@ class Study:
                     part,
                     data=stage.data,
                     methods=stage.methods,
+                    only=[],
                     constraints=stage.constraints,
                     runs=stage.runs,
                     baseline=stage.baseline,
@@ -222,7 +295,7 @@ class Study:
                 )
                 for part, stage in zip(self.parts, stages, strict=True)
             ]
-            return replace(self, parts=parts, baseline=None, quick={})
+            return replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
         changes: dict[str, Any] = {}
         for key, value in self.quick.items():
             if key not in _QUICK:
@@ -258,7 +331,11 @@ class Study:
                     stage.check()
                 except StudyError as problem:
                     raise StudyError(f"part {stage.title!r}: {problem}") from None
+            for summary in self.summaries:
+                self._check_summary(summary)
             return
+        if self.summaries:
+            raise StudyError("summaries are over parts, of which the study has none")
         self.protocol.check()
         if not (math.isfinite(self.time_limit) and self.time_limit > 0):
             raise StudyError(f"time_limit must be positive seconds, got {self.time_limit}")
@@ -284,3 +361,37 @@ class Study:
                 raise StudyError(f"score {score!r} is unknown; allowed: {', '.join(SCORES)}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
+
+    def _check_summary(self, summary: Summary) -> None:
+        """Refuse a summary of what the parts do not have."""
+        where = f"summary {summary.title!r}"
+        stages = {stage.title: stage for stage in self.stages()}
+        named = [*summary.parts, *([summary.constant] if summary.constant else [])]
+        for title in named:
+            if title not in stages:
+                raise StudyError(f"{where}: {title!r} is no part's title")
+        if not summary.parts:
+            raise StudyError(f"{where}: parts must not be empty")
+        for title in named:
+            stage = stages[title]
+            if stage.runs != stages[named[0]].runs:
+                raise StudyError(f"{where}: parts must have the same number of runs")
+            if title == summary.constant:
+                continue
+            for value in summary.constraints or stages[named[0]].constraints:
+                if value not in stage.constraints:
+                    raise StudyError(f"{where}: part {title!r} has no constraints = {value:g}")
+        held = {told_apart(data)[0] for title in summary.parts for data in stages[title].data}
+        for data in summary.data:
+            if data not in held:
+                raise StudyError(f"{where}: none of its parts has data {data!r}")
+        for label in [*summary.methods, *([summary.baseline] if summary.baseline else [])]:
+            if not any(label == m.label for title in named for m in stages[title].methods):
+                raise StudyError(f"{where}: {label!r} is the label of no method of its parts")
+        for method, columns in summary.published.items():
+            for column, values in columns.items():
+                if not isinstance(values, list) or not 0 < len(values) <= len(self.scores):
+                    raise StudyError(
+                        f"{where}: published.{method}.{column} must have a figure for each of the "
+                        f"first scores, got {values!r}"
+                    )

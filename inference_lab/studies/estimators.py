@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from inference_lab import clustering
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 from inference_lab.studies.wekaut import WekaUTKMeans
 
 __all__ = ["ESTIMATORS", "SCORES"]
+
+
+def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
+    """Return the estimator of the published code, which is not told the number of clusters."""
+    return clustering.TVClust.release(random_state)
+
 
 #: Estimators that definitions can name.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
@@ -19,12 +28,20 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "gaussian-mixture": clustering.ConstrainedGaussianMixture,
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "wekaut": WekaUTKMeans,
+    "dp-means": clustering.DPMeans,
+    "rdp-means": clustering.RDPMeans,
+    "rdp-means-release": clustering.RDPMeans.release,
+    "tvclust": clustering.TVClust,
+    "tvclust-release": _tvclust_release,
 }
 
-#: Scores of labels against the truth, all between 0 and 1 (the adjusted Rand index may be less).
+#: Scores of labels against the truth, between 0 and 1 (the adjusted Rand index may be less); and
+#: how many clusters there are.
 SCORES: Mapping[str, Callable[[Any, Any], float]] = {
     "pairwise_f": pairwise_f,
     "nmi": nmi,
+    "nmi_geometric": partial(nmi, average="geometric"),
     "ari": adjusted_rand,
     "accuracy": matched_accuracy,
+    "clusters": lambda truth, labels: float(np.unique(labels).size),
 }

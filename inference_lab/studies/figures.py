@@ -18,8 +18,10 @@ __all__ = ["learning_curves"]
 _NAMES: Mapping[str, str] = {
     "pairwise_f": "pairwise F",
     "nmi": "NMI",
+    "nmi_geometric": "NMI (geometric mean)",
     "ari": "adjusted Rand index",
     "accuracy": "accuracy",
+    "clusters": "number of clusters",
 }
 
 
@@ -49,6 +51,7 @@ def learning_curves(results: Results, score: str, axis: str) -> Figure:
 
     # No score lies outside, so no band need.
     lowest_score = -1.0 if score == "ari" else 0.0
+    highest_score = np.inf if score == "clusters" else 1.0
     n = len(results.data)
     columns = min(n, 3)
     rows = -(-n // columns)
@@ -72,7 +75,7 @@ def learning_curves(results: Results, score: str, axis: str) -> Figure:
                 panel.fill_between(
                     places,
                     np.maximum(middle - half, lowest_score),
-                    np.minimum(middle + half, 1.0),
+                    np.minimum(middle + half, highest_score),
                     color=style["color"],
                     alpha=0.12,
                     linewidth=0,

@@ -70,6 +70,13 @@ def draw_constraints(
     count = protocol.count(value, n, len(draw.training))
     _, pairs_seed, noise_seed = np.random.SeedSequence(draw.seed.entropy).spawn(3)
     rng = np.random.default_rng(pairs_seed)
+    if protocol.unit == "share-of-ordered-pairs":
+        pairs = draw.training[nested_answers(len(draw.training), count, rng)]
+        together = points.labels[pairs[:, 0]] == points.labels[pairs[:, 1]]
+        wrong = np.random.default_rng(noise_seed).random(count) < protocol.noise
+        pairs, first = np.unique(np.sort(pairs, axis=1), axis=0, return_index=True)
+        together = (together ^ wrong)[first]
+        return Constraints(pairs[together], pairs[~together], n_points=n)
     if selection == "active":
         drawn = ExploreConsolidate(
             points.n_classes, count, distortion=points.distortion, random_state=rng
@@ -89,21 +96,30 @@ def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
 
     With the same generator, a longer answer begins with a shorter one.
     """
-    total = n * (n - 1) // 2
-    if total <= _SHUFFLED:
-        chosen = rng.permutation(total)[:count]
-    else:
-        chosen = np.empty(0, dtype=np.int64)
-        while chosen.size < count:
-            longer = np.concatenate([chosen, rng.integers(total, size=_CHUNK)])
-            first = np.sort(np.unique(longer, return_index=True)[1])
-            chosen = longer[first]
-        chosen = chosen[:count]
+    chosen = _nested(n * (n - 1) // 2, count, rng)
     # Pair number t is (t - j (j - 1) / 2, j) with the largest j for which that is not negative.
     second = ((1.0 + np.sqrt(1.0 + 8.0 * chosen)) / 2.0).astype(np.int64)
     second -= second * (second - 1) // 2 > chosen
     second += second * (second + 1) // 2 <= chosen
     return np.stack([chosen - second * (second - 1) // 2, second], axis=1)
+
+
+def nested_answers(n: int, count: int, rng: np.random.Generator) -> IntArray:
+    """Return the first `count` of a random sequence of all ordered pairs, shape (count, 2)."""
+    first, second = np.divmod(_nested(n * (n - 1), count, rng), n - 1)
+    return np.stack([first, second + (second >= first)], axis=1)
+
+
+def _nested(total: int, count: int, rng: np.random.Generator) -> IntArray:
+    """Return the first `count` of a random sequence of all integers below `total`."""
+    if total <= _SHUFFLED:
+        return rng.permutation(total)[:count]
+    chosen = np.empty(0, dtype=np.int64)
+    while chosen.size < count:
+        longer = np.concatenate([chosen, rng.integers(total, size=_CHUNK)])
+        first = np.sort(np.unique(longer, return_index=True)[1])
+        chosen = longer[first]
+    return chosen[:count]
 
 
 def fit_method(
@@ -114,7 +130,11 @@ def fit_method(
     constraints = draw_constraints(points, protocol, draw, value, method.selection)
     if method.closure != "none":
         constraints = constraints.close(method.closure)
-    weights = method.weight if isinstance(method.weight, list) else [method.weight]
+    weights: list[float]
+    if method.weight == "variance":
+        weights = [float(np.var(points.values, axis=0).sum())]
+    else:
+        weights = method.weight if isinstance(method.weight, list) else [method.weight]
     best: Fit | None = None
     for weight in weights:
         fit = _fit_once(method, points, constraints, draw, weight)
@@ -137,9 +157,8 @@ def _fit_once(
     method: Method, points: StudyPoints, constraints: Constraints, draw: Draw, weight: float
 ) -> Fit:
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
-    estimator = ESTIMATORS[method.estimator](
-        points.n_classes, random_state=seed, **_arguments(method.settings)
-    )
+    arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
+    estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
     with imports_timed():
         loaded, since = meter.seconds, time.perf_counter()
         estimator.fit(

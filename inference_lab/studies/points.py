@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from inference_lab.data.datasets import available, load
 from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.studies.patterns import PATTERNS
 from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features
 
@@ -25,6 +27,8 @@ __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
 #: Texture mosaics with one ground truth in common.
 _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
 _LSI = 20
+#: Points of which methods are told another number of classes than there are.
+_TOLD = re.compile(r"(.+), k([+-]\d+)")
 
 
 @dataclass(frozen=True)
@@ -38,22 +42,38 @@ class StudyPoints:
     labels : (n,) array of int
     distortion : str
         What distances between them are, for choosing questions.
+    declared : int, optional
+        Number of classes that methods are told, where it is not that of the classes that occur.
     """
 
     name: str
     values: Any
     labels: IntArray
     distortion: str = "euclidean"
+    declared: int | None = None
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
-        return int(self.labels.max()) + 1
+        """Number of classes, as methods are told."""
+        return int(self.labels.max()) + 1 if self.declared is None else self.declared
 
     @property
     def key(self) -> int:
-        """Return a number that is the same for the same name, for seeds."""
-        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big")
+        """Return a number that is the same for the same points, for seeds."""
+        name, _ = told_apart(self.name)
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def told_apart(name: str) -> tuple[str, int]:
+    """Return the name of the points, and by how much the number of classes told is wrong.
+
+    Examples
+    --------
+    >>> told_apart("iris"), told_apart("iris, k+2")
+    (('iris', 0), ('iris', 2))
+    """
+    found = _TOLD.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, 0)
 
 
 def four_clouds(n: int = 200, seed: int = 0) -> tuple[FloatArray, IntArray]:
@@ -86,6 +106,15 @@ def _toy(name: str, data_dir: str | None) -> StudyPoints:
 def _table(name: str, data_dir: str | None) -> StudyPoints:
     dataset = load(name, data_dir)
     return StudyPoints(name, dataset.features, dataset.labels)
+
+
+def _glass_with_id(name: str, data_dir: str | None) -> StudyPoints:
+    # Of the seven classes that the file describes one does not occur.
+    return replace(_table(name, data_dir), declared=7)
+
+
+def _pattern(name: str, data_dir: str | None) -> StudyPoints:
+    return StudyPoints(name, *PATTERNS[name]())
 
 
 def _tenth(name: str, data_dir: str | None) -> StudyPoints:
@@ -130,7 +159,8 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
       for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
       directions of the weights;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
-    * ``lange-toy``, see `four_clouds`.
+    * ``lange-toy``, see `four_clouds`;
+    * ``two-spirals`` and its like, see `inference_lab.studies.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
     found.update(dict.fromkeys(available(), _table))
@@ -141,6 +171,8 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
         found[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
     found.update(dict.fromkeys(_MOSAICS, _mosaic))
     found["lange-toy"] = _toy
+    found["glass-with-id"] = _glass_with_id
+    found.update(dict.fromkeys(PATTERNS, _pattern))
     return found
 
 
@@ -150,7 +182,7 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
     Parameters
     ----------
     name : str
-        See `known_points`.
+        See `known_points`; "iris, k+1" is iris with one class more told than there are.
     data_dir : path, optional
 
     Raises
@@ -161,6 +193,12 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
         If their files are not there, or are not what they should be.
     """
     known = known_points()
-    if name not in known:
-        raise StudyError(f"data {name!r} are unknown; allowed: {', '.join(known)}")
-    return known[name](name, None if data_dir is None else os.fspath(data_dir))
+    plain, more = told_apart(name)
+    if plain not in known:
+        raise StudyError(f"data {plain!r} are unknown; allowed: {', '.join(known)}")
+    points = known[plain](plain, None if data_dir is None else os.fspath(data_dir))
+    if not more:
+        return points
+    if points.n_classes + more < 1:
+        raise StudyError(f"data {name!r} have {points.n_classes} classes: none would be left")
+    return replace(points, name=name, declared=points.n_classes + more)

@@ -53,7 +53,7 @@ def read_value(value: Any, hint: Any, where: str) -> Any:
     StudyError
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, typing.Union):
         problem = None
         for option in inner:
             try:
@@ -77,6 +77,10 @@ def read_value(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise StudyError(f"{where} must be a number, got {value!r}")
         return float(value)
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise StudyError(f"{where} must be true or false, got {value!r}")
+        return value
     if hint in (int, str):
         if isinstance(value, bool) or not isinstance(value, hint):
             raise StudyError(f"{where} must be of type {hint.__name__}, got {value!r}")

@@ -30,9 +30,10 @@ from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
 from inference_lab.results.fits import StudyRecord, environments
 from inference_lab.studies.curves import Results, paired
-from inference_lab.studies.definition import Study
+from inference_lab.studies.definition import Method, Study
 from inference_lab.studies.figures import learning_curves, score_name
 from inference_lab.studies.running import cells
+from inference_lab.studies.summaries import summary_section
 
 __all__ = ["render_study"]
 
@@ -40,6 +41,7 @@ _UNITS = {
     "pairs": "constraints (pairs)",
     "share-of-points": "constraints (share of the number of points)",
     "share-of-pairs": "constraints (share of all pairs)",
+    "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
 }
 
 #: Differences with a smaller p-value, after Holm's correction, are called significant.
@@ -63,7 +65,10 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     from inference_lab.reporting.writing import write_document
 
     folder = Path(folder)
-    parts: list[Section] = []
+    parts = [
+        summary_section(study, summary, partial(_own, records=records))
+        for summary in study.summaries
+    ]
     lines: list[list[str]] = []
     warnings: list[str] = []
     for stage in study.stages():
@@ -77,14 +82,17 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
             stage.scores,
         )
         prefix = f"{stage.title}-" if study.parts else ""
-        sections = _sections(stage, results, prefix)
         label = [stage.title] if study.parts else []
-        parts += [Section(stage.title, sections=sections)] if study.parts else sections
+        if study.details:
+            sections = _sections(stage, results, prefix)
+            parts += [Section(stage.title, sections=sections)] if study.parts else sections
         warnings += [": ".join([*label, said]) for said in _missing(stage, results, own)]
         lines += [label + line for line in _csv_lines(results, stage)]
     lead = [("Question", study.question)]
     if study.answer:
         lead.append(("Answer", study.answer.strip()))
+    if not study.details:
+        parts.append(_protocols(study))
     document = Document(
         title=study.title,
         lead=tuple(lead),
@@ -277,10 +285,17 @@ def _protocol(study: Study, prefix: str) -> Section:
         "seed, and more constraints contain the fewer.",
         f"Constraints touch {100 * p.train:g} % of the points; scores are over {scored}.",
     ]
-    if p.noise:
+    if p.noise and p.unit == "share-of-ordered-pairs":
+        lines.append(f"Each constraint is wrong with probability {p.noise:g}.")
+    elif p.noise:
         lines.append(f"{100 * p.noise:g} % of the constraints are turned into the other kind.")
+    table = _methods(study.methods, f"{prefix}methods")
+    return Section("Protocol", (Items(tuple(lines)), table))
+
+
+def _methods(methods: Sequence[Method], name: str) -> Table:
     rows = []
-    for m in study.methods:
+    for m in methods:
         settings = {
             **m.settings,
             "selection": m.selection,
@@ -290,8 +305,36 @@ def _protocol(study: Study, prefix: str) -> Section:
         shown = ", ".join(f"{key}={value}" for key, value in settings.items())
         rows.append([Cell(m.label), Cell(m.estimator), Cell(shown)])
     header = ["method", "estimator", "settings"]
-    table = _table(f"{prefix}methods", "The methods and their settings.", header, rows, words=3)
-    return Section("Protocol", (Items(tuple(lines)), table))
+    return _table(name, "The methods and their settings.", header, rows, words=3)
+
+
+def _protocols(study: Study) -> Section:
+    """Say what the parts are, and what the methods, where parts have no sections."""
+    rows = []
+    for stage in study.stages():
+        p = stage.protocol
+        rows.append(
+            [
+                Cell(stage.title),
+                Cell(", ".join(stage.data)),
+                Cell(", ".join(f"{value:g}" for value in stage.constraints)),
+                Cell(f"{p.noise:g}", p.noise),
+                Cell(str(stage.runs), stage.runs),
+            ]
+        )
+    header = ["part", "data", "constraints", "wrong", "runs"]
+    unit = _UNITS[study.protocol.unit].partition("(")[2].rstrip(")")
+    parts = _table(
+        "parts",
+        f"The parts: constraints as {unit}, and which share of them is wrong. In each run, all "
+        "methods get the same constraints and start from the same seed; more constraints contain "
+        "the fewer.",
+        header,
+        rows,
+        words=3,
+    )
+    used = {method.key: method for stage in study.stages() for method in stage.methods}
+    return Section("Protocol", (parts, _methods(list(used.values()), "methods")))
 
 
 def _closing(
@@ -301,7 +344,10 @@ def _closing(
     sections = []
     if study.notes:
         sections.append(Section("Notes", (Items(tuple(study.notes)),)))
-    sources = sorted({p.source for stage in study.stages() for p in stage.published})
+    sources = sorted(
+        {p.source for stage in study.stages() for p in stage.published}
+        | {summary.source for summary in study.summaries if summary.source}
+    )
     said = [f"Published figures: {'; '.join(sources)}."] if sources else []
     for name in dict.fromkeys(record.environment for record in records):
         facts = known.get(name, {"environment": name})
