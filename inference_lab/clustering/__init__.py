@@ -27,8 +27,11 @@ from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, M
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.tvclust import TVClust
+from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 
 __all__ = [
+    "CVQE",
+    "LCVQE",
     "AnnealedConstrainedKMeans",
     "Bregman",
     "BregmanKMeans",

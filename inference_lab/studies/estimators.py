@@ -31,6 +31,8 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "dp-means": clustering.DPMeans,
     "rdp-means": clustering.RDPMeans,
     "rdp-means-release": clustering.RDPMeans.release,
+    "lcvqe": clustering.LCVQE,
+    "cvqe": clustering.CVQE,
     "tvclust": clustering.TVClust,
     "tvclust-release": _tvclust_release,
 }

@@ -316,7 +316,7 @@ def _protocols(study: Study) -> Section:
         rows.append(
             [
                 Cell(stage.title),
-                Cell(", ".join(stage.data)),
+                Cell("; ".join(stage.data)),
                 Cell(", ".join(f"{value:g}" for value in stage.constraints)),
                 Cell(f"{p.noise:g}", p.noise),
                 Cell(str(stage.runs), stage.runs),

@@ -215,7 +215,7 @@ def _intervals(summed: Summed) -> str:
     over = {False: "runs", True: "data sets"}
     kinds = [over[several] for several in sorted({size > 1 for size in sizes})]
     if len(kinds) == 2:
-        return "With 95 % confidence intervals over runs, of means over data over data sets."
+        return "With 95 % confidence intervals: over runs, and of the mean over data sets."
     return f"With 95 % confidence intervals over {kinds[0]}."
 
 

@@ -29,6 +29,7 @@ from inference_lab.studies.methods import (
     fit_method,
     nested_pairs,
 )
+from inference_lab.studies.patterns import PATTERNS
 from inference_lab.studies.points import (
     StudyPoints,
     four_clouds,
@@ -372,7 +373,174 @@ def test_a_table_for_the_metric_is_a_gradient_step():
         objective(rate=-1.0)
 
 
+SUMMED = """
+title = "Summed up"
+question = "How much is it in all?"
+runs = 2
+constraints = [5, 10]
+scores = ["accuracy", "clusters"]
+details = false
+data = ["iris", "lange-toy"]
+
+[[methods]]
+label = "PCKMeans"
+estimator = "pckmeans"
+
+[[methods]]
+label = "without"
+estimator = "pckmeans"
+weight = 0
+
+[[parts]]
+title = "never"
+constraints = [0]
+only = ["without"]
+
+[[parts]]
+title = "right"
+only = ["PCKMeans"]
+
+[[parts]]
+title = "wrong"
+data = ["iris, k+1", "lange-toy"]
+only = ["PCKMeans"]
+protocol = { noise = 0.4 }
+
+[[summaries]]
+title = "By data"
+parts = ["right", "wrong"]
+by = "data"
+constant = "never"
+baseline = "without"
+picture = true
+source = "nowhere"
+published = { PCKMeans = { mean = [0.75] }, elsewhere = { iris = [0.5, 3] } }
+
+[[summaries]]
+title = "By part"
+parts = ["right", "wrong"]
+by = "part"
+constraints = [10]
+"""
+
+
+def test_summaries_are_means_of_the_records(tmp_path):
+    """Over parts, data, numbers of constraints and runs, with a part that stands for all."""
+    study = load_study(write(tmp_path / "summed", SUMMED))
+    records = run_study(study, tmp_path / "summed")
+    text = render_study(study, records, tmp_path / "summed").read_text()
+
+    def scores(method, data, noise=None, least=0.0, score="accuracy"):
+        chosen = [
+            r.scores[score]
+            for r in records
+            if r.method == method
+            and r.data in data
+            and r.noise in ((0.0, 0.4) if noise is None else (noise,))
+            and r.constraints >= least
+        ]
+        return np.array(chosen)
+
+    iris, toy = ("iris", "iris, k+1"), ("lange-toy",)
+    rows = {
+        (caption, line.split("|")[1].strip()): [cell.strip() for cell in line.split("|")[2:-1]]
+        for caption, block in re.findall(r"</a>(.*?) \(\[CSV\](.*?)(?=<a id|\Z)", text, re.S)
+        for line in block.splitlines()
+        if line.startswith("|")
+    }
+    own = rows["By data: mean accuracy.", "PCKMeans"]
+    assert own[0].startswith(f"{scores('PCKMeans', iris).mean():.2f} ± ")
+    both = [scores("PCKMeans", data).mean() for data in (iris, toy)]
+    assert own[2].startswith(f"{np.mean(both):.2f} ± ") and own[2].endswith("(0.75)")
+    assert rows["By data: mean accuracy.", "elsewhere"] == ["- (0.50)", "-", "-"]
+    assert rows["By data: mean number of clusters.", "elsewhere"][0] == "- (3.00)"
+    alone = [scores("without", data).mean() for data in (iris, toy)]
+    assert rows["By data: mean accuracy.", "without"][2].startswith(f"{np.mean(alone):.2f} ± ")
+    less = rows["By data: accuracy less that of without, paired by run.", "PCKMeans"]
+    assert less[1].startswith(f"{both[1] - alone[1]:+.2f} ± ")
+    wins = sum(b > a for b, a in zip(both, alone, strict=True))
+    assert less[2].startswith(f"{np.mean(both) - np.mean(alone):+.2f} ± ")
+    assert less[2].endswith(f"({wins}/2)")
+    parts = rows["By part: mean number of clusters.", "PCKMeans"]
+    wrong = [scores("PCKMeans", data, 0.4, 10, "clusters").mean() for data in (iris, toy)]
+    assert parts[1].startswith(f"{np.mean(wrong):.2f} ± ") and np.mean(wrong) == 3.0
+    assert "figures/by-data-accuracy.svg" in text and "## right" not in text
+    assert "Published figures: nowhere." in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('parts = ["right", "wrong"]\nby = "data"', 'parts = []\nby = "data"', "must not be empty"),
+        ('constant = "never"', 'constant = "ever"', "'ever' is no part's title"),
+        ('baseline = "without"', 'baseline = "with"', "'with' is the label of no method"),
+        ("constraints = [10]", "constraints = [20]", "part 'right' has no constraints = 20"),
+        ('by = "part"', 'by = "part"\ndata = ["wine"]', "none of its parts has data 'wine'"),
+        ("mean = [0.75]", "mean = 0.75", "must have a figure for each of the first scores"),
+        ('only = ["without"]', 'only = ["x"]', "only names 'x', which is no method's label"),
+        ("details = false", "details = 0", "details must be true or false, got 0"),
+    ],
+)
+def test_errors_in_summaries_are_named(tmp_path, old, new, message):
+    assert old in SUMMED
+    with pytest.raises(StudyError, match=message):
+        load_study(write(tmp_path / "summed", SUMMED.replace(old, new, 1)))
+
+
+def test_ordered_pairs_are_nested_and_wrong_at_random():
+    points = load_points("iris")
+    n = len(points.labels)
+
+    def pairs(share, noise=0.0):
+        protocol = Protocol(noise=noise, unit="share-of-ordered-pairs")
+        c = draw_constraints(points, protocol, draw_run(points, protocol, 0), share, "random")
+        kinds = ((True, c.must_link), (False, c.cannot_link))
+        return {tuple(pair): kind for kind, some in kinds for pair in some.tolist()}
+
+    few, many = pairs(0.01), pairs(0.05)
+    assert few.items() <= many.items()
+    # Of 1125 ordered pairs some are one pair both ways.
+    assert 0.97 * 0.05 * n * n < len(many) < 0.05 * n * n
+    assert all((points.labels[a] == points.labels[b]) == kind for (a, b), kind in many.items())
+    noisy = pairs(0.05, 0.2)
+    assert noisy.keys() == many.keys()
+    changed = np.mean([noisy[pair] != many[pair] for pair in many])
+    assert changed == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / len(many)))
+
+
+def test_weights_on_the_scale_of_the_data_and_numbers_of_clusters_told():
+    points, protocol = load_points("iris"), Protocol()
+    fit = fit_method(Method("x", "pckmeans", weight="variance"), points, protocol, 20.0, 0)
+    assert fit.weight == pytest.approx(np.var(points.values, axis=0).sum())
+    told = load_points("iris, k-1")
+    assert told.key == points.key and told.n_classes == 2
+    assert fit_method(Method("x", "pckmeans"), told, protocol, 5.0, 0).scores["clusters"] == 2
+    five = Method("x", "pckmeans", {"n_clusters": 5})
+    assert fit_method(five, points, protocol, 5.0, 0).scores["clusters"] == 5
+    with pytest.raises(StudyError, match="none would be left"):
+        load_points("iris, k-3")
+
+
 # ---------------------------------------------------------------------- points
+
+
+def test_patterns_are_as_described():
+    sizes = {name: np.bincount(make()[1]).tolist() for name, make in PATTERNS.items()}
+    assert sizes == {
+        "two-spirals": [250, 250],
+        "cluster-in-cluster": [250, 256],
+        "corners": [138] * 4,
+        "half-kernel": [250, 250],
+        "crescent-full-moon": [75, 225],
+        "outlier": [138, 138, 12, 12],
+    }
+    for name, make in PATTERNS.items():
+        points, labels = make()
+        again = load_points(name)
+        assert (again.values == points).all() and (again.labels == labels).all()
+        # Nearest neighbours tell the classes, whatever their centres are.
+        apart = ((points[:, None] - points) ** 2).sum(axis=2) + np.diag(np.full(len(points), 1e9))
+        assert (labels[apart.argmin(axis=1)] == labels).mean() > 0.95
 
 
 def test_the_toy_data_are_as_described():

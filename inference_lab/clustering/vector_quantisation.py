@@ -1,0 +1,385 @@
+r"""CVQE and LCVQE: k-means in which a violated pair costs distances between points and centroids.
+
+Both assign the points to their nearest centroids first, and then go through the pairs in the order
+given, must-links before cannot-links, deciding for each pair what is cheapest for it; a later pair
+may change what an earlier one decided. Then the centroids follow.
+
+I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means algorithm",
+SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", ECML 2007.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import lean_kernel
+from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray
+
+__all__ = ["CVQE", "LCVQE"]
+
+
+@lean_kernel
+def settle_pairs(
+    cost: FloatArray,
+    ml: IntArray,
+    ml_weight: FloatArray,
+    cl: IntArray,
+    cl_weight: FloatArray,
+    labels: IntArray,
+    pull: FloatArray,
+) -> None:
+    """Decide each pair as LCVQE does, in place.
+
+    Parameters
+    ----------
+    cost : (n, k) array
+        Squared distances to the centroids.
+    ml, cl : (p, 2) int64 arrays
+    labels : (n,) int64 array
+    pull : (n, k) array
+        The weight with which a point pulls the centroid of a cluster that it is not in, because of
+        pairs that stay violated, is added to it.
+    """
+    k = cost.shape[1]
+    for at in range(ml.shape[0]):
+        a, b = ml[at, 0], ml[at, 1]
+        j, n, w = labels[a], labels[b], ml_weight[at]
+        if j == n:
+            continue
+        keep = 0.5 * (cost[a, j] + cost[b, n]) + 0.25 * w * (cost[a, n] + cost[b, j])
+        first = 0.5 * (cost[a, j] + cost[b, j])
+        second = 0.5 * (cost[a, n] + cost[b, n])
+        if keep <= first and keep <= second:
+            pull[b, j] += 0.5 * w
+            pull[a, n] += 0.5 * w
+        elif first <= second:
+            labels[b] = j
+        else:
+            labels[a] = n
+    for at in range(cl.shape[0]):
+        a, b = cl[at, 0], cl[at, 1]
+        j, w = labels[a], cl_weight[at]
+        if labels[b] != j or k == 1:
+            continue
+        # The farther of the two may go to the nearest other centroid.
+        far, near = (b, a) if cost[b, j] > cost[a, j] else (a, b)
+        other = 1 if j == 0 else 0
+        for h in range(k):
+            if h != j and cost[far, h] < cost[far, other]:
+                other = h
+        keep = 0.5 * (cost[a, j] + cost[b, j] + w * cost[far, other])
+        if keep <= 0.5 * (cost[near, j] + cost[far, other]):
+            pull[far, other] += w
+        else:
+            labels[far] = other
+
+
+@lean_kernel
+def settle_jointly(
+    cost: FloatArray,
+    between: FloatArray,
+    other: FloatArray,
+    ml: IntArray,
+    ml_weight: FloatArray,
+    cl: IntArray,
+    cl_weight: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Give each pair the two clusters that are cheapest for it, as CVQE does, in place.
+
+    Parameters
+    ----------
+    cost : (n, k) array
+        Squared distances to the centroids.
+    between : (k, k) array
+        Squared distances between centroids.
+    other : (k,) array
+        Of each centroid to the nearest other one.
+    ml, cl : (p, 2) int64 arrays
+    labels : (n,) int64 array
+    """
+    k = cost.shape[1]
+    for at in range(ml.shape[0] + cl.shape[0]):
+        must = at < ml.shape[0]
+        place = at if must else at - ml.shape[0]
+        a, b = (ml[place, 0], ml[place, 1]) if must else (cl[place, 0], cl[place, 1])
+        best = np.inf
+        for h in range(k):
+            for g in range(k):
+                value = cost[a, h] + cost[b, g]
+                if must and h != g:
+                    value += ml_weight[place] * between[h, g]
+                elif not must and h == g:
+                    value += cl_weight[place] * other[h]
+                if value < best:
+                    best = value
+                    labels[a], labels[b] = h, g
+
+
+class _Pairs:
+    """Pairs as the kernels take them, once, or twice as the evaluation by Khashabi et al. did."""
+
+    def __init__(self, constraints: Constraints, *, twice: bool) -> None:
+        self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
+        self.cl, self.cl_weight = self._listed(
+            constraints.cannot_link, constraints.cl_weights, twice
+        )
+        for name in ("ml_weight", "cl_weight"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite here; a hard pair cannot be had")
+
+    @staticmethod
+    def _listed(pairs: IntArray, weight: FloatArray, twice: bool) -> tuple[IntArray, FloatArray]:
+        if twice:
+            pairs = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
+            weight = np.repeat(weight, 2)
+        return np.ascontiguousarray(pairs, dtype=np.int64), weight
+
+
+class _Linear:
+    """Labels, and which points pull other centroids than their own."""
+
+    def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
+        self.labels: IntArray = cheapest(cost, None)
+        pull = np.zeros_like(cost)
+        settle_pairs(cost, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels, pull)
+        pull[np.arange(len(cost)), self.labels] += 1.0
+        #: Weight of each point in each centroid.
+        self.shares: FloatArray = pull
+
+    def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
+        return 0.5 * float((self.shares * cost).sum())
+
+    def centroids(self, points: Points, before: FloatArray) -> FloatArray:
+        """Return the centroids that minimise the objective."""
+        total = self.shares.sum(axis=0)
+        held = total > 0
+        after = before.copy()
+        after[held] = (self.shares[:, held].T @ points) / total[held, None]
+        return after
+
+    def same(self, other: _Linear) -> bool:
+        return np.array_equal(self.shares, other.shares)
+
+
+class _Joint:
+    """Labels, and the pairs that they violate."""
+
+    def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
+        self.labels: IntArray = cheapest(cost, None)
+        between, nearest = _between(centroids)
+        other = between[np.arange(len(between)), nearest] if len(between) > 1 else np.zeros(1)
+        settle_jointly(
+            cost, between, other, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels
+        )
+        first, second = self.labels[pairs.ml].T
+        broken = first != second
+        self.apart = np.stack([first, second], axis=1)[broken]
+        self.apart_weight = pairs.ml_weight[broken]
+        first, second = self.labels[pairs.cl].T
+        joined = (first == second) & (len(between) > 1)
+        self.joined, self.joined_weight = first[joined], pairs.cl_weight[joined]
+        self.other = nearest
+
+    def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
+        """Return the objective, with the nearest other centroids as the pairs found them."""
+        between, _ = _between(centroids)
+        value = cost[np.arange(len(cost)), self.labels].sum()
+        value += self.apart_weight @ between[self.apart[:, 0], self.apart[:, 1]]
+        value += self.joined_weight @ between[self.joined, self.other[self.joined]]
+        return 0.5 * float(value)
+
+    def centroids(self, points: Points, before: FloatArray) -> FloatArray:
+        """Return means of the points and of the centroids that violated pairs pull towards."""
+        k = len(before)
+        shares = np.eye(k)[self.labels]
+        pull = np.zeros((k, k))
+        np.add.at(pull, (self.apart[:, 0], self.apart[:, 1]), self.apart_weight)
+        np.add.at(pull, (self.apart[:, 1], self.apart[:, 0]), self.apart_weight)
+        np.add.at(pull, (self.joined, self.other[self.joined]), self.joined_weight)
+        total = shares.sum(axis=0) + pull.sum(axis=1)
+        held = total > 0
+        after = before.copy()
+        sums = shares.T @ points + pull @ before
+        after[held] = sums[held] / total[held, None]
+        return after
+
+    def same(self, other: _Joint) -> bool:
+        return np.array_equal(self.labels, other.labels)
+
+
+def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return squared distances between centroids, and the nearest other one of each."""
+    between = SquaredEuclidean().distances(centroids, centroids)
+    apart = between + np.diag(np.full(len(centroids), np.inf))
+    return between, apart.argmin(axis=1)
+
+
+class LCVQE(PairwiseClusterer):
+    r"""K-means in which points of violated pairs pull the centroids that they should belong to.
+
+    Points are first given to their nearest centroids. A must-link whose points are in clusters j
+    and n is then either left violated, for a quarter of the squared distances of either point to
+    the other's centroid, or both points go to j, or both to n. A cannot-link in one cluster is left
+    violated, for half the squared distance of the farther point to its nearest other centroid, or
+    that point goes there. The objective is half the summed squared distances, and these prices.
+
+    Parameters
+    ----------
+    n_clusters : int
+    paired_twice : bool
+        Go through each pair twice, the second time with its points exchanged, as the evaluation by
+        Khashabi et al. did; violated pairs then pull twice.
+    init : str or (k, d) array
+        As in `HMRFKMeans`.
+    n_init, max_iter : int
+        Starts, of which the one of least objective is kept; limit on iterations.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        As in `HMRFKMeans`.
+    metrics_, constraints_
+        As in `HMRFKMeans`.
+
+    Guarantees
+    ----------
+    Centroids minimise the objective, so that they never raise it. Labels may, since pairs are
+    decided one by one; an iteration that repeats the last one ends the fit.
+
+    Complexity
+    ----------
+    An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
+
+    Notes
+    -----
+    Weights multiply the price of a violated pair, and how much it pulls; those of the paper are 1.
+
+    References
+    ----------
+    D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", ECML 2007.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> LCVQE(2, random_state=0).fit_predict(X).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    True
+    """
+
+    _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        paired_twice: bool = False,
+        init: Init | npt.ArrayLike = "k-means++",
+        n_init: int = 1,
+        max_iter: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.paired_twice = paired_twice
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit(self, points: Points, constraints: Constraints) -> None:
+        pairs = _Pairs(constraints, twice=self.paired_twice)
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, constraints, pairs, rng))
+        self.labels_ = best.assignment.labels
+        self.cluster_centers_ = self._moved_back(best.centroids)
+        self.metrics_ = [SquaredEuclidean()]
+        self._note(best)
+        self._judge(constraints)
+
+    def _takes_sparse(self, distortion: Any) -> bool:
+        return False
+
+
+class CVQE(LCVQE):
+    r"""K-means in which a violated pair costs the squared distance between two centroids.
+
+    ``J = 1/2 sum_i ||x_i - mu_{l_i}||^2 + 1/2 sum_ML w [l_i != l_j] ||mu_{l_i} - mu_{l_j}||^2
+    + 1/2 sum_CL w [l_i = l_j = h] ||mu_h - mu_{n(h)}||^2``
+
+    with ``n(h)`` the centroid nearest to that of h. Each pair in turn gets the two of all clusters
+    that are cheapest for it, and centroids are means of their points and of the centroids that
+    their violated pairs pull towards.
+
+    Parameters
+    ----------
+    n_clusters, paired_twice, init, n_init, max_iter, random_state
+        See `LCVQE`.
+
+    Guarantees
+    ----------
+    None: pairs are decided one by one, and centroids follow those of the last iteration.
+
+    Complexity
+    ----------
+    An iteration costs O(n d k + p k^2) for p pairs.
+
+    References
+    ----------
+    I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means
+    algorithm", SDM 2005.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> CVQE(2, random_state=0).fit(X, cannot_link=[(0, 1)]).violations_.cannot_link
+    1
+    """
+
+    _assignment = _Joint
+
+
+class _Fit:
+    """One start."""
+
+    def __init__(
+        self,
+        settings: LCVQE,
+        points: Points,
+        constraints: Constraints,
+        pairs: _Pairs,
+        rng: np.random.Generator,
+    ) -> None:
+        distance = SquaredEuclidean().distances
+        init = settings._moved(settings.init)
+        self.centroids = initial_centroids(
+            points, constraints, settings.n_clusters, SquaredEuclidean(), init, rng
+        )
+        self.history: list[HalfStep] = []
+        self.converged = False
+        self.n_iter = 0
+        cost = distance(points, self.centroids)
+        before: Any = None
+        while self.n_iter < settings.max_iter and not self.converged:
+            self.n_iter += 1
+            since = time.perf_counter()
+            self.assignment: Any = settings._assignment(cost, self.centroids, pairs)
+            self._note("E", cost, since)
+            since = time.perf_counter()
+            self.centroids = self.assignment.centroids(points, self.centroids)
+            cost = distance(points, self.centroids)
+            self._note("centroids", cost, since)
+            self.converged = before is not None and self.assignment.same(before)
+            before = self.assignment
+        self.objective = self.history[-1].objective
+
+    def _note(self, step: str, cost: FloatArray, since: float) -> None:
+        value = self.assignment.objective(cost, self.centroids)
+        self.history.append(HalfStep(self.n_iter, step, value, time.perf_counter() - since))
