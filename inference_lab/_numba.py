@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core import config, event
+from numba.core import config, event, types
+from numba.core.registry import CPUDispatcher
 
 from inference_lab.loading import meter
 
@@ -45,18 +45,56 @@ def _cache_folder() -> str:
 _FOLDER = config.CACHE_DIR or _cache_folder()
 
 
-def _compile(function: _F, **options: Any) -> _F:
-    # Numba picks the folder when the dispatcher is made, from a global setting, which must not
-    # change for anybody else's functions.
+class _Kernel(CPUDispatcher):  # type: ignore[misc]  # numba ships no types
+    """A function as Python calls it; what another kernel calls is compiled as `within`.
+
+    That is once for arguments of one meaning: numba would compile it anew for each constant that it
+    is handed, and for integers of each width. Constants are seen after inlining.
+    """
+
+    within: CPUDispatcher
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return how a kernel calls it with arguments of these types."""
+        named = {name: _plain(kind) for name, kind in kws.items()}
+        return self.within.get_call_template(tuple(_plain(kind) for kind in args), named)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return what a kernel calls."""
+        return self.within.get_overload(sig)
+
+
+def _plain(kind: Any) -> Any:
+    """Return the type that an argument is handed over as: no constant, no short integer."""
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
+
+
+def _dispatcher(kind: type[CPUDispatcher], function: Any, part: str, options: Any) -> Any:
+    """Return what compiles a function and keeps the machine code in a part of the cache."""
+    # Numba picks the folder when this is made, from a global setting, which must not change for
+    # anybody else's functions.
     before = config.CACHE_DIR
     # Machine code names the module it came from, and a user's file may be imported under several.
-    config.CACHE_DIR = os.path.join(_FOLDER, function.__module__)
+    config.CACHE_DIR = os.path.join(_FOLDER, function.__module__, part)
     try:
-        # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
-        compiled = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)
-        return cast("_F", compiled(function))
+        made = kind(function, targetoptions=options)
+        made.enable_caching()
+        return made
     finally:
         config.CACHE_DIR = before
+
+
+def _compile(function: _F, **options: Any) -> _F:
+    if config.DISABLE_JIT:
+        return function
+    # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
+    options |= {"nopython": True, "nogil": True, "no_cfunc_wrapper": True}
+    kernel = _dispatcher(_Kernel, function, "", {**options, "forceinline": False})
+    # What unpacks the arrays of a graph for a call from Python takes longer to compile than a step.
+    inside = {**options, "no_cpython_wrapper": True}
+    kernel.within = _dispatcher(CPUDispatcher, function, "within", inside)
+    return cast("_F", kernel)
 
 
 #: Reference counting off: an access to a field of the graph's arrays otherwise costs two atomic
