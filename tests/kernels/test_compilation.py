@@ -9,7 +9,7 @@ from inference_lab._numba import inlined, lean_kernel
 
 @inlined
 def scaled(values, at, factor):
-    """A step that is called with constants, and with integers of several widths."""
+    """Return a value times a factor: called with constants, and with integers of several widths."""
     return values[at] * factor
 
 
