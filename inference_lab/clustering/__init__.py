@@ -27,6 +27,7 @@ from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, M
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.tvclust import TVClust
+from inference_lab.clustering.tvclust_sampler import TVClustSampler
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "SquaredEuclidean",
     "StopAskingError",
     "TVClust",
+    "TVClustSampler",
     "Violations",
     "ask_at_terminal",
 ]

@@ -1,0 +1,674 @@
+r"""TVClust by sampling: partitions from a Dirichlet process mixture that hears noisy answers.
+
+Weights, components and sticks are integrated out: what is sampled is the partition, and the shares
+``p`` and ``q`` of right answers on pairs of one cluster, and of two. Gibbs sweeps move one point at
+a time; moves that split a cluster or merge two of them let the chain leave what single points
+cannot.
+
+D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
+model to a deterministic algorithm", 2015, section 3. R. Neal, "Markov chain sampling methods for
+Dirichlet process mixture models", JCGS 9, 2000, algorithm 3. S. Jain, R. Neal, "A split-merge
+Markov chain Monte Carlo procedure for the Dirichlet process mixture model", JCGS 13, 2004. S. Wade,
+Z. Ghahramani, "Bayesian cluster analysis: point estimation and credible balls", Bayesian Analysis
+13, 2018.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from inference_lab._numba import lean_kernel
+from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.dp_means import Pairs
+from inference_lab.clustering.em import HalfStep
+from inference_lab.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import Range
+
+__all__ = ["TVClustSampler", "least_variation"]
+
+#: Slots at the end of the arrays, for the clusters of a proposal.
+_SCRATCH = 3
+#: Scans that make a proposal's start independent of where the chain is.
+_SCANS = 3
+
+
+class Clusters(NamedTuple):
+    """Sufficient statistics of clusters in slots; slots without points hold the prior.
+
+    Gaussians have mean 0 and one degree of belief in it, scatter I and d degrees of freedom, as in
+    `TVClust`; counts are multinomial with a symmetric Dirichlet prior.
+    """
+
+    sizes: IntArray  # (slots,)
+    sums: FloatArray  # (slots, d)
+    factor: FloatArray  # (slots, d, d): Cholesky factors of the scatter; unused for counts
+    log_gamma: FloatArray  # (n + 2,): log of the multivariate gamma function, by size
+    belief: FloatArray  # (1,): the Dirichlet prior for counts, 0 for Gaussians
+    room: FloatArray  # (d,): scratch
+
+
+@lean_kernel
+def clear(c: Clusters, h: int) -> None:
+    """Empty a slot."""
+    c.sizes[h] = 0
+    c.sums[h, :] = 0.0
+    c.factor[h, :, :] = 0.0
+    for v in range(c.factor.shape[1]):
+        c.factor[h, v, v] = 1.0
+
+
+@lean_kernel
+def copy(c: Clusters, source: int, target: int) -> None:
+    """Copy a slot."""
+    c.sizes[target] = c.sizes[source]
+    for v in range(c.sums.shape[1]):
+        c.sums[target, v] = c.sums[source, v]
+    for i in range(c.factor.shape[1]):
+        for j in range(i + 1):
+            c.factor[target, i, j] = c.factor[source, i, j]
+
+
+@lean_kernel
+def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
+    """Add a point to a slot, or take it away."""
+    d = x.size
+    if sign < 0 and c.sizes[h] == 1:
+        clear(c, h)
+        return
+    if c.belief[0] == 0.0:
+        held = c.sizes[h] + 1.0 if sign > 0 else float(c.sizes[h])
+        scale = math.sqrt(held / (held + 1.0))
+        for v in range(d):
+            rest = c.sums[h, v] if sign > 0 else c.sums[h, v] - x[v]
+            c.room[v] = scale * (x[v] - rest / held)
+        for j in range(d):
+            old, moved = c.factor[h, j, j], c.room[j]
+            # A scatter is at least I, so that what is left is positive but for rounding.
+            new = math.sqrt(max(old * old + sign * moved * moved, 1e-12))
+            ratio, share = new / old, moved / old
+            c.factor[h, j, j] = new
+            for i in range(j + 1, d):
+                c.factor[h, i, j] = (c.factor[h, i, j] + sign * share * c.room[i]) / ratio
+                c.room[i] = ratio * c.room[i] - share * c.factor[h, i, j]
+    for v in range(d):
+        c.sums[h, v] += sign * x[v]
+    c.sizes[h] += sign
+
+
+@lean_kernel
+def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
+    """Return the log-probability of a point given those of a slot."""
+    d, n = x.size, c.sizes[h]
+    belief = c.belief[0]
+    value = 0.0
+    if belief > 0.0:
+        total = held = 0.0
+        for v in range(d):
+            held += c.sums[h, v]
+            if x[v] > 0.0:
+                total += x[v]
+                value += math.lgamma(belief + c.sums[h, v] + x[v])
+                value -= math.lgamma(belief + c.sums[h, v])
+        return value + math.lgamma(d * belief + held) - math.lgamma(d * belief + held + total)
+    square = log_det = 0.0
+    for i in range(d):
+        rest = x[i] - c.sums[h, i] / (n + 1.0)
+        for j in range(i):
+            rest -= c.factor[h, i, j] * c.room[j]
+        c.room[i] = rest / c.factor[h, i, i]
+        square += c.room[i] * c.room[i]
+        log_det += 2.0 * math.log(c.factor[h, i, i])
+    share = (n + 1.0) / (n + 2.0)
+    value = 0.5 * d * (math.log(share) - math.log(math.pi)) - 0.5 * log_det
+    value -= 0.5 * (d + n + 1.0) * math.log1p(share * square)
+    return float(value + c.log_gamma[n + 1] - c.log_gamma[n])
+
+
+@lean_kernel
+def log_evidence(c: Clusters, h: int) -> float:
+    """Return the log-probability of all points of a slot."""
+    d, n = c.sums.shape[1], c.sizes[h]
+    belief = c.belief[0]
+    value = 0.0
+    if belief > 0.0:
+        held = 0.0
+        for v in range(d):
+            held += c.sums[h, v]
+            value += math.lgamma(belief + c.sums[h, v]) - math.lgamma(belief)
+        return value + math.lgamma(d * belief) - math.lgamma(d * belief + held)
+    log_det = 0.0
+    for i in range(d):
+        log_det += 2.0 * math.log(c.factor[h, i, i])
+    value = -0.5 * d * (n * math.log(math.pi) + math.log(n + 1.0)) - 0.5 * (d + n) * log_det
+    return float(value + c.log_gamma[n] - c.log_gamma[0])
+
+
+@lean_kernel
+def sweep(
+    c: Clusters,
+    points: FloatArray,
+    labels: IntArray,
+    ptr: IntArray,
+    partner: IntArray,
+    effect: FloatArray,
+    log_alpha: float,
+    order: IntArray,
+    start: int,
+    uniform: FloatArray,
+    row: FloatArray,
+) -> int:
+    """Draw the labels of the points one after the other, in place.
+
+    Stops at the first point for which no slot is free, and returns its place in `order`; the length
+    of `order` at the end.
+
+    Parameters
+    ----------
+    effect : (pairs,) array
+        What sharing a cluster with a partner adds to the log-probability.
+    row : (slots,) array
+        Scratch.
+    """
+    slots = c.sizes.size - _SCRATCH
+    for place in range(start, order.size):
+        i = order[place]
+        change(c, points[i], labels[i], -1)
+        free = -1
+        for h in range(slots):
+            row[h] = 0.0
+            if c.sizes[h] == 0 and free < 0:
+                free = h
+        if free < 0:
+            change(c, points[i], labels[i], 1)
+            return place
+        for q in range(ptr[i], ptr[i + 1]):
+            row[labels[partner[q]]] += effect[q]
+        top = -np.inf
+        for h in range(slots):
+            if c.sizes[h] == 0 and h != free:
+                row[h] = -np.inf
+                continue
+            # Of itself a point in a free slot is no partner.
+            held = math.log(c.sizes[h]) + row[h] if c.sizes[h] > 0 else log_alpha
+            row[h] = held + log_predictive(c, points[i], h)
+            top = max(top, row[h])
+        total = 0.0
+        for h in range(slots):
+            row[h] = math.exp(row[h] - top)
+            total += row[h]
+        left = uniform[place] * total
+        chosen = free
+        for h in range(slots):
+            if row[h] > 0.0:
+                chosen = h
+                left -= row[h]
+                if left < 0.0:
+                    break
+        labels[i] = chosen
+        change(c, points[i], chosen, 1)
+    return order.size
+
+
+@lean_kernel
+def split_or_merge(
+    c: Clusters,
+    points: FloatArray,
+    labels: IntArray,
+    ptr: IntArray,
+    partner: IntArray,
+    effect: FloatArray,
+    log_alpha: float,
+    first: int,
+    second: int,
+    uniform: FloatArray,
+    side: IntArray,
+    members: IntArray,
+) -> int:
+    """Propose to split the cluster of two points, or to merge their two; return whether it was.
+
+    Parameters
+    ----------
+    uniform : ((scans + 2) n + 1,) array
+    side : (n,) int64 array
+        All -1; left so.
+    members : (n,) int64 array
+        Scratch.
+    """
+    slots = c.sizes.size - _SCRATCH
+    a, b, both = slots, slots + 1, slots + 2
+    old_a, old_b = labels[first], labels[second]
+    splitting = old_a == old_b
+    free = -1
+    for h in range(slots):
+        if c.sizes[h] == 0:
+            free = h
+            break
+    if splitting and free < 0:
+        return 0
+    for h in (a, b, both):
+        clear(c, h)
+    used = count = 0
+    for i in range(labels.size):
+        if labels[i] != old_a and labels[i] != old_b:
+            continue
+        change(c, points[i], both, 1)
+        if i == first or i == second:
+            side[i] = 0 if i == first else 1
+        else:
+            members[count] = i
+            count += 1
+            side[i] = 0 if uniform[used] < 0.5 else 1
+            used += 1
+        change(c, points[i], a + side[i], 1)
+    chance = 0.0
+    for scan in range(_SCANS + 1):
+        last = scan == _SCANS
+        for at in range(count):
+            i = members[at]
+            change(c, points[i], a + side[i], -1)
+            # How much more likely the second side is.
+            odds = math.log(c.sizes[b]) - math.log(c.sizes[a])
+            odds += log_predictive(c, points[i], b) - log_predictive(c, points[i], a)
+            for q in range(ptr[i], ptr[i + 1]):
+                there = side[partner[q]]
+                if there >= 0:
+                    odds += effect[q] if there == 1 else -effect[q]
+            # log(1 + exp(odds)), for odds of any size
+            grown = max(odds, 0.0) + math.log1p(math.exp(-abs(odds)))
+            if last and not splitting:
+                side[i] = 0 if labels[i] == old_a else 1
+            else:
+                side[i] = 1 if math.log(uniform[used]) < odds - grown else 0
+                used += 1
+            if last:
+                chance += odds - grown if side[i] == 1 else -grown
+            change(c, points[i], a + side[i], 1)
+    # The log-probability of two clusters over that of one.
+    gain = log_alpha + log_evidence(c, a) + log_evidence(c, b) - log_evidence(c, both)
+    gain += math.lgamma(c.sizes[a]) + math.lgamma(c.sizes[b]) - math.lgamma(c.sizes[both])
+    for at in range(-2, count):
+        i = first if at == -2 else (second if at == -1 else members[at])
+        if side[i] == 0:
+            for q in range(ptr[i], ptr[i + 1]):
+                if side[partner[q]] == 1:
+                    gain -= effect[q]
+    ratio = gain - chance if splitting else chance - gain
+    accepted = math.log(uniform[used]) < ratio
+    for at in range(-2, count):
+        i = first if at == -2 else (second if at == -1 else members[at])
+        if accepted:
+            if not splitting:
+                labels[i] = old_a
+            elif side[i] == 1:
+                labels[i] = free
+        side[i] = -1
+    if accepted:
+        copy(c, a if splitting else both, old_a)
+        if splitting:
+            copy(c, b, free)
+        else:
+            clear(c, old_b)
+    return 1 if accepted else 0
+
+
+@lean_kernel
+def gather(c: Clusters, points: FloatArray, labels: IntArray) -> None:
+    """Work out the statistics anew, so that rounding does not add up."""
+    for h in range(c.sizes.size):
+        clear(c, h)
+    for i in range(labels.size):
+        change(c, points[i], labels[i], 1)
+
+
+@lean_kernel
+def log_densities(c: Clusters, points: FloatArray, out: FloatArray) -> None:
+    """Set the log-predictive of each point in each slot."""
+    for i in range(points.shape[0]):
+        for h in range(out.shape[1]):
+            out[i, h] = log_predictive(c, points[i], h)
+
+
+def clusters(points: FloatArray, slots: int, belief: float) -> Clusters:
+    """Return so many slots without points, and those for proposals besides."""
+    from scipy.special import multigammaln
+
+    n, d = points.shape
+    width = 0 if belief else d
+    log_gamma = np.zeros(n + 2)
+    if not belief:
+        log_gamma = np.array([multigammaln(0.5 * (d + size), d) for size in range(n + 2)])
+    slots += _SCRATCH
+    found = Clusters(
+        np.zeros(slots, dtype=np.int64),
+        np.zeros((slots, d)),
+        np.zeros((slots, width, width)),
+        log_gamma,
+        np.array([belief]),
+        np.zeros(d),
+    )
+    gather(found, points, np.empty(0, dtype=np.int64))
+    return found
+
+
+def least_variation(samples: IntArray) -> tuple[int, float]:
+    """Return which partition has the least mean variation of information to all, and that mean.
+
+    Parameters
+    ----------
+    samples : (s, n) int64 array
+        A partition in each row.
+
+    Examples
+    --------
+    >>> place, mean = least_variation(np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 1]]))
+    >>> place, round(mean, 3)
+    (0, 0.318)
+    """
+    s, n = samples.shape
+
+    def entropy(labels: IntArray) -> float:
+        share = np.unique(labels, return_counts=True)[1] / n
+        return float(-(share * np.log(share)).sum())
+
+    alone = np.array([entropy(row) for row in samples])
+    width = int(samples.max()) + 1
+    variation = np.zeros((s, s))
+    for i in range(s):
+        for j in range(i):
+            joint = entropy(samples[i] * width + samples[j])
+            variation[i, j] = variation[j, i] = 2.0 * joint - alone[i] - alone[j]
+    mean = variation.mean(axis=1)
+    best = int(mean.argmin())
+    return best, float(mean[best])
+
+
+class TVClustSampler(PairwiseClusterer):
+    r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
+
+    The model of `TVClust` without truncation: partitions have the probabilities of a Chinese
+    restaurant, points those of the components with all parameters integrated out, and answers
+    ``p(must | same) = p``, ``p(cannot | different) = q``.
+
+    Parameters
+    ----------
+    data : {"gaussian", "counts"}
+        Normal components with a Normal-inverse-Wishart prior; or multinomial ones with a Dirichlet
+        prior, for points that are counts.
+    alpha : float
+        Concentration of the process.
+    belief : float
+        Of the symmetric Dirichlet prior, for counts.
+    p_prior, q_prior : (float, float)
+        Beta priors of the shares of right answers.
+    standardise : bool
+        Scale features to mean 0 and variance 1 first, for Gaussians.
+    n_samples : int
+        Partitions that are kept.
+    thinning : int
+        Sweeps for each.
+    burn_in : int
+        Sweeps before the first.
+    split_merge : int
+        Moves that split or merge clusters, after each sweep.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_ : (n,) int array
+        Of the partitions kept, the one of least mean variation of information to all.
+    objective_ : float
+        That mean.
+    samples_ : (n_samples, n) int array
+        The partitions.
+    p_samples_, q_samples_ : (n_samples,) arrays
+    p_, q_ : float
+        Their means.
+    n_clusters_ : int
+    cluster_centers_ : (k, d) array
+        Posterior means of the clusters, in the units of the data; for counts, the probabilities.
+    accepted_ : float
+        Share of the moves that split or merged.
+    history_ : list of HalfStep
+        Minus the log-probability of points and partition after each sweep, answers left aside.
+    n_iter_, converged_, violations_, constraints_
+        Sweeps; always true; as in `HMRFKMeans`.
+
+    Guarantees
+    ----------
+    The chain leaves the posterior invariant.
+
+    Complexity
+    ----------
+    A sweep costs O(n k d^2 + pairs), for counts O(n k d); a move that splits or merges, O(n d^2 +
+    pairs). Memory: the samples, and O(k d^2). The point estimate compares all samples:
+    O(n_samples^2 n).
+
+    References
+    ----------
+    D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a
+    probabilistic model to a deterministic algorithm", 2015.
+
+    Examples
+    --------
+    >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + np.random.default_rng(0).normal(size=(40, 1))
+    >>> model = TVClustSampler(n_samples=50, random_state=0)
+    >>> model.fit(X, must_link=[(0, 1)], cannot_link=[(0, 20)]).n_clusters_
+    2
+    """
+
+    _allowed: ClassVar = {
+        "data": ("gaussian", "counts"),
+        "alpha": (Range(above=0, below=math.inf),),
+        "belief": (Range(above=0, below=math.inf),),
+        "n_samples": (Whole(at_least=1),),
+        "thinning": (Whole(at_least=1),),
+        "burn_in": (Whole(at_least=0),),
+        "split_merge": (Whole(at_least=0),),
+    }
+
+    def __init__(
+        self,
+        *,
+        data: Literal["gaussian", "counts"] = "gaussian",
+        alpha: float = 1.0,
+        belief: float = 1.0,
+        p_prior: tuple[float, float] = (10.0, 1.0),
+        q_prior: tuple[float, float] = (10.0, 1.0),
+        standardise: bool = True,
+        n_samples: int = 100,
+        thinning: int = 2,
+        burn_in: int = 100,
+        split_merge: int = 2,
+        random_state: Any = None,
+    ) -> None:
+        self.data = data
+        self.alpha = alpha
+        self.belief = belief
+        self.p_prior = p_prior
+        self.q_prior = q_prior
+        self.standardise = standardise
+        self.n_samples = n_samples
+        self.thinning = thinning
+        self.burn_in = burn_in
+        self.split_merge = split_merge
+        self.random_state = random_state
+
+    def _fit(self, points: FloatArray, constraints: Constraints) -> None:
+        chain = _Chain(self, points, Pairs(constraints, points.shape[0]), self._generator())
+        best, self.objective_ = least_variation(chain.samples)
+        self.samples_ = chain.samples
+        self.p_samples_, self.q_samples_ = chain.right.T
+        self.p_, self.q_ = (float(each.mean()) for each in chain.right.T)
+        self.labels_ = chain.samples[best].copy()
+        self.n_clusters_ = int(self.labels_.max()) + 1
+        self._state = clusters(points, self.n_clusters_, self._belief)
+        gather(self._state, points, self.labels_)
+        k = self.n_clusters_
+        sizes, sums = self._state.sizes[:k, None], self._state.sums[:k]
+        if self.data == "counts":
+            shares = sums + self.belief
+            self.cluster_centers_ = shares / shares.sum(axis=1, keepdims=True)
+        else:
+            self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
+        self.history_ = chain.history
+        self.n_iter_ = len(chain.history)
+        self.converged_ = True
+        self.accepted_ = chain.accepted / max(1, self.split_merge * self.n_iter_)
+        self._judge(constraints)
+
+    def co_clustering(self, rows: npt.ArrayLike | None = None) -> FloatArray:
+        """Return how often points share a cluster in the samples.
+
+        Parameters
+        ----------
+        rows : (m,) array of int, optional
+            Of these points; by default of all, of which the answer has the square.
+
+        Returns
+        -------
+        (m, m) array
+        """
+        check_is_fitted(self)
+        chosen = self.samples_ if rows is None else self.samples_[:, np.asarray(rows)]
+        m = chosen.shape[1]
+        together = np.zeros((m, m))
+        for labels in chosen:
+            together += labels[:, None] == labels
+        return together / len(chosen)
+
+    @property
+    def _belief(self) -> float:
+        return float(self.belief) if self.data == "counts" else 0.0
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("p_prior", "q_prior"):
+            if not all(0.0 < value < math.inf for value in getattr(self, name)):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+
+    def _check_number(self, n_points: int) -> None:
+        """There are never more clusters than points."""
+
+    def _centred(self, points: Points) -> Points:
+        """Return the points on the scale that the prior of the components is for."""
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.data == "counts":
+            if points.min(initial=0.0) < 0.0:
+                raise ValueError("X has negative values; data='counts' needs counts")
+            return np.ascontiguousarray(points)
+        if self.standardise:
+            spread = points.std(axis=0)
+            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        return np.ascontiguousarray((points - self._shift) / self._scale)
+
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return minus the log-probability that a point joins each cluster, shape (n, k)."""
+        check_is_fitted(self)
+        points = (self._read_points(X, reset=False) - self._shift) / self._scale
+        out = np.empty((len(points), self.n_clusters_))
+        # What is written to is new, as the estimator may have come from a read-only file.
+        state = self._state._replace(room=np.zeros(points.shape[1]))
+        log_densities(state, np.ascontiguousarray(points), out)
+        return -out - np.log(self._state.sizes[: self.n_clusters_])
+
+
+class _Chain:
+    """One run of the sampler."""
+
+    def __init__(
+        self, settings: TVClustSampler, points: FloatArray, pairs: Pairs, rng: np.random.Generator
+    ) -> None:
+        self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
+        n = len(points)
+        self.state = clusters(points, 16, settings._belief)
+        self.labels: IntArray = np.zeros(n, dtype=np.int64)
+        gather(self.state, points, self.labels)
+        self.history: list[HalfStep] = []
+        self.accepted = 0
+        self.samples: IntArray = np.empty((settings.n_samples, n), dtype=np.int64)
+        self.right: FloatArray = np.empty((settings.n_samples, 2))
+        self.log_alpha = math.log(settings.alpha)
+        self._answer()
+        sweeps = settings.burn_in + settings.n_samples * settings.thinning
+        for number in range(1, sweeps + 1):
+            since = time.perf_counter()
+            self._sweep()
+            for _ in range(settings.split_merge if n > 1 else 0):
+                self._split_or_merge()
+            gather(self.state, points, self.labels)
+            self._answer()
+            value, spent = -self.log_joint(), time.perf_counter() - since
+            self.history.append(HalfStep(number, "sweep", value, spent))
+            kept, rest = divmod(number - settings.burn_in, settings.thinning)
+            if rest == 0 and kept > 0:
+                self.samples[kept - 1] = np.unique(self.labels, return_inverse=True)[1]
+                self.right[kept - 1] = self.p, self.q
+
+    def _answer(self) -> None:
+        """Draw the shares of right answers, and work out what sharing a cluster is worth."""
+        c, settings = self.pairs.constraints, self.settings
+        must = self.labels[c.must_link[:, 0]] == self.labels[c.must_link[:, 1]]
+        cannot = self.labels[c.cannot_link[:, 0]] == self.labels[c.cannot_link[:, 1]]
+        w, v = c.ml_weights, c.cl_weights
+        a, b = settings.p_prior
+        self.p = float(self.rng.beta(a + w @ must, b + v @ cannot))
+        a, b = settings.q_prior
+        self.q = float(self.rng.beta(a + v @ ~cannot, b + w @ ~must))
+        # A draw may be 0 or 1 in floating point.
+        p, q = (min(max(share, 1e-300), 1.0 - 1e-16) for share in (self.p, self.q))
+        weight = self.pairs.weight
+        gain = math.log(p) - math.log1p(-q)
+        loss = math.log1p(-p) - math.log(q)
+        self.effect: FloatArray = np.where(weight > 0, gain * weight, -loss * weight)
+
+    def _sweep(self) -> None:
+        n = len(self.points)
+        order, uniform = self.rng.permutation(n), self.rng.random(n)
+        at = 0
+        while True:
+            at = sweep(
+                self.state, self.points, self.labels, self.pairs.ptr, self.pairs.partner,
+                self.effect, self.log_alpha, order, at, uniform, np.empty(self.state.sizes.size),
+            )  # fmt: skip
+            if at == n:
+                return
+            self._widen()
+
+    def _widen(self) -> None:
+        """Double the slots."""
+        slots = 2 * (self.state.sizes.size - _SCRATCH)
+        self.state = clusters(self.points, slots, self.settings._belief)
+        gather(self.state, self.points, self.labels)
+
+    def _split_or_merge(self) -> None:
+        n = len(self.points)
+        first, second = self.rng.choice(n, size=2, replace=False)
+        if (self.state.sizes[:-_SCRATCH] > 0).all():
+            self._widen()
+        self.accepted += split_or_merge(
+            self.state, self.points, self.labels, self.pairs.ptr, self.pairs.partner, self.effect,
+            self.log_alpha, int(first), int(second), self.rng.random((_SCANS + 2) * n + 1),
+            np.full(n, -1, dtype=np.int64), np.empty(n, dtype=np.int64),
+        )  # fmt: skip
+
+    def log_joint(self) -> float:
+        """Return the log-probability of points and partition."""
+        from scipy.special import gammaln
+
+        held = np.flatnonzero(self.state.sizes)
+        n, alpha = len(self.points), self.settings.alpha
+        value = float(gammaln(alpha) - gammaln(alpha + n) + len(held) * self.log_alpha)
+        for h in held:
+            value += float(gammaln(self.state.sizes[h])) + log_evidence(self.state, int(h))
+        return value
