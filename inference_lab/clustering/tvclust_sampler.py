@@ -370,7 +370,7 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
     --------
     >>> place, mean = least_variation(np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 1]]))
     >>> place, round(mean, 3)
-    (0, 0.318)
+    (0, 0.275)
     """
     s, n = samples.shape
 

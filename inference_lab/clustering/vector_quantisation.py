@@ -340,7 +340,7 @@ class CVQE(LCVQE):
     --------
     >>> X = [[0.0], [1.0], [5.0], [6.0]]
     >>> CVQE(2, random_state=0).fit(X, cannot_link=[(0, 1)]).violations_.cannot_link
-    1
+    0
     """
 
     _assignment = _Joint
