@@ -109,6 +109,9 @@ class Run:
         The only source of randomness a solver may use.
     initial : (n,) int64 array or None
         A labelling to start from, for solvers that can; it has already been offered.
+    initial_marginals : float64 array or None
+        Marginals to start from at T > 0, for solvers that can, in the layout of
+        ``graph.arrays.unary``.
     max_iterations : int or None
         Limit on sweeps (or the solver's own kind of iteration).
     time_limit : float or None
@@ -124,6 +127,7 @@ class Run:
         temperature: float = 0.0,
         rng: np.random.Generator | None = None,
         initial: IntArray | None = None,
+        initial_marginals: FloatArray | None = None,
         time_limit: float | None = None,
         max_iterations: int | None = None,
         on_offer: Callable[[TracePoint], None] | None = None,
@@ -137,6 +141,7 @@ class Run:
         self.temperature = temperature / self.unit
         self.rng = np.random.default_rng() if rng is None else rng
         self.initial = initial
+        self.initial_marginals = initial_marginals
         self.time_limit = time_limit
         self.max_iterations = max_iterations
         self.best_labels: IntArray | None = None

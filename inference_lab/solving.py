@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import (
+    Marginals,
     Outcome,
     Run,
     Solution,
@@ -21,7 +22,7 @@ from inference_lab.contract import (
     proves,
     small_energy,
 )
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
@@ -47,6 +48,7 @@ def solve(
     max_iterations: int | None = None,
     temperature: float = 0.0,
     initial: npt.ArrayLike | None = None,
+    initial_marginals: Marginals | None = None,
     on_offer: Callable[[TracePoint], None] | None = None,
     on_improve: Callable[[IntArray, float, float], None] | None = None,
 ) -> Solution:
@@ -68,6 +70,9 @@ def solve(
         resolution of the graph, and at most 1e100.
     initial : (n,) array of int, optional
         A labelling to start from; the answer is never worse.
+    initial_marginals : (n, k) array or list of arrays, optional
+        Marginals to start from at T > 0, for solvers that can: mean field and loopy BP. Those of
+        `Solution.marginals` of a graph that was much the same.
     on_offer : callable, optional
         Called with each `TracePoint` as it happens, for progress displays.
     on_improve : callable, optional
@@ -86,7 +91,7 @@ def solve(
     SpecError
         If the solver's spec cannot be used.
     ValueError
-        If an argument is out of range or `initial` does not fit the graph.
+        If an argument is out of range or `initial` or `initial_marginals` does not fit the graph.
 
     Examples
     --------
@@ -105,6 +110,7 @@ def solve(
     start = None if initial is None else graph.check_labels(initial)
     if start is not None and start.ndim != 1:
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
+    shares = None if initial_marginals is None else _flattened(graph, initial_marginals)
 
     reason = method.refusal(graph, temperature)
     blank = Solution(
@@ -126,6 +132,7 @@ def solve(
             temperature=temperature,
             rng=np.random.default_rng(seed),
             initial=start,
+            initial_marginals=shares,
             time_limit=time_limit,
             max_iterations=max_iterations,
             on_offer=on_offer,
@@ -141,6 +148,20 @@ def solve(
         )
     timed = replace(blank, seconds=seconds, compile_seconds=meter.seconds - before)
     return _solution(timed, method, graph, run, outcome, why)
+
+
+def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
+    """Return marginals as one array in the layout of the unaries, or say what is wrong."""
+    rows = [np.asarray(row, dtype=np.float64) for row in marginals]
+    if [row.shape for row in rows] != [(int(k),) for k in graph.cardinalities]:
+        raise ValueError(
+            "initial_marginals must hold one probability for each label of each of the "
+            f"{graph.n_variables} variables"
+        )
+    for i, row in enumerate(rows):
+        if not (row.min(initial=0.0) >= 0 and abs(row.sum() - 1.0) <= 1e-6):
+            raise ValueError(f"initial_marginals[{i}] = {row} is no distribution over labels")
+    return np.concatenate(rows) if rows else np.zeros(0)
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:

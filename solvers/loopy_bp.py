@@ -141,6 +141,8 @@ class LoopyBP(Solver):
         passes = Passes(self, graph, run.temperature)
         if not passes.feasible:
             return Outcome(infeasible=True)
+        if run.initial_marginals is not None and run.temperature > 0.0:
+            passes.recall(run.initial_marginals)
         sweeps = 0
         converged = False
         while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
@@ -217,6 +219,18 @@ class Passes:
         self.heap = empty_heap(-np.arange(n_queued, 0, -1, dtype=np.float64) - 1e6)
         self.heap.items[:] = self.heap.place[:] = np.arange(n_queued)
         self.heap.size[0] = n_queued
+
+    def recall(self, marginals: FloatArray) -> None:
+        """Begin with the messages that variables of these marginals would send on their own."""
+        net, self.net = self.net, self.net._replace(unary=self._as_costs(marginals))
+        self.sweep(0)
+        self.net = net
+        self.priority[:] = np.inf
+
+    def _as_costs(self, marginals: FloatArray) -> FloatArray:
+        assert self._temperature is not None
+        likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
+        return -self._temperature * np.log(likely)
 
     def sweep(self, number: int) -> bool:
         """Make one sweep; return whether the messages have converged."""

@@ -297,7 +297,8 @@ class MeanField(Solver):
     step (deterministic annealing).
 
     Where several labels of a variable have the least unary, a q that treats them alike can be
-    stationary and, for repulsive terms, a saddle: they start from slightly perturbed fields.
+    stationary and, for repulsive terms, a saddle: they start from slightly perturbed fields,
+    unless marginals to start from are given.
 
     Infinite costs count as a finite cap far above all others while q is sought; the bound on the
     log-partition is evaluated with the true, infinite costs.
@@ -487,12 +488,14 @@ class _State:
         return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
 
     def _start(self, temperature: float, run: Run) -> FloatArray:
-        """Return the distribution of the unaries alone; where labels tie, slightly perturbed."""
+        """Return the distribution given, or that of the unaries; where labels tie, perturbed."""
         graph = self.graph
         n = graph.n_variables
         field = np.minimum(graph.unary_values, self.cap)
         if n == 0:
             return field.copy()
+        if run.initial_marginals is not None and run.temperature > 0.0:
+            return run.initial_marginals.copy()
         if run.initial is not None and run.temperature > 0.0:
             # Start next to the given labelling: one temperature better than by itself.
             field = field.copy()

@@ -6,7 +6,7 @@
 """
 
 from inference_lab.clustering.active import ExploreConsolidate, StopAskingError, ask_at_terminal
-from inference_lab.clustering.annealed import AnnealedConstrainedKMeans
+from inference_lab.clustering.annealed import AnnealedConstrainedKMeans, AnnealedConstrainedMixture
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
 from inference_lab.clustering.distortions import (
@@ -34,6 +34,7 @@ __all__ = [
     "CVQE",
     "LCVQE",
     "AnnealedConstrainedKMeans",
+    "AnnealedConstrainedMixture",
     "Bregman",
     "BregmanKMeans",
     "COPKMeans",

@@ -1,28 +1,36 @@
-"""K-means by deterministic annealing, under must-links and cannot-links."""
+"""K-means and mixtures by deterministic annealing, under must-links and cannot-links."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, is_sparse
-from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
+from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.em import EStep, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.mixture import (
+    ConstrainedGaussianMixture,
+    Covariance,
+    Gaussians,
+    Prior,
+)
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import Range
 
-__all__ = ["AnnealedConstrainedKMeans", "critical_temperature"]
+__all__ = ["AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "critical_temperature"]
 
-#: Centroids that coincide are pushed apart by this share of the spread of the data.
-_NUDGE = 1e-3
+#: Up to so many points eigenvalues are found directly.
+_SMALL = 32
+#: Limit on iterations in the end, if that at each temperature is less.
+_LAST = 100
 
 
 def critical_temperature(points: Points, distortion: Distortion) -> float:
@@ -40,14 +48,9 @@ def critical_temperature(points: Points, distortion: Distortion) -> float:
     >>> critical_temperature(np.array([[-1.0], [1.0]]), SquaredEuclidean())
     2.0
     """
-    everyone = np.zeros(points.shape[0], dtype=np.int64)
-    centre = distortion.centroids(points, everyone, 1, np.zeros((1, points.shape[1])))
-    if isinstance(distortion, SquaredEuclidean) and not is_sparse(points):
-        scatter = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
-        # The eigenvalues of A S are those of a symmetric matrix, real and not negative.
-        scaled = np.asarray(distortion.times(scatter))
-        return 2.0 * float(np.linalg.eigvals(scaled).real.max(initial=0.0))
-    return 2.0 * float(distortion.own(points, centre, everyone).mean())
+    nowhere = np.zeros((2, points.shape[1]))
+    none = Constraints(None, None, n_points=points.shape[0])
+    return _critical(HMRF(points, none, distortion, nowhere), points.shape[0])
 
 
 class AnnealedConstrainedKMeans(PairwiseClusterer):
@@ -70,11 +73,13 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
     e_step_time_limit : float, optional
         Seconds an E-step.
     start_temperature : float, optional
-        By default 1.05 times the `critical_temperature`.
+        By default 1.05 times the critical one of data and constraints together, see
+        `AnnealedConstrainedMixture`; the answer of the costs is ``2 X X' / n``, centred.
     cooling : float in (0, 1)
         Factor from one temperature to the next.
     end_ratio : float in (0, 1)
-        The last temperature, as a share of the first.
+        The last temperature, as a share of the first or, if it is lower, of the
+        `critical_temperature` of the data alone.
     alpha, alpha_mode
         See `ConstrainedGaussianMixture`; they count while T > 0.
     n_init : int
@@ -101,8 +106,8 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
 
     Complexity
     ----------
-    That of `HMRFKMeans` for each iteration; about ``log(end_ratio) / log(cooling)`` temperatures
-    of a few iterations each.
+    That of `HMRFKMeans` for each iteration; about ``log(first / last) / -log(cooling)``
+    temperatures of a few iterations each.
 
     References
     ----------
@@ -171,14 +176,6 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         self._take_soft(best)
         self._judge(constraints)
 
-    def _temperatures(self, points: Points) -> list[float]:
-        """Return the temperatures to go through, none if all points coincide."""
-        first = self.start_temperature
-        if first is None:
-            first = 1.05 * critical_temperature(points, self._distortion())
-        count = 1 + math.ceil(math.log(self.end_ratio) / math.log(self.cooling))
-        return [first * self.cooling**step for step in range(count)] if first > 0 else []
-
     def _fit_once(
         self,
         points: Points,
@@ -187,49 +184,232 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         rng: np.random.Generator,
     ) -> SoftFit[HMRF]:
         distortion = self._distortion()
-        centroids = initial_centroids(
-            points, constraints, self.n_clusters, distortion, "perturbed", rng
-        )
-        model = HMRF(points, constraints, distortion, centroids, importance=importance)
+        nowhere = np.zeros((self.n_clusters, points.shape[1]))
+        model = HMRF(points, constraints, distortion, nowhere, importance=importance)
+        first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
+        # Constraints may bind long before the data part: what has to be hard in the end is both.
+        alone = critical_temperature(points, distortion)
+        last = self.end_ratio * min(first, alone)
+        stages = _stages(first, last, self.cooling) if alone > 0 else []
         solver = as_solver(self.e_step)
-        history: list[HalfStep] = []
-        iterations = 0
-        shares: FloatArray | None = None
-        temperatures = self._temperatures(points)
-        for temperature in temperatures:
-            model.centroids = _pushed_apart(points, model.centroids, distortion, rng)
-            e_step = EStep(solver, rng, self.e_step_time_limit, temperature)
-            stage = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
-            shares = np.asarray(stage.assignment)
-            history += [
-                line._replace(iteration=line.iteration + iterations) for line in stage.history
-            ]
-            iterations += stage.n_iter
-        labels = None if shares is None else shares.argmax(axis=1)
+        annealed = _anneal(
+            model, stages, solver, rng, self.e_step_time_limit, self.max_iter, self.tol
+        )
+        shares = annealed.assignment if stages else None
         final = maximise_expectation(
             model,
             EStep(solver, rng, self.e_step_time_limit),
-            max_iter=max(100, self.max_iter),
+            max_iter=max(_LAST, self.max_iter),
             tol=self.tol,
-            start=labels,
+            start=None if shares is None else shares.argmax(axis=1),
         )
-        history += _later(final.history, iterations)
-        result = Result(
-            final.assignment, final.objective, history, iterations + final.n_iter, final.converged
+        return SoftFit(model, _joined(annealed, final), shares, stages)
+
+
+class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
+    r"""Gaussian mixture under constraints, fitted by deterministic annealing.
+
+    The posterior of `ConstrainedGaussianMixture` to the power 1 / T: T falls from where all
+    components are one, under data and constraints together, to 1, and at each temperature EM goes
+    on from the shares and the components of the last, these pushed a little apart.
+
+    Parameters
+    ----------
+    n_clusters, covariance_type, e_step, e_step_time_limit, prior, alpha, alpha_mode, reg_covar
+        See `ConstrainedGaussianMixture`.
+    start_temperature : float, optional
+        At least 1; by default 1.05 times the critical one (see Notes).
+    cooling : float in (0, 1)
+        Factor from one temperature to the next.
+    n_init : int
+        Starts, which differ in how coinciding components are pushed apart.
+    max_iter : int
+        Limit on iterations at each temperature.
+    tol, random_state
+        See `HMRFKMeans`.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_, responsibilities_, labels_, objective_
+        Those of `ConstrainedGaussianMixture`, at temperature 1.
+    temperatures_ : (t,) array
+        Those gone through.
+    n_iter_, history_, converged_, violations_
+        The history covers all temperatures, each with its own free energy.
+
+    Notes
+    -----
+    Equal shares are stable above the largest eigenvalue of ``R + Gamma / k``: ``Gamma`` holds the
+    weights of must-links and, negative, those of cannot-links; ``R`` is how the costs answer to a
+    change of the shares: ``Z Z' / n`` by the means, with Z the whitened points, and as much again
+    by variances and mixing weights. Infinite weights are left out: they bind at any temperature.
+    It is found by Lanczos iterations.
+
+    Guarantees
+    ----------
+    The free energy never rises at any one temperature with an exact solver or mean field, but for
+    `reg_covar`.
+
+    Complexity
+    ----------
+    That of `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) / -log(cooling)``
+    temperatures of a few iterations each.
+
+    References
+    ----------
+    T. Lange, M. H. C. Law, A. K. Jain, J. M. Buhmann, "Learning with constrained and unlabelled
+    data", CVPR 2005, secs. 3.3, 4. N. Ueda, R. Nakano, "Deterministic annealing EM algorithm",
+    Neural Networks 11(2), 1998.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> model = AnnealedConstrainedMixture(2, reg_covar=0.1, random_state=0)
+    >>> labels = model.fit(X, cannot_link=[(1, 2)], cl_weight=100.0).labels_
+    >>> bool(labels[1] != labels[2])
+    True
+    """
+
+    _allowed: ClassVar = ConstrainedGaussianMixture._allowed | {
+        "cooling": (Range(above=0, below=1),),
+        "start_temperature": (None, Range(at_least=1, below=math.inf)),
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        covariance_type: Covariance = "full",
+        e_step: str | Solver = "mean-field",
+        e_step_time_limit: float | None = None,
+        prior: Prior = "maximum-entropy",
+        start_temperature: float | None = None,
+        cooling: float = 0.8,
+        alpha: float | Literal["fewest-violations"] = 0.5,
+        alpha_mode: AlphaMode = "sum",
+        reg_covar: float = 1e-6,
+        n_init: int = 1,
+        max_iter: int = 20,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            covariance_type=covariance_type,
+            e_step=e_step,
+            e_step_time_limit=e_step_time_limit,
+            prior=prior,
+            alpha=alpha,
+            alpha_mode=alpha_mode,
+            reg_covar=reg_covar,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
         )
-        return SoftFit(model, result, shares, temperatures)
+        self.start_temperature = start_temperature
+        self.cooling = cooling
+
+    def _fit_once(
+        self,
+        points: FloatArray,
+        constraints: Constraints,
+        known: IntArray,
+        importance: FloatArray | None,
+        rng: np.random.Generator,
+    ) -> SoftFit[Gaussians]:
+        nowhere = np.zeros((self.n_clusters, points.shape[1]))
+        model = self._gaussians(points, constraints, known, nowhere, importance)
+        first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
+        stages = _stages(first, 1.0, self.cooling)
+        result = _anneal(
+            model,
+            stages,
+            as_solver(self.e_step),
+            rng,
+            self.e_step_time_limit,
+            self.max_iter,
+            self.tol,
+        )
+        return SoftFit(model, result, temperatures=stages)
+
+    def _take_soft(self, best: SoftFit[Any]) -> None:
+        super()._take_soft(best)
+        self.temperatures_ = np.array(best.temperatures)
 
 
-def _later(history: list[HalfStep], iterations: int) -> list[HalfStep]:
-    """Return a history with its iterations counted on."""
-    return [line._replace(iteration=line.iteration + iterations) for line in history]
+def _stages(first: float, last: float, cooling: float) -> list[float]:
+    """Return temperatures that fall by one factor, the last one as it is."""
+    count = math.ceil(math.log(first / last) / -math.log(cooling))
+    return [*(first * cooling**step for step in range(count)), last]
 
 
-def _pushed_apart(
-    points: Points, centroids: FloatArray, distortion: Distortion, rng: np.random.Generator
-) -> FloatArray:
-    """Move each centroid a little towards a random point: equal ones would stay equal for ever."""
-    k = len(centroids)
-    drawn = rng.choice(points.shape[0], size=k)
-    own = distortion.centroids(points[drawn], np.arange(k), k, centroids)
-    return (1.0 - _NUDGE) * centroids + _NUDGE * own
+def _critical(model: Model, n_points: int) -> float:
+    """Let all clusters of a model coincide; return the temperature below which they would part.
+
+    The largest eigenvalue of how costs answer to shares, see `AnnealedConstrainedMixture`; for
+    distortions that do not tell it, at most twice the mean cost and what constraints add to it.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator
+
+    k = model.costs(np.zeros(1, dtype=np.int64)).shape[1]
+    for _ in model.maximise(np.full((n_points, k), 1.0 / k)):
+        pass
+    coupling = model.coupling()
+    pairs = np.concatenate([terms.edges for terms in coupling.terms])
+    weights = np.concatenate([np.asarray(t.differ) - np.asarray(t.same) for t in coupling.terms])
+    soft = np.isfinite(weights)
+    ends, weights = coupling.rows[pairs[soft]], weights[soft] / k
+    both = np.concatenate([ends, ends[:, ::-1]])
+    shape = (n_points, n_points)
+    gamma = csr_array((np.concatenate([weights, weights]), (both[:, 0], both[:, 1])), shape=shape)
+    answer = model.response()
+    counts = model.importance()
+    # Of a product with a diagonal matrix the eigenvalues are those of a symmetric one.
+    root = np.ones(n_points) if counts is None else np.sqrt(counts)
+
+    def applied(change: FloatArray) -> FloatArray:
+        change = np.ravel(change)
+        return np.asarray(root * answer(change / root) + gamma @ change)
+
+    return _largest(LinearOperator(shape, matvec=applied, dtype=np.float64))
+
+
+def _largest(operator: Any) -> float:
+    """Return the largest eigenvalue of a symmetric operator, no less than zero."""
+    from scipy.sparse.linalg import eigsh
+
+    n = operator.shape[0]
+    if n <= _SMALL:
+        return max(0.0, float(np.linalg.eigvalsh(operator @ np.eye(n)).max()))
+    start = np.random.default_rng(0).normal(size=n)
+    found = eigsh(operator, 1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)
+    return max(0.0, float(found[0]))
+
+
+def _anneal(
+    model: Model,
+    temperatures: list[float],
+    solver: Solver,
+    rng: np.random.Generator,
+    time_limit: float | None,
+    max_iter: int,
+    tol: float,
+) -> Result:
+    """Run EM at each temperature, from the shares of the last; clusters are pushed apart before."""
+    result = Result(np.zeros((0, 0)), math.nan, [], 0, True)
+    for stage, temperature in enumerate(temperatures):
+        model.push_apart(rng)
+        e_step = EStep(solver, rng, time_limit, temperature)
+        start = result.assignment if stage else None
+        limit = max(_LAST, max_iter) if stage == len(temperatures) - 1 else max_iter
+        found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)
+        result = _joined(result, found)
+    return result
+
+
+def _joined(before: Result, after: Result) -> Result:
+    """Return the later of two results with the history and the iterations of both."""
+    later = [line._replace(iteration=line.iteration + before.n_iter) for line in after.history]
+    return replace(after, history=before.history + later, n_iter=before.n_iter + after.n_iter)

@@ -113,6 +113,18 @@ class Model(ABC):
         """Return the factor of each point in the objective at T > 0, shape (n,), None for ones."""
         return None
 
+    def response(self) -> Callable[[FloatArray], FloatArray]:
+        """Return by how much less points cost in a cluster that gets more of them.
+
+        For a model whose clusters coincide: of a change of the shares in one cluster, (n,), that of
+        the costs in it, to first order, with its sign turned, over the number of clusters.
+        """
+        raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
+
+    def push_apart(self, rng: np.random.Generator) -> None:
+        """Move clusters that coincide a little apart, which they would never do by themselves."""
+        raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
+
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays that tell whether anything still moves."""
         return ()
@@ -160,8 +172,9 @@ class EStep:
         self.status, self.energy, self.lower_bound = None, math.nan, math.nan
         rows = coupling.rows
         result: Assignment
-        # Labels start from labels only.
+        # Labels start from labels, and shares from shares.
         labels = None if previous is None or previous.ndim == 2 else as_labels(previous)
+        shares = None if previous is None or previous.ndim == 1 else np.asarray(previous)
         if self.temperature > 0:
             costs = model.costs()
             unary = costs[rows]
@@ -180,6 +193,7 @@ class EStep:
                 time_limit=self.time_limit,
                 temperature=self.temperature,
                 initial=None if labels is None else labels[rows],
+                initial_marginals=None if shares is None else shares[rows],
             )
             if solution.status == Status.UNSUPPORTED:
                 raise ValueError(

@@ -15,7 +15,7 @@ in semi-supervised clustering", ICML 2004.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.em import Assignment, Coupling, Model, as_labels
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
+from inference_lab.clustering.seeding import pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
@@ -263,6 +264,30 @@ class HMRF(Model):
         """Return the centroids and all weights."""
         weights = (m.weights for m in self.metrics)
         return (self.centroids, *(w for w in weights if w is not None))
+
+    def response(self) -> Callable[[FloatArray], FloatArray]:
+        """Return how costs answer to shares, at most if they are not squared Euclidean."""
+        metric = self.metrics[0]
+        if not isinstance(metric, SquaredEuclidean):
+            everyone = np.zeros(self.points.shape[0], dtype=np.int64)
+            most = 2.0 * float(self.own_costs(everyone).mean())
+            return lambda change: most * change
+        weights = np.ones(self.points.shape[0]) if self._importance is None else self._importance
+        weights = weights / weights.sum()
+        mean = weights @ self.points
+
+        def answer(change: FloatArray) -> FloatArray:
+            gained = weights * change
+            moved = gained @ self.points - gained.sum() * mean
+            moved = gained @ self.points - gained.sum() * mean
+            pull = np.asarray(metric.times(moved[np.newaxis]))[0]
+            return np.asarray(2.0 * (self.points @ pull - mean @ pull))
+
+        return answer
+
+    def push_apart(self, rng: np.random.Generator) -> None:
+        """Move each centroid a little towards a random point."""
+        self.centroids = pushed_apart(self.points, self.centroids, self.metrics[0], rng)
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from inference_lab.clustering._base import (
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
 from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init, initial_centroids, pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -28,7 +28,7 @@ from inference_lab.specs.settings import Range
 
 __all__ = ["ConstrainedGaussianMixture"]
 
-Covariance = Literal["full", "diag", "spherical"]
+Covariance = Literal["full", "tied", "diag", "spherical"]
 Prior = Literal["maximum-entropy", "chunklets", "points"]
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -44,7 +44,7 @@ class Gaussians(Model):
     known : (n,) int array
         Labels that are known, -1 elsewhere.
     means : (k, d) array
-    covariance : {"full", "diag", "spherical"}
+    covariance : {"full", "tied", "diag", "spherical"}
     ridge : float
         Added to the diagonal of each covariance.
     prior : {"maximum-entropy", "chunklets", "points"}
@@ -88,28 +88,31 @@ class Gaussians(Model):
         self.weights = np.full(k, 1.0 / k)
         # Spherical at first, as wide as the data.
         spread = float(points.var(axis=0).mean()) + ridge
-        shape = {"full": (k, d, d), "diag": (k, d), "spherical": (k,)}[covariance]
+        shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance]
         self.covariances = np.full(shape, spread)
-        if covariance == "full":
+        if covariance in ("full", "tied"):
             self.covariances = np.broadcast_to(np.eye(d) * spread, shape).copy()
+
+    def _whitened(self, points: FloatArray, h: int) -> tuple[FloatArray, float]:
+        """Return points as seen from a component, and the ``log det`` of its covariance."""
+        from scipy.linalg import solve_triangular
+
+        gaps = points - self.means[h]
+        own = self.covariances if self.covariance == "tied" else self.covariances[h]
+        if own.ndim < 2:
+            variance = np.broadcast_to(own, points.shape[1:])
+            return gaps / np.sqrt(variance), float(np.log(variance).sum())
+        factor = np.linalg.cholesky(own)
+        scaled = solve_triangular(factor, gaps.T, lower=True, check_finite=False).T
+        return scaled, float(2.0 * np.log(np.diagonal(factor)).sum())
 
     def log_densities(self, points: FloatArray) -> FloatArray:
         """Return ``log N(x | mu_h, Sigma_h)``, shape (n, k)."""
-        from scipy.linalg import solve_triangular
-
         n, d = points.shape
         result = np.empty((n, len(self.means)))
-        for h, mean in enumerate(self.means):
-            gaps = points - mean
-            if self.covariance == "full":
-                factor = np.linalg.cholesky(self.covariances[h])
-                scaled = solve_triangular(factor, gaps.T, lower=True, check_finite=False)
-                distance = np.einsum("mi,mi->i", scaled, scaled)
-                log_det = 2.0 * np.log(np.diagonal(factor)).sum()
-            else:
-                variance = np.broadcast_to(self.covariances[h], (d,))
-                distance = np.einsum("im,m->i", gaps * gaps, 1.0 / variance)
-                log_det = np.log(variance).sum()
+        for h in range(len(self.means)):
+            scaled, log_det = self._whitened(points, h)
+            distance = np.einsum("im,im->i", scaled, scaled)
             result[:, h] = -0.5 * (distance + log_det + d * _LOG_2PI)
         return result
 
@@ -146,6 +149,35 @@ class Gaussians(Model):
         """Return what each point counts for, shape (n,), None for one."""
         return self._importance
 
+    def response(self) -> Callable[[FloatArray], FloatArray]:
+        """Return how costs answer to shares, with the ridge left aside."""
+        z, _ = self._whitened(self.points, 0)
+        d = z.shape[1]
+        weights = np.ones(len(z)) if self._importance is None else self._importance
+        weights = weights / weights.sum()
+        mixing = weights * self.mixed
+        # Of each point what its variances are above the mean, as the covariance has them.
+        excess = {"diag": z * z - 1.0, "spherical": ((z * z).sum(axis=1, keepdims=True) / d - 1.0)}
+
+        def answer(change: FloatArray) -> FloatArray:
+            gained = weights * change
+            result = z @ (gained @ z)
+            if self.covariance == "full":
+                wider = (z * gained[:, np.newaxis]).T @ z - gained.sum() * np.eye(d)
+                result += 0.5 * (np.einsum("im,im->i", z @ wider, z) - np.trace(wider))
+            elif self.covariance != "tied":
+                own = excess[self.covariance]
+                result += (0.5 if self.covariance == "diag" else 0.5 * d) * (own @ (gained @ own))
+            if mixing.any():
+                result += self.mixed * (mixing @ change / mixing.sum())
+            return np.asarray(result)
+
+        return answer
+
+    def push_apart(self, rng: np.random.Generator) -> None:
+        """Move each mean a little towards a random point."""
+        self.means = pushed_apart(self.points, self.means, SquaredEuclidean(), rng)
+
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
         own = self.costs()[np.arange(labels.size), labels].sum()
@@ -175,15 +207,21 @@ class Gaussians(Model):
         # In one array: components without points stay as they are.
         means, covariances = self.means.copy(), self.covariances.copy()
         d = self.points.shape[1]
+        common = np.zeros((d, d))
         for h in held:
             q = weighted[:, h] / sizes[h]
             means[h] = q @ self.points
             gaps = self.points - means[h]
-            if self.covariance == "full":
-                covariances[h] = (gaps * q[:, np.newaxis]).T @ gaps + self.ridge * np.eye(d)
+            if self.covariance in ("full", "tied"):
+                within = (gaps * q[:, np.newaxis]).T @ gaps
+                common += sizes[h] / sizes[held].sum() * within
+                if self.covariance == "full":
+                    covariances[h] = within + self.ridge * np.eye(d)
             else:
                 variance = q @ (gaps * gaps) + self.ridge
                 covariances[h] = variance if self.covariance == "diag" else variance.mean()
+        if self.covariance == "tied":
+            covariances = common + self.ridge * np.eye(d)
         self.means, self.covariances = means, covariances
         yield "components"
 
@@ -204,7 +242,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
     ----------
     n_clusters : int
         Number of components.
-    covariance_type : {"full", "diag", "spherical"}
+    covariance_type : {"full", "tied", "diag", "spherical"}
+        Own to each component, or one in common ("tied"); with its diagonal only, or one variance.
     e_step : str or Solver
         Any solver that gives marginals; see ``inference-lab list solvers``.
     e_step_time_limit : float, optional
@@ -369,16 +408,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         )
         for h in np.unique(known[known >= 0]):
             start[h] = points[known == h].mean(axis=0)
-        model = Gaussians(
-            points,
-            constraints,
-            known,
-            start,
-            self.covariance_type,
-            self.reg_covar,
-            self.prior,
-            importance,
-        )
+        model = self._gaussians(points, constraints, known, start, importance)
         # The first parameters are those of the nearest means.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
         for _ in model.maximise(np.where(known >= 0, known, nearest)):
@@ -386,6 +416,25 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
         return SoftFit(model, result)
+
+    def _gaussians(
+        self,
+        points: FloatArray,
+        constraints: Constraints,
+        known: IntArray,
+        means: FloatArray,
+        importance: FloatArray | None,
+    ) -> Gaussians:
+        return Gaussians(
+            points,
+            constraints,
+            known,
+            means,
+            self.covariance_type,
+            self.reg_covar,
+            self.prior,
+            importance,
+        )
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False

@@ -17,7 +17,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Init", "initial_centroids"]
+__all__ = ["Init", "initial_centroids", "pushed_apart"]
 
 Init: TypeAlias = Literal[
     "neighbourhoods",
@@ -28,6 +28,8 @@ Init: TypeAlias = Literal[
     "perturbed",
 ]
 
+#: Centroids that coincide are pushed apart by this share of their distance to a point.
+_NUDGE = 1e-3
 _AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
 
 
@@ -114,6 +116,14 @@ def alone(points: Points, distortion: Distortion) -> FloatArray:
     count = points.shape[0]
     start = np.zeros((count, points.shape[1]))
     return distortion.centroids(points, np.arange(count), count, start)
+
+
+def pushed_apart(
+    points: Points, centroids: FloatArray, distortion: Distortion, rng: np.random.Generator
+) -> FloatArray:
+    """Move each centroid a little towards a random point: equal ones would stay equal for ever."""
+    drawn = rng.choice(points.shape[0], size=len(centroids))
+    return (1.0 - _NUDGE) * centroids + _NUDGE * alone(points[drawn], distortion)
 
 
 def _centre(points: Points, distortion: Distortion) -> FloatArray:

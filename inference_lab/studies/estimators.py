@@ -27,6 +27,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "mpckmeans": clustering.MPCKMeans,
     "gaussian-mixture": clustering.ConstrainedGaussianMixture,
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
+    "annealed-mixture": clustering.AnnealedConstrainedMixture,
     "wekaut": WekaUTKMeans,
     "dp-means": clustering.DPMeans,
     "rdp-means": clustering.RDPMeans,

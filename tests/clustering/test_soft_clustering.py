@@ -10,16 +10,11 @@ from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
 from inference_lab.clustering import (
-    AnnealedConstrainedKMeans,
     ConstrainedGaussianMixture,
     InfeasibleConstraintsError,
-    PCKMeans,
-    SquaredEuclidean,
 )
 from inference_lab.clustering._soft import point_weights
-from inference_lab.clustering.annealed import critical_temperature
-from inference_lab.clustering.em import EStep, maximise_expectation
-from inference_lab.clustering.hmrf import HMRF, violations
+from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import pairwise_f
 
@@ -115,7 +110,7 @@ def test_mixing_weights_come_from_unconstrained_points_only(small):
 @given(
     seed=st.integers(0, 10**6),
     weight=st.sampled_from([0.1, 1.0, 1000.0]),
-    covariance=st.sampled_from(["full", "diag", "spherical"]),
+    covariance=st.sampled_from(["full", "tied", "diag", "spherical"]),
     alpha=st.sampled_from([0.2, 0.5]),
     mode=st.sampled_from(["sum", "mean"]),
     e_step=st.sampled_from(["mean-field", "junction-tree"]),
@@ -146,6 +141,8 @@ def wide(model):
     d = model.n_features_in_
     if model.covariance_type == "full":
         return model.covariances_
+    if model.covariance_type == "tied":
+        return [model.covariances_]
     return [np.diag(np.broadcast_to(c, (d,))) for c in model.covariances_]
 
 
@@ -209,53 +206,7 @@ def test_an_impossible_clique_of_hard_cannot_links_is_an_error():
             )
 
 
-def test_critical_temperature_is_where_the_centroids_part():
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(400, 3)) * [3.0, 1.0, 0.5]
-    points -= points.mean(axis=0)
-    critical = critical_temperature(points, SquaredEuclidean())
-    assert critical == pytest.approx(2 * np.linalg.eigvalsh(np.cov(points.T, bias=True)).max())
-
-    def spread(temperature):
-        start = np.array([[0.1, 0.0, 0.0], [-0.1, 0.0, 0.0]])
-        none = Constraints(None, None, n_points=len(points))
-        part = HMRF(points, none, SquaredEuclidean(), start)
-        step = EStep("mean-field", np.random.default_rng(0), temperature=temperature)
-        maximise_expectation(part, step, max_iter=3000, tol=0.0)
-        return np.abs(part.centroids[0] - part.centroids[1]).max()
-
-    assert spread(1.05 * critical) < 1e-3
-    assert spread(0.9 * critical) > 0.5
-
-
-def test_annealing_ends_in_the_objective_of_pckmeans():
-    rng = np.random.default_rng(2)
-    truth = np.repeat(np.arange(3), 20)
-    points = rng.normal(size=(60, 2)) + 3.0 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
-    pairs = Constraints.sample(truth, 40, rng)
-    given = pairs_of(pairs, 2.0)
-    model = AnnealedConstrainedKMeans(3, random_state=0).fit(points, **given)
-    labels, centroids = model.labels_, model.cluster_centers_
-    expected = ((points - centroids[labels]) ** 2).sum()
-    expected += 2.0 * (labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]).sum()
-    expected += 2.0 * (labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]).sum()
-    assert model.objective_ == pytest.approx(expected)
-    single = [
-        PCKMeans(3, init="random", random_state=seed).fit(points, **given).objective_
-        for seed in range(10)
-    ]
-    assert model.objective_ <= np.median(single) + 1e-9
-    assert model.temperatures_[0] == pytest.approx(
-        1.05 * critical_temperature(points, SquaredEuclidean())
-    )
-    # Each temperature on its own never rises.
-    by_stage = itertools.groupby(model.history_, key=lambda line: line.iteration)
-    for _, lines in by_stage:
-        values = [line.objective for line in lines]
-        assert np.diff(values).max(initial=0.0) <= 1e-8 * abs(values[0])
-
-
-def test_annealing_follows_strong_constraints_on_two_overlapping_clusters():
+def test_strong_constraints_are_followed_on_two_overlapping_clusters():
     # The toy of Lange et al. 2005: clusters that only constraints can tell apart.
     rng = np.random.default_rng(4)
     truth = np.repeat([0, 1], 60)
@@ -267,24 +218,9 @@ def test_annealing_follows_strong_constraints_on_two_overlapping_clusters():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"cooling": 1.0}, "cooling"),
-        ({"end_ratio": 0.0}, "end_ratio"),
-        ({"start_temperature": -1.0}, "start_temperature"),
-        ({"alpha": "best"}, "alpha"),
-        ({"n_clusters": 7}, "n_clusters"),
-    ],
-)
-def test_bad_settings_of_annealing(settings, message):
-    with pytest.raises(ValueError, match=message):
-        AnnealedConstrainedKMeans(**{"n_clusters": 2, **settings}).fit(np.arange(5.0)[:, None])
-
-
-@pytest.mark.parametrize(
     ("settings", "given", "message"),
     [
-        ({"covariance_type": "tied"}, {}, "covariance_type"),
+        ({"covariance_type": "block"}, {}, "covariance_type"),
         ({"prior": "flat"}, {}, "prior"),
         ({"reg_covar": -1.0}, {}, "reg_covar"),
         ({"alpha": 1.5}, {"must_link": [(0, 1)]}, "alpha"),

@@ -1,0 +1,197 @@
+"""Deterministic annealing: where clusters part, and what is found on the way down."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from inference_lab.clustering import (
+    AnnealedConstrainedKMeans,
+    AnnealedConstrainedMixture,
+    ConstrainedGaussianMixture,
+    PCKMeans,
+    SquaredEuclidean,
+)
+from inference_lab.clustering.annealed import _critical, critical_temperature
+from inference_lab.clustering.em import EStep, maximise_expectation
+from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.mixture import Gaussians
+from inference_lab.constraints import Constraints
+from inference_lab.results.scoring import matched_accuracy
+from inference_lab.studies.points import four_clouds
+
+
+def pairs_of(pairs, weight):
+    return {
+        "must_link": pairs.must_link,
+        "cannot_link": pairs.cannot_link,
+        "ml_weight": weight,
+        "cl_weight": weight,
+    }
+
+
+def gaussians(points, pairs, covariance, k=2, importance=None):
+    known = np.full(len(points), -1)
+    nowhere = np.zeros((k, points.shape[1]))
+    prior = "maximum-entropy"
+    return Gaussians(points, pairs, known, nowhere, covariance, 0.0, prior, importance)
+
+
+@pytest.fixture(scope="module")
+def correlated():
+    """Points of unequal variances with heavy tails, pairs among them, and the weights of points."""
+    rng = np.random.default_rng(1)
+    points = rng.standard_t(6, size=(80, 3)) @ np.array([[3.0, 1.0, 0.0], [0, 1, 0.5], [0, 0, 0.3]])
+    drawn = Constraints.sample(rng.integers(2, size=80), 15, rng)
+    pairs = Constraints(
+        drawn.must_link, drawn.cannot_link, ml_weights=0.8, cl_weights=0.5, n_points=80
+    )
+    importance = np.ones(80)
+    importance[np.concatenate([pairs.must_link, pairs.cannot_link]).ravel()] = 1.7
+    return points, pairs, importance * 80 / importance.sum()
+
+
+MODELS = ["full", "tied", "diag", "spherical", "k-means"]
+
+
+def coinciding(name, points, pairs, importance):
+    if name != "k-means":
+        return gaussians(points, pairs, name, importance=importance)
+    nowhere = np.zeros((2, points.shape[1]))
+    return HMRF(points, pairs, SquaredEuclidean(), nowhere, importance=importance)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_response_is_the_derivative_of_the_costs_by_the_shares(name, correlated):
+    points, pairs, importance = correlated
+    model = coinciding(name, points, pairs, importance)
+    _critical(model, len(points))
+    change = np.random.default_rng(2).normal(size=len(points))
+    answer = model.response()(change)
+    costs = []
+    for step in (1e-5, -1e-5):
+        shares = 0.5 + step * np.stack([change, -change], axis=1)
+        list(model.maximise(shares))
+        costs.append(model.costs()[:, 0])
+    # Over two clusters.
+    np.testing.assert_allclose(answer, (costs[1] - costs[0]) / 2e-5 / 2, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_not(
+    name, correlated
+):
+    points, pairs, importance = correlated
+    model = coinciding(name, points, pairs, importance)
+    critical = _critical(model, len(points))
+
+    def uneven(temperature):
+        _critical(model, len(points))
+        model.push_apart(np.random.default_rng(0))
+        e_step = EStep("mean-field", np.random.default_rng(0), temperature=temperature)
+        result = maximise_expectation(model, e_step, max_iter=1000, tol=0.0)
+        return np.abs(result.assignment - 0.5).max()
+
+    assert uneven(1.02 * critical) < 1e-4 < 1e-2 < uneven(0.98 * critical)
+
+
+def test_critical_temperature_is_where_the_centroids_part():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(400, 3)) * [3.0, 1.0, 0.5]
+    points -= points.mean(axis=0)
+    critical = critical_temperature(points, SquaredEuclidean())
+    assert critical == pytest.approx(2 * np.linalg.eigvalsh(np.cov(points.T, bias=True)).max())
+
+    def spread(temperature):
+        start = np.array([[0.1, 0.0, 0.0], [-0.1, 0.0, 0.0]])
+        none = Constraints(None, None, n_points=len(points))
+        part = HMRF(points, none, SquaredEuclidean(), start)
+        step = EStep("mean-field", np.random.default_rng(0), temperature=temperature)
+        maximise_expectation(part, step, max_iter=3000, tol=0.0)
+        return np.abs(part.centroids[0] - part.centroids[1]).max()
+
+    assert spread(1.05 * critical) < 1e-3
+    assert spread(0.9 * critical) > 0.5
+
+
+def test_constraints_alone_make_the_critical_temperature_of_the_toy():
+    """With a weight of 1000 and two pairs, that of a pair: 1000 over two clusters."""
+    points, truth = four_clouds()
+    pairs = Constraints.sample(truth, 2, np.random.default_rng(0))
+    weighty = Constraints(
+        pairs.must_link, pairs.cannot_link, ml_weights=1e3, cl_weights=1e3, n_points=200
+    )
+    assert _critical(gaussians(points, weighty, "full"), 200) == pytest.approx(500, rel=0.01)
+    none = Constraints(None, None, n_points=200)
+    # Whitened, every direction is as wide.
+    assert _critical(gaussians(points, none, "tied"), 200) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("e_step", ["mean-field", "loopy-bp", "junction-tree"])
+def test_annealing_finds_left_and_right_on_the_toy(e_step):
+    """The toy of Lange et al. 2005, where EM with mean field freezes in the first labels."""
+    points, truth = four_clouds()
+    pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
+    given = pairs_of(pairs, 1000.0)
+    model = AnnealedConstrainedMixture(2, e_step=e_step, random_state=0).fit(points, **given)
+    assert matched_accuracy(truth, model.labels_) > 0.97
+    assert (np.diff(model.temperatures_) < 0).all() and model.temperatures_[-1] == 1.0
+    # What it ends in is what the mixture minimises.
+    plain = ConstrainedGaussianMixture(2, e_step=e_step, init=model.means_, random_state=0)
+    plain.fit(points, **given)
+    assert model.objective_ <= plain.objective_ + 1e-3
+
+
+def test_annealing_ends_in_the_objective_of_pckmeans():
+    rng = np.random.default_rng(2)
+    truth = np.repeat(np.arange(3), 20)
+    points = rng.normal(size=(60, 2)) + 3.0 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
+    pairs = Constraints.sample(truth, 40, rng)
+    given = pairs_of(pairs, 2.0)
+    model = AnnealedConstrainedKMeans(3, random_state=0).fit(points, **given)
+    labels, centroids = model.labels_, model.cluster_centers_
+    expected = ((points - centroids[labels]) ** 2).sum()
+    expected += 2.0 * (labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]).sum()
+    expected += 2.0 * (labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]).sum()
+    assert model.objective_ == pytest.approx(expected)
+    single = [
+        PCKMeans(3, init="random", random_state=seed).fit(points, **given).objective_
+        for seed in range(10)
+    ]
+    assert model.objective_ <= np.median(single) + 1e-9
+    # Constraints bind above the temperature of the data alone, and move it in no other way.
+    alone = critical_temperature(points, SquaredEuclidean())
+    assert 1.05 * alone < model.temperatures_[0] < 1.05 * (alone + 2.0 * 60)
+    # Each temperature on its own never rises.
+    by_stage = itertools.groupby(model.history_, key=lambda line: line.iteration)
+    for _, lines in by_stage:
+        values = [line.objective for line in lines]
+        assert np.diff(values).max(initial=0.0) <= 1e-8 * abs(values[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cooling": 1.0}, "cooling"),
+        ({"end_ratio": 0.0}, "end_ratio"),
+        ({"start_temperature": -1.0}, "start_temperature"),
+        ({"alpha": "best"}, "alpha"),
+        ({"n_clusters": 7}, "n_clusters"),
+    ],
+)
+def test_bad_settings_of_annealing(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AnnealedConstrainedKMeans(**{"n_clusters": 2, **settings}).fit(np.arange(5.0)[:, None])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cooling": 0.0}, "cooling"),
+        ({"start_temperature": 0.5}, "start_temperature must be at least 1"),
+        ({"covariance_type": "block"}, "covariance_type"),
+    ],
+)
+def test_bad_settings_of_the_annealed_mixture(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AnnealedConstrainedMixture(2, **settings).fit(np.arange(5.0)[:, None])
