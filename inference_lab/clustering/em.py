@@ -121,8 +121,8 @@ class Model(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
 
-    def push_apart(self, rng: np.random.Generator) -> None:
-        """Move clusters that coincide a little apart, which they would never do by themselves."""
+    def push_apart(self, share: float, rng: np.random.Generator) -> None:
+        """Move each cluster by a share of the way to a random point, so that none coincide."""
         raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
 
     def parameters(self) -> tuple[FloatArray, ...]:

@@ -285,9 +285,9 @@ class HMRF(Model):
 
         return answer
 
-    def push_apart(self, rng: np.random.Generator) -> None:
-        """Move each centroid a little towards a random point."""
-        self.centroids = pushed_apart(self.points, self.centroids, self.metrics[0], rng)
+    def push_apart(self, share: float, rng: np.random.Generator) -> None:
+        """Move each centroid by a share of the way to a random point."""
+        self.centroids = pushed_apart(self.points, self.centroids, self.metrics[0], share, rng)
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""

@@ -174,9 +174,9 @@ class Gaussians(Model):
 
         return answer
 
-    def push_apart(self, rng: np.random.Generator) -> None:
-        """Move each mean a little towards a random point."""
-        self.means = pushed_apart(self.points, self.means, SquaredEuclidean(), rng)
+    def push_apart(self, share: float, rng: np.random.Generator) -> None:
+        """Move each mean by a share of the way to a random point."""
+        self.means = pushed_apart(self.points, self.means, SquaredEuclidean(), share, rng)
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""

@@ -28,8 +28,6 @@ Init: TypeAlias = Literal[
     "perturbed",
 ]
 
-#: Centroids that coincide are pushed apart by this share of their distance to a point.
-_NUDGE = 1e-3
 _AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
 
 
@@ -119,11 +117,15 @@ def alone(points: Points, distortion: Distortion) -> FloatArray:
 
 
 def pushed_apart(
-    points: Points, centroids: FloatArray, distortion: Distortion, rng: np.random.Generator
+    points: Points,
+    centroids: FloatArray,
+    distortion: Distortion,
+    share: float,
+    rng: np.random.Generator,
 ) -> FloatArray:
-    """Move each centroid a little towards a random point: equal ones would stay equal for ever."""
+    """Move each centroid by a share of the way to a random point, so that equal ones can part."""
     drawn = rng.choice(points.shape[0], size=len(centroids))
-    return (1.0 - _NUDGE) * centroids + _NUDGE * alone(points[drawn], distortion)
+    return (1.0 - share) * centroids + share * alone(points[drawn], distortion)
 
 
 def _centre(points: Points, distortion: Distortion) -> FloatArray:

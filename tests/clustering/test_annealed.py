@@ -8,7 +8,6 @@ import pytest
 from inference_lab.clustering import (
     AnnealedConstrainedKMeans,
     AnnealedConstrainedMixture,
-    ConstrainedGaussianMixture,
     PCKMeans,
     SquaredEuclidean,
 )
@@ -43,9 +42,7 @@ def correlated():
     rng = np.random.default_rng(1)
     points = rng.standard_t(6, size=(80, 3)) @ np.array([[3.0, 1.0, 0.0], [0, 1, 0.5], [0, 0, 0.3]])
     drawn = Constraints.sample(rng.integers(2, size=80), 15, rng)
-    pairs = Constraints(
-        drawn.must_link, drawn.cannot_link, ml_weights=0.8, cl_weights=0.5, n_points=80
-    )
+    pairs = Constraints(drawn.must_link, drawn.cannot_link, 0.8, 0.5, n_points=80)
     importance = np.ones(80)
     importance[np.concatenate([pairs.must_link, pairs.cannot_link]).ravel()] = 1.7
     return points, pairs, importance * 80 / importance.sum()
@@ -85,42 +82,26 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
     model = coinciding(name, points, pairs, importance)
     critical = _critical(model, len(points))
 
-    def uneven(temperature):
+    def growth(temperature):
+        """By how much the unevenness of the shares grows from one look to the next."""
         _critical(model, len(points))
-        model.push_apart(np.random.default_rng(0))
-        e_step = EStep("mean-field", np.random.default_rng(0), temperature=temperature)
-        result = maximise_expectation(model, e_step, max_iter=1000, tol=0.0)
-        return np.abs(result.assignment - 0.5).max()
+        model.push_apart(1e-3, np.random.default_rng(0))
+        e_step = EStep("mean-field(tolerance=1e-12)", np.random.default_rng(0), None, temperature)
+        shares, uneven = None, []
+        for _ in range(2):
+            result = maximise_expectation(model, e_step, max_iter=40, tol=0.0, start=shares)
+            shares = result.assignment
+            uneven.append(np.abs(shares - 0.5).max())
+        return uneven[1] / uneven[0]
 
-    assert uneven(1.02 * critical) < 1e-4 < 1e-2 < uneven(0.98 * critical)
-
-
-def test_critical_temperature_is_where_the_centroids_part():
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(400, 3)) * [3.0, 1.0, 0.5]
-    points -= points.mean(axis=0)
-    critical = critical_temperature(points, SquaredEuclidean())
-    assert critical == pytest.approx(2 * np.linalg.eigvalsh(np.cov(points.T, bias=True)).max())
-
-    def spread(temperature):
-        start = np.array([[0.1, 0.0, 0.0], [-0.1, 0.0, 0.0]])
-        none = Constraints(None, None, n_points=len(points))
-        part = HMRF(points, none, SquaredEuclidean(), start)
-        step = EStep("mean-field", np.random.default_rng(0), temperature=temperature)
-        maximise_expectation(part, step, max_iter=3000, tol=0.0)
-        return np.abs(part.centroids[0] - part.centroids[1]).max()
-
-    assert spread(1.05 * critical) < 1e-3
-    assert spread(0.9 * critical) > 0.5
+    assert growth(1.02 * critical) < 0.7 < 1.4 < growth(0.98 * critical)
 
 
 def test_constraints_alone_make_the_critical_temperature_of_the_toy():
     """With a weight of 1000 and two pairs, that of a pair: 1000 over two clusters."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 2, np.random.default_rng(0))
-    weighty = Constraints(
-        pairs.must_link, pairs.cannot_link, ml_weights=1e3, cl_weights=1e3, n_points=200
-    )
+    weighty = Constraints(pairs.must_link, pairs.cannot_link, 1e3, 1e3, n_points=200)
     assert _critical(gaussians(points, weighty, "full"), 200) == pytest.approx(500, rel=0.01)
     none = Constraints(None, None, n_points=200)
     # Whitened, every direction is as wide.
@@ -136,10 +117,6 @@ def test_annealing_finds_left_and_right_on_the_toy(e_step):
     model = AnnealedConstrainedMixture(2, e_step=e_step, random_state=0).fit(points, **given)
     assert matched_accuracy(truth, model.labels_) > 0.97
     assert (np.diff(model.temperatures_) < 0).all() and model.temperatures_[-1] == 1.0
-    # What it ends in is what the mixture minimises.
-    plain = ConstrainedGaussianMixture(2, e_step=e_step, init=model.means_, random_state=0)
-    plain.fit(points, **given)
-    assert model.objective_ <= plain.objective_ + 1e-3
 
 
 def test_annealing_ends_in_the_objective_of_pckmeans():
@@ -188,7 +165,7 @@ def test_bad_settings_of_annealing(settings, message):
     ("settings", "message"),
     [
         ({"cooling": 0.0}, "cooling"),
-        ({"start_temperature": 0.5}, "start_temperature must be at least 1"),
+        ({"start_temperature": 0.5}, "start_temperature must be finite and at least 1"),
         ({"covariance_type": "block"}, "covariance_type"),
     ],
 )
