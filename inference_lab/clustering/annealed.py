@@ -200,7 +200,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         annealed = _anneal(
             model, stages, solver, rng, self.e_step_time_limit, self.max_iter, self.tol
         )
-        shares = annealed.assignment if stages else None
+        shares = np.asarray(annealed.assignment, dtype=np.float64) if stages else None
         final = maximise_expectation(
             model,
             EStep(solver, rng, self.e_step_time_limit),

@@ -174,7 +174,9 @@ class EStep:
         result: Assignment
         # Labels start from labels, and shares from shares.
         labels = None if previous is None or previous.ndim == 2 else as_labels(previous)
-        shares = None if previous is None or previous.ndim == 1 else np.asarray(previous)
+        shares = (
+            None if previous is None or labels is not None else np.asarray(previous, np.float64)
+        )
         if self.temperature > 0:
             costs = model.costs()
             unary = costs[rows]
