@@ -407,7 +407,7 @@ def _anneal(
     for stage, temperature in enumerate(temperatures):
         ends = stage == len(temperatures) - 1
         model.push_apart(_LAST_NUDGE if ends else _NUDGE, rng)
-        e_step = EStep(solver, rng, time_limit, temperature)
+        e_step = EStep(solver, rng, time_limit, temperature, follow=True)
         start = result.assignment if stage else None
         limit = max(_LAST, max_iter) if ends else max_iter
         found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)

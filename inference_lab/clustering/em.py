@@ -142,12 +142,17 @@ class EStep:
     time_limit : float, optional
         Seconds a call.
     temperature : float
+    follow : bool
+        Whether a soft solver starts from the shares before, as it should where the temperature
+        falls. At one temperature mean field under weighty constraints would freeze there; it
+        starts anew, and the shares before are kept where their free energy is less.
     """
 
     solver: str | Solver
     rng: np.random.Generator
     time_limit: float | None = None
     temperature: float = 0.0
+    follow: bool = False
     status: str | None = field(default=None, init=False)
     energy: float = field(default=math.nan, init=False)
     lower_bound: float = field(default=math.nan, init=False)
@@ -172,11 +177,11 @@ class EStep:
         self.status, self.energy, self.lower_bound = None, math.nan, math.nan
         rows = coupling.rows
         result: Assignment
-        # Labels start from labels, and shares from shares.
+        # Labels start from labels only.
         labels = None if previous is None or previous.ndim == 2 else as_labels(previous)
-        shares = (
-            None if previous is None or labels is not None else np.asarray(previous, np.float64)
-        )
+        shares = None
+        if self.follow and previous is not None and labels is None:
+            shares = np.asarray(previous, dtype=np.float64)
         if self.temperature > 0:
             costs = model.costs()
             unary = costs[rows]

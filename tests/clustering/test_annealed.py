@@ -86,7 +86,9 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
         """By how much the unevenness of the shares grows from one look to the next."""
         _critical(model, len(points))
         model.push_apart(1e-3, np.random.default_rng(0))
-        e_step = EStep("mean-field(tolerance=1e-12)", np.random.default_rng(0), None, temperature)
+        e_step = EStep(
+            "mean-field(tolerance=1e-12)", np.random.default_rng(0), None, temperature, True
+        )
         shares, uneven = None, []
         for _ in range(2):
             result = maximise_expectation(model, e_step, max_iter=40, tol=0.0, start=shares)
