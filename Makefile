@@ -4,7 +4,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Where there is uv, it makes the environment and fills it, which takes seconds.
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+PIP := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) --quiet pip
+MAKE_VENV = $(UV) venv --quiet --seed --clear --python $(PYTHON) $(VENV)
+else
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+MAKE_VENV = $(PYTHON) -m venv --clear $(VENV)
+endif
 
 # One thread a process: timings can be compared, and small problems do not pay for a thread pool.
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -17,7 +25,8 @@ help:  ## show these lines
 
 setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
 
-demo: $(VENV)/.package  ## compare the solvers on E-steps of real data: about a minute
+demo: $(VENV)/.package  ## compare the solvers on E-steps of real data
+	@$(one-thread) $(BIN)/inference-lab warm-up
 	$(BIN)/inference-lab compare --out runs/demo
 
 test: $(VENV)/.dev  ## run the linter, the type checker and the tests
@@ -58,13 +67,13 @@ $(VENV)/.package: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed, and '$(PYTHON)' is not that;" \
 	       "name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	@$(if $(UV),true,$(PYTHON) -c 'import ensurepip, venv') || { \
 	  echo "'$(PYTHON)' comes without the modules that set up a virtual environment;" \
 	       "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV): a minute or two, once"
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE_VENV)
 	@# Dependency groups need pip 25.1.
-	@$(PIP) install --upgrade pip
+	@$(if $(UV),true,$(PIP) install --upgrade pip)
 	@$(PIP) install --editable .
 	@touch $@
 
@@ -72,7 +81,7 @@ $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the tools for development"
 	@$(PIP) install --group dev
 	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
-	@$(PIP) install --only-binary ortools,pytoulbar2 --editable '.[all]' || \
+	@$(PIP) install --only-binary ortools --only-binary pytoulbar2 --editable '.[all]' || \
 	  echo "The optional solvers cannot be installed here; the rest is complete" >&2
 	@touch $@
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from numba.core import config, event, types
 from numba.core.registry import CPUDispatcher
+from numba.core.types.misc import unliteral
 
 from inference_lab.loading import meter
 
@@ -66,8 +67,8 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]  # numba ships no types
 
 def _plain(kind: Any) -> Any:
     """Return the type that an argument is handed over as: no constant, no short integer."""
-    kind = types.unliteral(kind)
-    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
+    kind = unliteral(kind)
+    return types.int64 if kind in types.signed_domain else kind
 
 
 def _dispatcher(kind: type[CPUDispatcher], function: Any, part: str, options: Any) -> Any:

@@ -19,6 +19,7 @@ from inference_lab.cli.listing import list_names
 from inference_lab.cli.results import export, merge, report, status
 from inference_lab.cli.solving import solve
 from inference_lab.cli.studying import reproduce
+from inference_lab.cli.warming import warm_up
 
 __all__ = ["main"]
 
@@ -35,5 +36,7 @@ def main() -> None:
     """
 
 
-for _command in (compare, solve, list_names, check, reproduce, report, status, merge, export):
+for _command in (
+    compare, solve, list_names, check, reproduce, report, status, merge, export, warm_up,
+):  # fmt: skip
     main.add_command(_command)

@@ -6,11 +6,12 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ import click
 
 if TYPE_CHECKING:
     from inference_lab.reporting.comparison import Comparison
+    from inference_lab.reporting.tables import Part
+    from inference_lab.results.records import Record
 
 
 class BadInput(click.ClickException):
@@ -178,15 +181,28 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(document, allow_nan=False, indent=1))
 
 
-def print_table(comparison: Comparison) -> None:
+def print_table(comparison: Comparison, part: Part = "all") -> None:
     """Write a comparison to standard output, in colours and fitted if it is a terminal."""
+    from inference_lab.reporting.tables import plain_text, rich_table
+
     if sys.stdout.isatty():
         from rich.console import Console
 
         console = Console()
-        console.print(comparison.table(width=console.width))
+        console.print(rich_table(comparison, console.width, part))
     else:
-        click.echo(comparison.to_text(), nl=False)
+        click.echo(plain_text(comparison, part=part), nl=False)
+
+
+def problem_text(records: Sequence[Record]) -> str:
+    """Return the table of a problem as it goes to a terminal, or to a file."""
+    from inference_lab.reporting.comparison import Comparison
+    from inference_lab.reporting.tables import plain_text
+
+    # Standard output is that of the process here, whatever stands in its place meanwhile.
+    out = sys.__stdout__
+    width = shutil.get_terminal_size().columns if out is not None and out.isatty() else None
+    return plain_text(Comparison(records), width, "problems")
 
 
 @contextmanager

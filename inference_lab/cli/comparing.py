@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ from inference_lab.cli.common import (
     one_line,
     print_json,
     print_table,
+    problem_text,
     progress,
     quiet_option,
     quiet_stdout,
@@ -69,11 +73,9 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
 )
 @click.option(
     "--time-limit",
-    callback=as_seconds,
-    default="10",
-    show_default=True,
+    callback=lambda ctx, param, value: None if value is None else (as_seconds(ctx, param, value),),
     metavar="S",
-    help="Seconds a run may take, or none.",
+    help="Seconds a run may take, or none (default: 10, and 1 where no problem is named).",
 )
 @click.option(
     "--memory-limit",
@@ -98,9 +100,7 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("runs/compare"),
-    show_default=True,
-    help="Folder for records and tables.",
+    help="Folder for records and tables (default: one in runs/ for each comparison).",
 )
 @data_dir_option
 @json_option
@@ -109,45 +109,51 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
 def compare(
     problems: tuple[str, ...],
     solvers: tuple[str, ...],
-    out: Path,
+    time_limit: tuple[float | None] | None,
+    out: Path | None,
     data_dir: Path | None,
     as_json: bool,
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Run solvers on problems and print one table.
+    """Run solvers on problems and print a table for each, and one over all.
 
     PROBLEM is a spec or a model file. Without any, E-steps of constrained clustering on real
-    data are compared; without --solver, the solvers made for them. Each record is written to
-    runs.jsonl in the --out folder the moment its run ends; runs.csv, table.csv and table.md
-    follow at the end. Runs that the folder holds are not made again, so the same command goes on
-    after an interruption; "status" shows how far it is, "report" makes pages of it.
+    data are compared; without --solver, the solvers made for them. What solvers need is compiled
+    before the first run, and kept. Each record is written to runs.jsonl in the --out folder the
+    moment its run ends; runs.csv, table.csv and table.md follow at the end. Runs that the folder
+    holds are not made again, so the same command goes on after an interruption; "status" shows how
+    far it is, "report" makes pages of it.
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
     from inference_lab.harness.executors import ClusterError
+    from inference_lab.registry.registry import as_solver
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
 
-    store = RecordStore(out / "runs.jsonl")
+    settings["time_limit"] = (10.0 if problems else 1.0) if time_limit is None else time_limit[0]
+    named = problems or tuple(_default_problems(data_dir))
+    chosen = solvers or DEFAULT_SOLVERS
+    folder = out or _own_folder(named, chosen, settings)
+    store = RecordStore(folder / "runs.jsonl")
     new = 0
     try:
-        with quiet_stdout(), progress(quiet) as tell:
+        with quiet_stdout() as write, progress(quiet) as tell:
+            order = [as_solver(spec).spec for spec in chosen]
+            show = _Tables(write, order, settings["seeds"] * settings["repeats"])
 
             def count(event: Progress[Record]) -> None:
                 nonlocal new
                 new += event.record is not None
                 tell(event)
+                if event.record is not None and not as_json:
+                    show(event.record)
 
             comparison = compare_solvers(
-                problems or _default_problems(data_dir),
-                solvers or DEFAULT_SOLVERS,
-                store=store,
-                data_dir=data_dir,
-                progress=count,
-                **settings,
+                named, chosen, store=store, data_dir=data_dir, progress=count, **settings
             )
-            comparison.save(out)
+            comparison.save(folder)
     except (InputError, SpecError, ClusterError) as problem:
         if click.get_current_context().meta.get("debug"):
             raise
@@ -159,9 +165,10 @@ def compare(
         say(f"{records} kept in {store.path}; the same command goes on from there")
         click.get_current_context().exit(130 if stopped else 2)
     if as_json:
-        print_json({"schema": 1, "folder": str(out), "new": new, **comparison.as_dict()})
+        print_json({"schema": 1, "folder": str(folder), "new": new, **comparison.as_dict()})
     else:
-        print_table(comparison)
+        # What was shown problem by problem is not shown again.
+        print_table(comparison, "summary" if show.shown == len(comparison.problems) else "all")
         if not quiet:
             _say_more(comparison, store, new, bool(problems))
     for alarm in comparison.alarms:
@@ -176,6 +183,33 @@ def compare(
         say("no solver supports any of the problems")
     if failed or refused or comparison.alarms:
         click.get_current_context().exit(1)
+
+
+class _Tables:
+    """Shows the table of each problem once its runs are made."""
+
+    def __init__(self, write: Callable[[str], None], solvers: list[str], repeats: int) -> None:
+        self._write = write
+        self._solvers = solvers
+        self._runs = len(solvers) * repeats
+        self._records: dict[str, list[Record]] = {}
+        self.shown = 0
+
+    def __call__(self, record: Record) -> None:
+        """Take a record of a run that was just made."""
+        records = self._records.setdefault(record.problem, [])
+        records.append(record)
+        if len(records) == self._runs:
+            self.shown += 1
+            at = self._solvers.index
+            self._write(problem_text(sorted(records, key=lambda record: at(record.solver))))
+
+
+def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[str, Any]) -> Path:
+    """Return the folder of a comparison that is given none: the same for the same comparison."""
+    asked = ("seeds", "repeats", "time_limit", "temperature", "threads")
+    text = json.dumps([problems, solvers, [settings[name] for name in asked]])
+    return Path("runs") / f"compare-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool) -> None:

@@ -13,7 +13,16 @@ from inference_lab.processes.isolation import End, Ended, can_isolate, isolated,
 from inference_lab.processes.workers import Crash, said, traceback_tail
 from inference_lab.results.records import RecordError, RunRecord
 
-__all__ = ["Limits", "attempt", "crashed", "now", "one_line", "unanswered", "warm_up_apart"]
+__all__ = [
+    "Limits",
+    "attempt",
+    "crashed",
+    "is_warm",
+    "now",
+    "one_line",
+    "unanswered",
+    "warm_up_apart",
+]
 
 _R = TypeVar("_R", bound=RunRecord)
 
@@ -59,6 +68,11 @@ def one_line(problem: BaseException | str, limit: int = 400) -> str:
 
 #: What has been warmed up in this process, and whether it ended well in a process of its own.
 _warm: dict[Hashable, bool] = {}
+
+
+def is_warm(key: Hashable) -> bool:
+    """Whether `warm_up_apart` has been called for this here."""
+    return key in _warm
 
 
 def warm_up_apart(

@@ -9,7 +9,7 @@ store has no records of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -170,6 +170,13 @@ class Campaign(ABC, Generic[_R]):
     def names(self, number: int) -> tuple[str, str, int]:
         """Return what a task is called where progress is told: problem, method and seed."""
 
+    def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Load and compile what tasks need, in this process; yield one of those that need each.
+
+        Each is yielded before the work is done.
+        """
+        yield from ()
+
     def see(self, record: _R) -> None:
         """Take notice of a record: of each of the store's, and of each when its task has ended."""
 
@@ -225,13 +232,16 @@ def run_campaign(
             failed += record.failed
         report = stack.enter_context(reporter(execution.progress))
 
-        def tell(number: int, record: _R | None = None) -> None:
-            problem, method, seed = campaign.names(number)
+        def tell(number: int, record: _R | None = None, compiling: bool = False) -> None:
+            done, total, names = len(records), len(asked), campaign.names(number)
             gap = campaign.gap_percent(number)
-            report(Progress(len(records), len(asked), failed, problem, method, seed, record, gap))
+            report(Progress(done, total, failed, *names, record, gap, compiling))
 
         # Nothing is started, here or elsewhere, where nothing is missing.
         if missing:
+            if execution.jobs == 1 and execution.cluster is None:
+                for number in campaign.warm_up(missing):
+                    tell(number, compiling=True)
             here = executor(execution.jobs, execution.cluster, execution.threads)
             calls = (campaign.call(number) for number in missing)
             for number, answer in stack.enter_context(closing(here.run(calls, tell))):

@@ -11,7 +11,7 @@ import math
 import os
 import pickle
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -38,7 +38,7 @@ from inference_lab.harness.planning import (
 )
 from inference_lab.harness.plans import PlannedRuns
 from inference_lab.harness.progress import Progress
-from inference_lab.harness.running import blank, run
+from inference_lab.harness.running import blank, is_ours, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.reporting.comparison import Comparison
@@ -172,6 +172,15 @@ class Plan(Campaign[Record]):
             }
         )
 
+    def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Get our own solvers ready for problems of each kind; others when they are run."""
+        for number in numbers:
+            task = self.tasks[number]
+            case, solver = self.cases[task.case], self.solvers[task.solver]
+            if is_ours(solver) and not is_warmed_up(solver, case, self.settings):
+                yield number
+                warmed_up(solver, case, self.settings)
+
     def names(self, number: int) -> tuple[str, str, int]:
         """Return what a run is called where progress is told."""
         task = self.tasks[number]
@@ -210,9 +219,9 @@ def compare(
 ) -> Comparison:
     """Run solvers on problems and compare what they find, all judged by the same evaluator.
 
-    All problems are built and all solvers made before the first run. Each solver is run once on
-    a small part of the problem beforehand, so that neither compilation nor loading of libraries
-    is timed, and numerical libraries are kept to one thread.
+    All problems are built and all solvers made before the first run. Each solver is run on small
+    graphs like those of the problems beforehand, so that neither compilation nor loading of
+    libraries is timed, and numerical libraries are kept to one thread.
 
     Each run has a process of its own, forked from one that has all loaded. One that raises becomes
     a record with status ``error``, one whose process dies ``crash``, one that takes more memory

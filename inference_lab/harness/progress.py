@@ -16,7 +16,10 @@ _R = TypeVar("_R", bound=RunRecord)
 
 
 class Progress(NamedTuple, Generic[_R]):
-    """What a progress callable is told when a run starts (`record` is None) and when it ends."""
+    """What a progress callable is told when a run starts (`record` is None) and when it ends.
+
+    Before the first run it is told what is compiled for the runs (`compiling`), which is no run.
+    """
 
     done: int
     total: int
@@ -27,6 +30,7 @@ class Progress(NamedTuple, Generic[_R]):
     record: _R | None
     #: Gap in percent of the best energy to the best bound on this problem so far, if known.
     gap_percent: float | None
+    compiling: bool = False
 
 
 def log_line(event: Progress[Any]) -> str:
@@ -62,7 +66,9 @@ def display() -> Iterator[Callable[[Progress[Any]], None]]:
                     event.total,
                     event.failed,
                     "" if gap is None else f"best gap {gap:.2f}%",
-                    printable(f"{event.solver}  {event.problem}"),
+                    _compiling(event)
+                    if event.compiling
+                    else printable(f"{event.solver}  {event.problem}"),
                 )
 
             yield report
@@ -71,8 +77,15 @@ def display() -> Iterator[Callable[[Progress[Any]], None]]:
 
 
 def _log(event: Progress[Any]) -> None:
-    if event.record is not None:
+    if event.compiling:
+        print(_compiling(event), file=sys.stderr, flush=True)
+    elif event.record is not None:
         print(log_line(event), file=sys.stderr, flush=True)
+
+
+def _compiling(event: Progress[Any]) -> str:
+    """Say what is done before the first run."""
+    return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 
 
 @contextmanager

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import OwnTables
 from inference_lab.harness.attempts import (
     Limits,
     attempt,
     crashed,
+    is_warm,
     now,
     one_line,
     unanswered,
     warm_up_apart,
 )
-from inference_lab.harness.planning import Case, Settings, solver_source
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.planning import Case, Settings, build_cases, solver_source
+from inference_lab.harness.warming import warm_up, warmth
 from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.records import Record
 
-__all__ = ["blank", "run", "warm_up_graph"]
-
-#: Edges of each kind whose ends make up the graph that solvers are warmed up on.
-_WARM_UP_EDGES = 6
+__all__ = ["blank", "is_ours", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
 
 #: A run is ended by force after so many times its time limit, and so many seconds that it could
 #: use: more than it should need, so that only a run that does not heed its limit is ended so.
@@ -48,62 +48,6 @@ _FOREIGN_WARM_UP_LIMIT = 10.0
 
 #: Scores that have fields of their own.
 _STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
-
-
-def warm_up_graph(graph: FactorGraph) -> FactorGraph:
-    """Return a small part of a graph that holds every family of terms the graph has.
-
-    Complexity: linear in the number of edges; the result has at most a few dozen variables.
-    """
-    chosen: set[int] = {0} if graph.n_variables else set()
-    for kind in np.unique(graph.edge_kinds):
-        first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
-        chosen.update(int(v) for v in graph.edges[first].ravel())
-    factor = None
-    if graph.n_factors:
-        factor = graph.higher_order(int(np.diff(graph.table_ptr).argmin()))
-        chosen.update(factor[0])
-    variables = np.array(sorted(chosen), dtype=np.int64)
-    number = np.full(graph.n_variables, -1)
-    number[variables] = np.arange(variables.size)
-    inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
-    unary: Any = [graph.unary_of(int(v)) for v in variables]
-    if graph.n_labels is not None:
-        unary = np.array(unary)
-    small = FactorGraph.from_terms(
-        unary,
-        [OwnTables(number[graph.edges[inside]], [graph.edge_table(int(e)) for e in inside])],
-        [] if factor is None else [([int(number[v]) for v in factor[0]], factor[1])],
-    )
-    return small.with_label_costs(1.0) if graph.n_label_costs else small
-
-
-def _warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
-    """Return what tells whether a solver has seen the like of a graph."""
-    families = (
-        tuple(np.unique(graph.edge_kinds).tolist()),
-        graph.n_factors > 0,
-        graph.n_labels is None,
-        graph.has_infinite,
-        graph.n_label_costs > 0,
-    )
-    return (type(solver), solver.spec, families, temperature > 0)
-
-
-def _warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
-    """Run a solver once on a small graph, so that loading and compiling is not timed.
-
-    What goes wrong here goes wrong again in the run itself, and is recorded there.
-    """
-    from inference_lab.solving import solve
-
-    try:
-        if solver.refusal(graph, temperature) is None:
-            solve(warm_up_graph(graph), solver, time_limit=1.0, temperature=temperature)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        pass
 
 
 def _info(case: Case) -> Mapping[str, Any]:
@@ -180,20 +124,11 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     Record
     """
     solver = as_solver(source)
-    graph, temperature = case.problem.graph, settings.temperature
     limits = _limits(settings)
-    # Our own solvers are warmed up here, before the run forks off; somebody's may change this
-    # process, and is warmed up in the process of each run instead, if that ended well before.
-    ours = type(solver).__module__.startswith("inference_lab.solvers.")
-    warm = warm_up_apart(
-        _warmth(solver, graph, temperature),
-        _warm_up,
-        *(solver, graph, temperature),
-        limits=replace(limits, wall=_WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT),
-        here=ours,
-    )
+    ours = is_ours(solver)
+    warm = warmed_up(solver, case, settings)
     asked = blank(case, solver, seed, repeat, settings)
-    board = Board(graph.n_variables) if limits.hold else None
+    board = Board(case.problem.graph.n_variables) if limits.hold else None
     try:
         return attempt(
             asked,
@@ -206,6 +141,70 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     finally:
         if board is not None:
             board.close()
+
+
+def is_ours(solver: Solver) -> bool:
+    """Whether a solver comes with the library."""
+    return type(solver).__module__.startswith("inference_lab.solvers.")
+
+
+def is_warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:
+    """Whether `warmed_up` was called here for a solver, and a problem of the same kind."""
+    return is_warm(warmth(solver, case.problem.graph, settings.temperature))
+
+
+def warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:
+    """Warm a solver up for a problem, unless it is; return whether that ended well.
+
+    Our own solvers are warmed up here, before the run forks off; somebody's may change this
+    process, and is warmed up in the process of each run instead, if it ended well in one before.
+    """
+    graph, ours = case.problem.graph, is_ours(solver)
+    wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
+    return warm_up_apart(
+        warmth(solver, graph, settings.temperature),
+        warm_up,
+        *(solver, graph, settings.temperature),
+        limits=replace(_limits(settings), wall=wall),
+        here=ours,
+    )
+
+
+def warm_up_all(
+    solvers: Sequence[str],
+    problems: Sequence[str],
+    data_dir: Path | None,
+    settings: Settings,
+    jobs: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Warm solvers up for problems like some, in several processes at once.
+
+    Each that is ready is told, with the seconds it took.
+    """
+    cases = [case for problem in problems for case in build_cases(problem, data_dir)]
+    # A spec that is wrong is said before anything is done.
+    specs = [as_solver(solver).spec for solver in solvers]
+    pairs = [(case, spec) for case in cases for spec in specs]
+    calls = (
+        Call(n, _timed_warm_up, cases.index(case), case, (spec, settings))
+        for n, (case, spec) in enumerate(pairs)
+    )
+    here = executor(jobs)
+    for number, seconds in here.run(calls, lambda number: None):
+        case, spec = pairs[number]
+        on = f" on {case.problem.name}" if len(cases) > 1 else ""
+        if isinstance(seconds, Crash):
+            tell(f"  {spec}{on}: {seconds.message}")
+        else:
+            tell(f"  {spec}{on}: ready after {seconds:.1f} s")
+
+
+def _timed_warm_up(case: Case, spec: str, settings: Settings) -> float:
+    """Warm a solver up in a process of its own, whatever came before; return the seconds."""
+    begin = time.perf_counter()
+    warmed_up(as_solver(spec), case, settings)
+    return time.perf_counter() - begin
 
 
 def _limits(settings: Settings) -> Limits:
@@ -225,7 +224,7 @@ def _solved(
     from inference_lab.solving import solve
 
     if warm:
-        _warm_up(solver, problem.graph, record.temperature)
+        warm_up(solver, problem.graph, record.temperature)
 
     def tell_bound(point: TracePoint) -> None:
         if board is not None and point.lower_bound > board.bound:

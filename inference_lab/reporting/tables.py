@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from inference_lab.reporting.cells import (
     Columns,
@@ -188,6 +188,9 @@ def _legend(comparison: Findings) -> str:
 
 # ---------------------------------------------------------------------- the terminal
 
+#: What is shown: everything, the problems without what they have in common, or only that.
+Part: TypeAlias = Literal["all", "problems", "summary"]
+
 #: Longer solver specs are folded, further where the terminal is narrow.
 _SOLVER_WIDTH = 36
 _SOLVER_MIN_WIDTH = 10
@@ -235,8 +238,8 @@ def _fit(comparison: Findings, notes: dict[str, int], width: int | None) -> tupl
     return tables, padding
 
 
-def rich_table(comparison: Findings, width: int | None = None) -> RichTable:
-    """Lay out a comparison as one rich table; see `Comparison.table`."""
+def rich_table(comparison: Findings, width: int | None = None, part: Part = "all") -> RichTable:
+    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -245,24 +248,32 @@ def rich_table(comparison: Findings, width: int | None = None) -> RichTable:
     widths = _widths(tables)
     page = Table.grid()
     page.add_column()
-    for alarm in comparison.alarms:
+    alarms, warnings = comparison.alarms, _warnings(comparison)
+    if part == "problems":
+        alarms, warnings = [], []
+    for alarm in alarms:
         page.add_row(Text(f"CONTRADICTION: {alarm}", style="bold red"))
-    warnings = _warnings(comparison)
     for warning in warnings:
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
-    if comparison.alarms or warnings:
+    if alarms or warnings:
         page.add_row("")
     summaries = [_summary_table(comparison.solvers)] if len(tables) > 1 else []
+    if part == "problems":
+        summaries = []
     for number, table in enumerate([*tables, *summaries]):
-        if number:
+        if part == "summary" and number < len(tables):
+            continue
+        if number and part != "summary":
             page.add_row("")
         caption = f"  {table.caption}" if table.caption else ""
         page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
         page.add_row(Text(table.note, style="dim"))
         page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
-    if tables:
+    if tables and part != "problems":
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
+    if part == "summary":
+        return page
     for reason, number in notes.items():
         page.add_row(Text(f"[{number}] {shortened(reason, _REASON_WIDTH)}", style="yellow"))
     return page
@@ -301,7 +312,7 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> Ric
     return laid
 
 
-def plain_text(comparison: Findings, width: int | None = None) -> str:
+def plain_text(comparison: Findings, width: int | None = None, part: Part = "all") -> str:
     """Render `rich_table` without colours."""
     from rich.console import Console
 
@@ -311,7 +322,7 @@ def plain_text(comparison: Findings, width: int | None = None) -> str:
         width = max(120, _line_width(tables, padding) + padding)
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False)
-    console.print(rich_table(comparison, width))
+    console.print(rich_table(comparison, width, part))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

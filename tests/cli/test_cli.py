@@ -181,9 +181,13 @@ def test_compare_prints_a_table_and_writes_records(work):
     )
     assert result.exit_code == 0
     assert "file(path=model.uai)" in result.stdout and "by brute-force" in result.stdout
-    assert "[4/4]" in result.stderr and "runs/compare" in result.stderr
+    assert "[4/4]" in result.stderr and "getting icm ready (compiled once" in result.stderr
     assert "[4/4]" not in result.stdout
-    records = RecordStore(work / "runs/compare/runs.jsonl").read()
+    # The one problem's table came when its runs were made, and not again.
+    assert result.stdout.count("best energy") == 2 and "All " not in result.stdout
+    (folder,) = (work / "runs").iterdir()
+    assert f"runs/{folder.name}" in result.stderr
+    records = RecordStore(folder / "runs.jsonl").read()
     assert sorted((r.seed, r.solver) for r in records) == [
         (0, "brute-force"),
         (0, "icm"),
@@ -192,7 +196,21 @@ def test_compare_prints_a_table_and_writes_records(work):
     ]
     assert all(abs(r.energy + 3) < 1e-9 and r.time_limit == 10 for r in records)
     for name in ("runs.csv", "table.csv", "table.md"):
-        assert (work / "runs/compare" / name).stat().st_size > 0
+        assert (folder / name).stat().st_size > 0
+    # The same comparison goes on there, another one has a folder of its own.
+    call("compare", "model.uai", "--solver", "icm", "--solver", "brute-force", "--seeds", 2)
+    assert list((work / "runs").iterdir()) == [folder]
+    call("compare", "model.uai", "--solver", "icm")
+    assert len(list((work / "runs").iterdir())) == 2
+
+
+def test_warm_up_compiles_and_says_so(work):
+    result = call("warm-up", "icm", "--problem", "model.uai", "--jobs", 1)
+    assert result.exit_code == 0 and result.stdout == ""
+    assert result.stderr.startswith("Compiling for icm, 1 at a time:\n  icm: ready after")
+    result = call("warm-up", "icn", "--problem", "model.uai")
+    assert result.exit_code == 2
+    one_line(result, "icm")
 
 
 def test_compare_json_is_one_document_and_nothing_else(work, capfd):
@@ -246,9 +264,9 @@ def test_compare_finds_model_files_in_the_data_folder(work):
     ],
 )
 def test_compare_exits_with_1_on_failures_and_contradictions(work, spec, said):
-    result = call("compare", "model.uai", "--solver", spec, "--solver", "icm")
+    result = call("compare", "model.uai", "--solver", spec, "--solver", "icm", "--out", "here")
     assert result.exit_code == 1 and said in result.stderr and "icm" in result.stdout
-    assert len(RecordStore(work / "runs/compare/runs.jsonl").read()) == 2
+    assert len(RecordStore(work / "here/runs.jsonl").read()) == 2
     assert "Traceback" not in result.output
 
 
@@ -305,9 +323,9 @@ def test_compare_refuses_bad_input_with_one_line_and_code_2(work, arguments, sai
 def test_names_with_markup_are_shown_as_they_are(work):
     name = "<script>|**x**.uai"
     (work / "model.uai").rename(work / name)
-    result = call("compare", name, "--solver", "icm")
+    result = call("compare", name, "--solver", "icm", "--out", "here")
     assert result.exit_code == 0 and name in result.stdout
-    markdown = (work / "runs/compare/table.md").read_text()
+    markdown = (work / "here/table.md").read_text()
     assert "<script>" not in markdown and "&lt;script&gt;&#124;\\*\\*x" in markdown
 
 
@@ -315,13 +333,13 @@ def test_names_with_markup_are_shown_as_they_are(work):
 def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
     arguments = ["compare", "model.uai", "--solver", "icm", "--solver", "mine.py:Sleepy"]
     process = subprocess.Popen(
-        [COMMAND, *arguments, "--jobs", str(jobs)],
+        [COMMAND, *arguments, "--jobs", str(jobs), "--out", "here"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    store = work / "runs/compare/runs.jsonl"
+    store = work / "here/runs.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if (work / "asleep").exists() and store.exists() and store.stat().st_size:
@@ -331,7 +349,7 @@ def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
     stdout, stderr = process.communicate(timeout=20)
     assert process.returncode == 130, stderr
     assert stdout == "" and "Traceback" not in stderr
-    kept = "1 new record is kept in runs/compare/runs.jsonl; the same command goes on from there"
+    kept = "1 new record is kept in here/runs.jsonl; the same command goes on from there"
     assert stderr.rstrip().endswith(f"interrupted\n{kept}")
     assert [r.solver for r in RecordStore(store)] == ["icm"]
 

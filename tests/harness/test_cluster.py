@@ -168,11 +168,11 @@ def test_the_command_line_takes_a_cluster(cluster, tmp_path, monkeypatch):
         main,
         [
             *("compare", "potts-grid(height=4, width=4)", "--solver", "icm", "--seeds", "3"),
-            *("--cluster", cluster.address),
+            *("--cluster", cluster.address, "--out", "here"),
         ],
     )
     assert done.exit_code == 0, done.output
-    assert len(RecordStore(Path("runs/compare/runs.jsonl")).read()) == 3
+    assert len(RecordStore(Path("here/runs.jsonl")).read()) == 3
 
 
 def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path):

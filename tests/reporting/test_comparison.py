@@ -23,7 +23,7 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
-from inference_lab.harness.running import warm_up_graph
+from inference_lab.harness.warming import hard_graph, warm_up_graph
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import RecordStore
@@ -303,6 +303,25 @@ def test_solvers_are_warmed_up_on_a_small_part_once_before_they_are_timed():
     SEEN.clear()
     il.compare([big], Spy(), seeds=2, temperature=0.0)
     assert SEEN == []
+
+
+def test_the_hard_graph_has_the_kinds_of_pairs_of_the_graph():
+    unary = np.zeros((4, 3))
+    pairs = [[(0, 1)], [(1, 2)], [(2, 3)]]
+    table = np.arange(9.0).reshape(1, 3, 3) ** 2
+    terms = [
+        il.DiagonalTerms(pairs[0], 1.0, 0.0),
+        il.DiagonalTerms(pairs[1], [[1.0, 2.0, 3.0]], 0.0),
+        il.OwnTables(pairs[2], table),
+    ]
+    hard = hard_graph(il.FactorGraph.from_terms(unary, terms))
+    assert hard is not None and set(hard.edge_kinds.tolist()) == {0, 1, 2}
+    assert hard.n_labels == 3
+    # Between the best labelling that is found and what the relaxation proves there is a gap.
+    easy = il.FactorGraph.from_terms(unary, terms[:1])
+    solution = il.solve(hard_graph(easy), "lp-relaxation")
+    assert solution.lower_bound < solution.energy - 1.0
+    assert hard_graph(il.FactorGraph.from_factors([2], [])) is None
 
 
 def test_the_warm_up_graph_has_every_family_of_the_graph():

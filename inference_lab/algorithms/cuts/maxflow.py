@@ -370,10 +370,15 @@ class CutGraph:
     def __init__(self, ptr: IntArray, head: Int32Array, sister: Int32Array, arcs: Int32Array):
         n = ptr.size - 1
         self.arcs = arcs
+        layout = (ptr.view(), head.view(np.uint32), sister.view(np.uint32))
+        for array in layout:
+            # Those of a graph are read-only. If others were not, all would be compiled twice.
+            array.flags.writeable = False
+        ptr, head, sister = layout
         self.arrays = CutArrays(
             ptr=ptr,
-            head=head.view(np.uint32),
-            sister=sister.view(np.uint32),
+            head=head,
+            sister=sister,
             residual=np.zeros(head.size),
             excess=np.zeros(n),
             level=np.zeros(n, dtype=np.int32),

@@ -25,7 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.cuts.maxflow import CutArrays, CutGraph, larger_power_of_two
+from inference_lab.algorithms.cuts.maxflow import (
+    CutArrays,
+    CutGraph,
+    UInt32Array,
+    larger_power_of_two,
+)
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
@@ -259,12 +264,14 @@ def _truncate(
 
 
 @lean_kernel
-def _load_double(t: Moves, single: CutArrays, c: CutArrays) -> float:
+def _load_double(
+    t: Moves, single: CutArrays, c: CutArrays, head: UInt32Array, sister: UInt32Array
+) -> float:
     """Write the function into the network with a second node ``1 - y_i`` for each variable.
 
     A pair that is not submodular joins each variable to the complement of the other; every node
-    has as many arcs either way, so that only the ends of arcs are written anew. Returns the sum
-    of the positive coefficients.
+    has as many arcs either way, so that only the ends of arcs are written anew, to `head` and
+    `sister`, which the network reads. Returns the sum of the positive coefficients.
     """
     n = single.excess.size
     arcs = single.head.size
@@ -285,19 +292,19 @@ def _load_double(t: Moves, single: CutArrays, c: CutArrays) -> float:
             positive += q
             here = second + arcs
             there = second
-            c.head[first] = j + n
-            c.head[first + arcs] = j
+            head[first] = j + n
+            head[first + arcs] = j
         else:
             here = second
             there = second + arcs
-            c.head[first] = j
-            c.head[first + arcs] = j + n
-        c.sister[first] = here
-        c.head[here] = i
-        c.sister[here] = first
-        c.sister[first + arcs] = there
-        c.head[there] = i + n
-        c.sister[there] = first + arcs
+            head[first] = j
+            head[first + arcs] = j + n
+        sister[first] = here
+        head[here] = i
+        sister[here] = first
+        sister[first + arcs] = there
+        head[there] = i + n
+        sister[there] = first + arcs
     for v in range(n):
         c.excess[v] = single.excess[v]
         c.excess[n + v] = -single.excess[v]
@@ -596,7 +603,7 @@ class LabelChoice:
         doubled = positive > 0 and not truncated
         if doubled:
             network = self._doubled()
-            surplus = _load_double(t, single, network.arrays)
+            surplus = _load_double(t, single, network.arrays, *self._ends)
         else:
             network = self.network
         capacity = excess = np.empty(0)
@@ -630,10 +637,12 @@ class LabelChoice:
         if self._double is None:
             a = self.network.arrays
             arcs = a.head.size
+            head, sister = np.empty((2, 2 * arcs), dtype=np.int32)
+            self._ends = (head.view(np.uint32), sister.view(np.uint32))
             self._double = CutGraph(
                 np.concatenate([a.ptr[:-1], a.ptr + arcs]),
-                np.empty(2 * arcs, dtype=np.int32),
-                np.empty(2 * arcs, dtype=np.int32),
+                head,
+                sister,
                 np.concatenate([self.network.arcs, self.network.arcs + np.int32(arcs)]),
             )
         return self._double

@@ -1,0 +1,74 @@
+"""``inference-lab warm-up``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from inference_lab.cli.common import (
+    as_input,
+    as_temperature,
+    data_dir_option,
+    debug,
+    quiet_option,
+    quiet_stdout,
+    say,
+)
+from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
+
+
+@click.command("warm-up")
+@click.argument("solvers", nargs=-1, metavar="[SOLVER]...")
+@click.option(
+    "--problem",
+    "problems",
+    multiple=True,
+    default=[DEFAULT_PROBLEMS[0]],
+    metavar="SPEC",
+    help="Compile what problems like this one take (default: E-steps); may be repeated.",
+)
+@click.option(
+    "--temperature",
+    callback=as_temperature,
+    default="0",
+    metavar="T",
+    show_default=True,
+    help="0: best labelling; above: marginals.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Number of processes (default: the processors that there are).",
+)
+@data_dir_option
+@quiet_option
+@debug
+def warm_up(
+    solvers: tuple[str, ...],
+    problems: tuple[str, ...],
+    temperature: float,
+    jobs: int | None,
+    data_dir: Path | None,
+    quiet: bool,
+) -> None:
+    """Compile the kernels of solvers, so that they start at once from then on.
+
+    Without SOLVER, those that "compare" runs by default. Machine code stays on the disk until the
+    library, numba or the processor changes; what is there already is only loaded.
+    """
+    from inference_lab.harness.planning import Settings
+    from inference_lab.harness.running import warm_up_all
+
+    # The one that takes longest is begun first.
+    chosen = solvers or DEFAULT_SOLVERS[::-1]
+    processes = jobs or min(len(chosen), len(os.sched_getaffinity(0)))
+
+    def tell(text: str) -> None:
+        if not quiet:
+            say(text)
+
+    with as_input(), quiet_stdout():
+        tell(f"Compiling for {', '.join(chosen)}, {processes} at a time:")
+        warm_up_all(chosen, problems, data_dir, Settings(temperature=temperature), processes, tell)

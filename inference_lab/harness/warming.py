@@ -1,0 +1,130 @@
+"""What is done before a solver is timed: it is run on small graphs, so that all it needs is loaded.
+
+Kernels are compiled when they are first called, for the types of what they are given. So a solver
+is run on graphs with the terms of the one it is going to be run on: an easy one, and one on which
+nothing settles early, so that it goes all the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from inference_lab.contract import Solver
+from inference_lab.graph.arrays import DIAGONAL, POTTS, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
+
+__all__ = ["hard_graph", "warm_up", "warm_up_graph", "warmth"]
+
+#: Edges of each kind whose ends make up the graph that solvers are warmed up on.
+_WARM_UP_EDGES = 6
+
+#: Variables of the graph on which nothing settles early, all with a term with each other: with so
+#: many, of a few labels, relaxations leave gaps, cuts included.
+_HARD = 16
+
+#: Variables of another part, whose labels are decided by cuts.
+_RING = 24
+
+#: Seconds of solving, without those of loading, that each of the runs may take.
+_SECONDS = 2.0
+
+
+def warm_up_graph(graph: FactorGraph) -> FactorGraph:
+    """Return a small part of a graph that holds every family of terms the graph has.
+
+    Complexity: linear in the number of edges; the result has at most a few dozen variables.
+    """
+    chosen: set[int] = {0} if graph.n_variables else set()
+    for kind in np.unique(graph.edge_kinds):
+        first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
+        chosen.update(int(v) for v in graph.edges[first].ravel())
+    factor = None
+    if graph.n_factors:
+        factor = graph.higher_order(int(np.diff(graph.table_ptr).argmin()))
+        chosen.update(factor[0])
+    variables = np.array(sorted(chosen), dtype=np.int64)
+    number = np.full(graph.n_variables, -1)
+    number[variables] = np.arange(variables.size)
+    inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
+    unary: Any = [graph.unary_of(int(v)) for v in variables]
+    if graph.n_labels is not None:
+        unary = np.array(unary)
+    small = FactorGraph.from_terms(
+        unary,
+        [OwnTables(number[graph.edges[inside]], [graph.edge_table(int(e)) for e in inside])],
+        [] if factor is None else [([int(number[v]) for v in factor[0]], factor[1])],
+    )
+    return small.with_label_costs(1.0) if graph.n_label_costs else small
+
+
+def hard_graph(graph: FactorGraph) -> FactorGraph | None:
+    """Return a small graph of pairs, of the kinds that a graph has, on which nothing settles early.
+
+    All pairs of some variables have terms of either sign, drawn at random; others attract each
+    other. None for a graph without pairs.
+    """
+    if not graph.n_edges:
+        return None
+    rng = np.random.default_rng(0)
+    k = int(np.bincount(graph.cardinalities).argmax())
+    kinds = np.unique(graph.edge_kinds).tolist()
+    pairs = np.stack(np.triu_indices(_HARD, 1), axis=1)
+    signs = rng.choice([-1.0, 1.0], len(pairs))
+    # Beside them a ring with chords whose neighbours attract each other.
+    ring = _HARD + np.arange(_RING)
+    close = np.concatenate([np.stack([ring, np.roll(ring, -by)], axis=1) for by in (1, 5)])
+    terms = [
+        _terms(edges[at :: len(kinds)], rises[at :: len(kinds)], kind, k, rng)
+        for edges, rises in ((pairs, signs), (close, np.full(len(close), -0.3)))
+        for at, kind in enumerate(kinds)
+    ]
+    unary = np.concatenate([0.1 * rng.random((_HARD, k)), rng.random((_RING, k))])
+    made = FactorGraph.from_terms(unary, terms)
+    return made.with_label_costs(0.1) if graph.n_label_costs else made
+
+
+def _terms(
+    pairs: IntArray, rises: FloatArray, kind: int, k: int, rng: np.random.Generator
+) -> PairwiseTerms:
+    """Return terms of one kind, in which equal labels cost about so much more than others."""
+    same = rises * (1.0 + rng.random(len(pairs)))
+    if kind == POTTS:
+        return DiagonalTerms(pairs, same, np.zeros(len(pairs)))
+    each = same[:, None] + 0.1 * rng.random((len(pairs), k))
+    if kind == DIAGONAL:
+        return DiagonalTerms(pairs, each, np.zeros(len(pairs)))
+    return OwnTables(pairs, each[:, :, None] * np.eye(k) + 0.1 * rng.random((len(pairs), k, k)))
+
+
+def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
+    """Return what tells whether a solver has seen the like of a graph."""
+    families = (
+        tuple(np.unique(graph.edge_kinds).tolist()),
+        graph.n_factors > 0,
+        graph.n_labels is None,
+        graph.has_infinite,
+        graph.n_label_costs > 0,
+    )
+    return (type(solver), solver.spec, families, temperature > 0)
+
+
+def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
+    """Run a solver on small graphs, so that loading and compiling is not timed.
+
+    What goes wrong here goes wrong again in the run itself, and is recorded there.
+    """
+    from inference_lab.solving import solve
+
+    try:
+        if solver.refusal(graph, temperature) is None:
+            solve(warm_up_graph(graph), solver, time_limit=_SECONDS, temperature=temperature)
+            hard = hard_graph(graph)
+            if hard is not None:
+                solve(hard, solver, time_limit=_SECONDS, temperature=temperature)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass
