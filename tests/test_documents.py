@@ -4,8 +4,9 @@ Fences marked ``python`` are scripts, run one after the other in one empty folde
 of the site are parts of one. A first line
 ``# name.py`` saves the script there under that name, for the fences that follow. Lines of
 ``console`` fences that begin with ``inference-lab`` are run as commands in the same folder, and at
-the end those that stand in the text, but for forms with a NAME to fill in. Commands are run within
-this process, each once, with short limits: that they are installed is a test of the command line.
+the end those that stand in the text, but for forms with a NAME to fill in. Scripts and commands are
+run within this process, commands once and with short limits: that they are installed is a test of
+the command line. Scripts that start processes and tests have a process of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -120,8 +122,12 @@ def in_one_script(found: list[Fence]) -> list[Fence]:
     return [*named, *([whole] if whole else []), *rest]
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_code_runs(name: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    # They share nothing, and are long: any worker takes the next.
+    "name",
+    [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in DOCUMENTS],
+)
+def test_code_runs(name: str, folder: Path, undrawn: None) -> None:
     """Every script and command of the document ends with exit code 0."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found = fences(text)
@@ -142,7 +148,12 @@ def test_code_runs(name: str, folder: Path) -> None:
         if fence.language == "python":
             script = saved_name(fence) or f"line_{fence.line}.py"
             (folder / script).write_text(fence.text, encoding="utf-8")
-            run(["pytest" if script.startswith("test_") else "python", script], folder, where)
+            if script.startswith("test_"):
+                run(["pytest", script], folder, where)
+            elif "__main__" in fence.text:
+                run(["python", script], folder, where)
+            else:
+                runpy.run_path(script, run_name="__main__")
         elif fence.language == "console":
             for line in fence.text.splitlines():
                 run_once(line, where)

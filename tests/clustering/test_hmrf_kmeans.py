@@ -75,15 +75,15 @@ def slow_objective(model, labels):
     learner=st.sampled_from([None, ClosedForm(), ClosedForm("full"), ClosedForm(per_cluster=True)]),
 )
 def test_objective_and_energy_are_those_of_the_definition(seed, penalty, learner):
-    points, pairs, rng = some(seed, n=5, pairs=6)
+    points, pairs, rng = some(seed, n=4, pairs=5)
     model = HMRF(
         points, pairs, SquaredEuclidean(), rng.normal(size=(3, 3)), penalty=penalty, learner=learner
     )
     if learner is not None:
-        for _ in model.maximise(rng.integers(3, size=5)):
+        for _ in model.maximise(rng.integers(3, size=4)):
             pass
     best = np.inf
-    for labels in itertools.product(range(3), repeat=5):
+    for labels in itertools.product(range(3), repeat=4):
         x = np.array(labels)
         value = slow_objective(model, x)
         assert model.objective(x) == pytest.approx(value, rel=1e-9, abs=1e-9)

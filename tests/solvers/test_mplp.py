@@ -210,7 +210,7 @@ PROVED = [
     *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "wcsp_13")),
     *(f"uai2014_map/Segmentation_{number}" for number in (12, 14, 19)),
     *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
-    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "toulbar2/cap131", "toulbar2/warehouse"),
+    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "toulbar2/warehouse"),
     *("uai2012_protein/pdb1i24", "uai2008_protein/pdb1mjc", "libdai/alarm"),
 ]
 

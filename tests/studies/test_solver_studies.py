@@ -120,7 +120,7 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path):
     assert len(quick) == 3 and len(RecordStore(folder / "runs.jsonl").read()) == 30
 
 
-def test_tables_and_figures_are_those_that_are_named(tmp_path):
+def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
     folder = write(tmp_path / "small", SMALL)
     study = load_study(folder)
     comparison = run_comparison(study.quickly(), folder)
@@ -138,7 +138,7 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path):
             load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
 
 
-def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path):
+def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     """Every block of a real report can be asked for, and is then there."""
     study = load_study(REPORTS / "estep-grid")
     comparison = run_comparison(study, REPORTS / "estep-grid", jobs=0)
@@ -178,7 +178,7 @@ def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkey
     assert done.exit_code == 2 and mark.exists()
 
 
-def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch):
+def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch, undrawn):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "reports" / "small", SMALL)
     done = CliRunner().invoke(main, ["reproduce", "small", "--quick"])

@@ -745,7 +745,7 @@ class Hostile(Solver):
 
 
 @pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
-def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_path):
+def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_path, undrawn):
     (tmp_path / "hostile.py").write_text(HOSTILE)
     ways = {"hangs": "timeout", "dies": "crash", "eats": "memory", "works": "ok"}
     methods = [
@@ -769,7 +769,7 @@ def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_p
         assert {event.solver for event in events} == again
 
 
-def test_failures_are_recorded_shown_and_run_again(tmp_path):
+def test_failures_are_recorded_shown_and_run_again(tmp_path, undrawn):
     text = SMALL.replace("settings = {", "settings = { n_init = 0,")
     study = load_study(write(tmp_path / "small", text))
     records = run_study(study, tmp_path)
@@ -828,7 +828,7 @@ def test_a_report_comes_from_the_records_alone(tmp_path):
     assert float(found["mean"]) == np.mean(chosen) and found["runs"] == "2"
 
 
-def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path):
+def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path, undrawn):
     study = load_study(write(tmp_path / "parted", PARTED))
     records = run_study(study, tmp_path / "parted")
     assert len(records) == 6
@@ -846,7 +846,7 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path)
     assert float(rows[-1]["mean"]) == np.mean(wrong)
 
 
-def test_a_report_says_what_is_missing(tmp_path):
+def test_a_report_says_what_is_missing(tmp_path, undrawn):
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")[:5]
     text = render_study(study, records, tmp_path / "small").read_text()
@@ -867,7 +867,7 @@ def shrunk(study):
 
 
 @pytest.mark.parametrize("name", [s for s in STUDIES if load_study(REPORTS / s).parts])
-def test_studies_run_in_small(name, tmp_path, data_dir):
+def test_studies_run_in_small(name, tmp_path, data_dir, undrawn):
     study = shrunk(load_study(REPORTS / name))
     since = time.perf_counter()
     records = run_study(study, tmp_path, data_dir=str(data_dir))
