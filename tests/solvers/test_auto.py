@@ -89,7 +89,7 @@ def test_it_says_what_it_chose_and_loses_nothing():
     [
         "estep(data=iris, constraints=60)",
         "potts-grid(height=12, width=12, labels=3)",
-        "ising(size=20, coupling=3.0)",
+        "ising(size=14, coupling=3.0)",
         "random-graph(variables=40, labels=4)",
     ],
 )

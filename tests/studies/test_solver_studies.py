@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from dataclasses import replace
@@ -100,7 +101,7 @@ def test_what_is_wrong_in_a_definition_is_named(tmp_path, old, new, said):
     assert said in str(caught.value) and "study.toml" in str(caught.value)
 
 
-def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path):
+def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
     folder = write(tmp_path / "small", SMALL)
     study = load_study(folder)
     comparison = run_comparison(study, folder)
@@ -138,10 +139,16 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
             load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
 
 
+@functools.cache
+def recorded(name):
+    """Return a study that comes with the library, and the comparison that it left."""
+    study = load_study(REPORTS / name)
+    return study, run_comparison(study, REPORTS / name, jobs=0)
+
+
 def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     """Every block of a real report can be asked for, and is then there."""
-    study = load_study(REPORTS / "estep-grid")
-    comparison = run_comparison(study, REPORTS / "estep-grid", jobs=0)
+    study, comparison = recorded("estep-grid")
     everything = render_comparison(
         replace(study, tables=None, figures=None), comparison, tmp_path / "all"
     )
@@ -213,8 +220,7 @@ def test_the_flagship_comes_with_the_library():
 @pytest.mark.parametrize("name", ours())
 def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undrawn):
     folder = REPORTS / name
-    study = load_study(folder)
-    comparison = run_comparison(study, folder, jobs=0)
+    study, comparison = recorded(name)
     missing = len(study.all_problems()) * len(study.solvers) * study.repeats
     missing *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
     assert len(comparison) == missing
