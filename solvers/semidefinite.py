@@ -8,6 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from inference_lab.algorithms.chains import (
+    begin_pass,
+    extend,
+    fill,
+    roll_back,
+    start_chains,
+)
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.algorithms.semidefinite.model import Model, build_model
@@ -18,13 +25,6 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
 from inference_lab.registry.registry import as_solver
-from inference_lab.solvers.kernighan_lin import (
-    begin_pass,
-    extend,
-    fill,
-    roll_back,
-    start_chains,
-)
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.registry.sources import as_problem
-from inference_lab.solvers import kernighan_lin
-from inference_lab.solvers.kernighan_lin import (
+from inference_lab.algorithms.chains import (
     Chains,
-    KernighanLin,
     Rules,
     begin_chain,
     begin_journal,
@@ -26,10 +19,16 @@ from inference_lab.solvers.kernighan_lin import (
     extend,
     fill,
     go_to,
-    kick,
     roll_back,
     start_chains,
 )
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.registry.sources import as_problem
+from inference_lab.solvers import kernighan_lin
+from inference_lab.solvers.kernighan_lin import KernighanLin, kick
 
 INF = math.inf
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]

@@ -1,0 +1,440 @@
+"""Chains of moves whose costs are kept up to date, and what can be undone of them, part by part."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
+from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.record import record
+
+#: A chain must gain more than this share of the largest cost at one variable, so that rounding
+#: cannot cycle.
+RELATIVE_GAIN = 1e-12
+
+
+class Chains(NamedTuple):
+    """Costs of all single moves, kept up to date, and the chain of moves at hand.
+
+    * ``cost``, ``hard`` (like the unaries): finite part and number of violated hard terms of each
+      label, all other variables being as they are;
+    * ``heap``: variables that may move, by the change of both by the best move of each, violations
+      (the key) first; ``target`` (n,): the label of that move;
+    * ``locked`` (n,): number of the last chain each variable moved in; ``moved``, ``source``
+      (n,): the moves of this chain, and the labels before;
+    * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
+      number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
+    * ``now``, a record: number of the chain and of the kick, length of the journal; moves,
+      violations and cost since the chain began, and the same at its best; what the chains of a
+      sweep or a kick gained, and how many did.
+    """
+
+    cost: FloatArray
+    hard: IntArray
+    heap: Heap
+    target: IntArray
+    locked: IntArray
+    moved: IntArray
+    source: IntArray
+    journal: IntArray
+    stamp: IntArray
+    kept: IntArray
+    seen: IntArray
+    now: Any
+
+
+class Rules(NamedTuple):
+    """How far chains go: moves after the best state, labels to begin with, what is a gain."""
+
+    moves: int
+    branches: int
+    tolerance: float
+
+
+def start_chains(graph: FactorGraph) -> Chains:
+    """Allocate the arrays for a graph."""
+    n, size = graph.n_variables, graph.unary_values.size
+
+    def ints(length: int) -> IntArray:
+        return np.zeros(length, dtype=np.int64)
+
+    return Chains(
+        cost=np.empty(size),
+        hard=ints(size),
+        heap=empty_heap(key=ints(n), tie=np.empty(n)),
+        target=ints(n),
+        locked=ints(n),
+        moved=ints(n),
+        source=ints(n),
+        journal=ints(n),
+        stamp=ints(n),
+        kept=ints(n),
+        seen=ints(n),
+        now=record(
+            chain=int, kick=int, changed=int, moves=int, violations=int, cost=float,
+            best_moves=int, best_violations=int, best_cost=float,
+            gains=int, gained_violations=int, gained_cost=float,
+        ),
+    )  # fmt: skip
+
+
+@inlined
+def _best_move(g: GraphArrays, x: IntArray, c: Chains, i: int) -> None:
+    """Find the label that variable ``i`` would move to; it must have two at least."""
+    start = g.unary_ptr[i]
+    own = x[i]
+    best = -1
+    for a in range(g.cardinalities[i]):
+        if a != own and (
+            best < 0
+            or c.hard[start + a] < c.hard[start + best]
+            or (c.hard[start + a] == c.hard[start + best]
+                and c.cost[start + a] < c.cost[start + best])
+        ):  # fmt: skip
+            best = a
+    c.target[i] = best
+    c.heap.key[i] = c.hard[start + best] - c.hard[start + own]
+    c.heap.tie[i] = c.cost[start + best] - c.cost[start + own]
+
+
+@inlined
+def _shift(c: Chains, at: int, value: float, sign: int) -> None:
+    """Add a term to the cost of a label, or take it off."""
+    if np.isinf(value):
+        c.hard[at] += sign
+    else:
+        c.cost[at] += sign * value
+
+
+@inlined
+def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None:
+    """Find the best move of a variable again, and its place in the heap."""
+    if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
+        return
+    _best_move(g, x, c, j)
+    if c.heap.place[j] >= 0:
+        settle(c.heap, j)
+    elif invite:
+        push(c.heap, j)
+
+
+@inlined
+def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool) -> int:
+    """Give variable ``i`` a label and bring the costs of its neighbours up to date.
+
+    With `invite`, neighbours that are neither locked nor in the heap join it. Returns the number
+    of terms and labels looked at.
+    """
+    old = x[i]
+    now = c.now[0]
+    if c.stamp[i] != now.kick:
+        c.stamp[i] = now.kick
+        c.kept[i] = old
+        c.journal[now.changed] = i
+        now.changed += 1
+    x[i] = new
+    k = g.cardinalities[i]
+    work = k
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        h = g.adj_half[p]
+        e = h >> 1
+        j = g.adj_var[p]
+        start = g.unary_ptr[j]
+        kj = g.cardinalities[j]
+        weight = g.weights[e]
+        offset = g.offsets[e]
+        kind = g.kinds[e]
+        work += kj
+        if kind == TABLE:
+            step = 1
+            stride = kj
+            if h & 1 == 1:
+                step = k
+                stride = 1
+            for a in range(kj):
+                _shift(c, start + a, weight * g.pairwise[offset + old * stride + a * step], -1)
+                _shift(c, start + a, weight * g.pairwise[offset + new * stride + a * step], 1)
+        else:
+            if old < kj:
+                _shift(c, start + old, g.pairwise[offset + old * kind], -1)
+                _shift(c, start + old, weight, 1)
+            if new < kj:
+                _shift(c, start + new, weight, -1)
+                _shift(c, start + new, g.pairwise[offset + new * kind], 1)
+        _renew(g, x, c, j, invite)
+    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        slot = g.inc_slot[p]
+        f = g.slot_factor[slot]
+        for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            if other == slot:
+                continue
+            j = g.scopes[other]
+            index = g.table_ptr[f]
+            stride = 1
+            step = 1
+            own_stride = 1
+            for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
+                if s == slot:
+                    own_stride = stride
+                elif s == other:
+                    step = stride
+                else:
+                    index += x[g.scopes[s]] * stride
+                stride *= g.cardinalities[g.scopes[s]]
+            for a in range(g.cardinalities[j]):
+                _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], -1)
+                _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], 1)
+            work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
+            _renew(g, x, c, j, invite)
+    return int(work)
+
+
+@lean_kernel
+def fill(g: GraphArrays, x: IntArray, c: Chains) -> float:
+    """Compute the costs of all single moves; return the largest cost at one variable."""
+    scale = 0.0
+    for i in range(x.size):
+        lo = g.unary_ptr[i]
+        scale = max(scale, local_costs(g, x, i, c.cost[lo:], c.hard[lo:]))
+    return scale
+
+
+@inlined
+def begin_chain(c: Chains) -> None:
+    """Forget the chain before; the heap must be empty."""
+    now = c.now[0]
+    now.chain += 1
+    now.moves = now.violations = now.best_moves = now.best_violations = 0
+    now.cost = now.best_cost = 0.0
+
+
+@inlined
+def begin_journal(c: Chains) -> None:
+    """Forget what was noted to be undone as a whole."""
+    c.now[0].kick += 1
+    c.now[0].changed = 0
+
+
+@lean_kernel
+def begin_pass(g: GraphArrays, x: IntArray, c: Chains) -> None:
+    """Begin a chain in which every variable may move."""
+    begin_chain(c)
+    begin_journal(c)
+    clear(c.heap)
+    for i in range(x.size):
+        if g.cardinalities[i] > 1:
+            _best_move(g, x, c, i)
+            push(c.heap, i)
+
+
+@lean_kernel
+def go_to(
+    g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, tolerance: float, invite: bool
+) -> int:
+    """Make variable ``i`` the next of the chain; return the work."""
+    now = c.now[0]
+    at = g.unary_ptr[i] + x[i]
+    to = g.unary_ptr[i] + new
+    now.cost += c.cost[to] - c.cost[at]
+    now.violations += c.hard[to] - c.hard[at]
+    c.moved[now.moves] = i
+    c.source[now.moves] = x[i]
+    now.moves += 1
+    c.locked[i] = now.chain
+    work = _move(g, x, c, i, new, invite)
+    if now.violations < now.best_violations or (
+        now.violations == now.best_violations and now.cost < now.best_cost - tolerance
+    ):
+        now.best_cost = now.cost
+        now.best_violations = now.violations
+        now.best_moves = now.moves
+    return work
+
+
+@lean_kernel
+def extend(
+    g: GraphArrays, x: IntArray, c: Chains, limit: int, tolerance: float, invite: bool, work: int
+) -> int:
+    """Go on with the chain; return the work left, which is positive once the chain is over.
+
+    It is over when no variable can move, or `limit` moves came after the best of its states.
+    """
+    while c.heap.size[0] > 0 and c.now[0].moves - c.now[0].best_moves < limit:
+        if work <= 0:
+            return work
+        i = pop(c.heap)
+        work -= go_to(g, x, c, i, c.target[i], tolerance, invite)
+    return max(1, work)
+
+
+@lean_kernel
+def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
+    """Undo the moves after the best state of the chain, and empty the heap."""
+    clear(c.heap)
+    now = c.now[0]
+    while now.moves > now.best_moves:
+        now.moves -= 1
+        _move(g, x, c, c.moved[now.moves], c.source[now.moves], False)
+
+
+@inlined
+def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, least: float) -> int:
+    """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it.
+
+    Only neighbours with the new label of ``i`` are looked at, so that the two swap their labels.
+    The chain must come below `least`, or violate less; -1 if none does.
+    """
+    best = -1
+    least -= c.now[0].cost
+    fewest = -c.now[0].violations
+    for q in range(c.heap.size[0]):
+        j = c.heap.items[q]
+        if x[j] != x[i] or old >= g.cardinalities[j]:
+            continue
+        start = g.unary_ptr[j]
+        gain = c.cost[start + old] - c.cost[start + x[j]]
+        hard = c.hard[start + old] - c.hard[start + x[j]]
+        if hard < fewest or (hard == fewest and gain < least):
+            best = j
+            least = gain
+            fewest = hard
+    return int(best)
+
+
+@inlined
+def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most: int) -> bool:
+    """Whether less than `most` other labels would be a better move of ``i`` than ``a``."""
+    start = g.unary_ptr[i]
+    better = 0
+    for b in range(g.cardinalities[i]):
+        if b != x[i] and (
+            c.hard[start + b] < c.hard[start + a]
+            or (c.hard[start + b] == c.hard[start + a] and c.cost[start + b] < c.cost[start + a])
+        ):
+            better += 1
+    return better < most
+
+
+@lean_kernel
+def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) -> int:
+    """Start a chain at variable ``i`` with each of its other labels; return the work.
+
+    The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
+    or, for as many of the best labels as there are branches, the best moves of the variables that
+    have a term with one that moved.
+    """
+    now = c.now[0]
+    work = 0
+    for a in range(g.cardinalities[i]):
+        if a == x[i]:
+            continue
+        goes_on = _is_among_best(g, x, c, i, a, rules.branches)
+        old = x[i]
+        begin_chain(c)
+        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, True) + c.heap.size[0]
+        if now.best_moves == 0:
+            partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
+            if partner >= 0:
+                work += go_to(g, x, c, partner, old, rules.tolerance, False)
+        if goes_on and now.best_moves == 0:
+            most = 1 << 60
+            work += most - extend(g, x, c, rules.moves, rules.tolerance, True, most)
+        roll_back(g, x, c)
+        if now.best_moves > 0:
+            now.gained_cost += now.best_cost
+            now.gained_violations += now.best_violations
+            now.gains += 1
+    return work
+
+
+@lean_kernel
+def sweep_chains(
+    g: GraphArrays, x: IntArray, c: Chains, roots: IntArray, first: int, rules: Rules, work: int
+) -> int:
+    """Start chains at the roots from number `first` on; return the number of the next one.
+
+    Stops after about so much work.
+    """
+    while first < roots.size and work > 0:
+        # Only kicks are undone as a whole.
+        begin_journal(c)
+        work -= chains_from(g, x, c, roots[first], rules)
+        first += 1
+    return first
+
+
+@inlined
+def put(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int) -> int:
+    """Give a variable a label outside any chain, and add up what it costs; return the work."""
+    if new == x[i]:
+        return 1
+    now = c.now[0]
+    at = g.unary_ptr[i]
+    now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
+    now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
+    return int(_move(g, x, c, i, new, False))
+
+
+@inlined
+def begin_kick(c: Chains) -> None:
+    """Begin changes of which `keep_better_parts` can undo some."""
+    begin_journal(c)
+    c.now[0].gained_cost = 0.0
+    c.now[0].gained_violations = 0
+
+
+@inlined
+def _join_part(x: IntArray, c: Chains, j: int, size: int) -> int:
+    """Let a variable join the part in the making if it changed and is in none; return its size."""
+    now = c.now[0]
+    if c.stamp[j] == now.kick and x[j] != c.kept[j] and c.seen[j] != -now.kick:
+        c.seen[j] = -now.kick
+        c.moved[size] = j
+        size += 1
+    return size
+
+
+@lean_kernel
+def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) -> int:
+    """Undo each connected part of the changes since the kick began that raised the energy.
+
+    No term spans two parts, so each is judged on its own: the partition crossover of the labels
+    before and after. Returns 1 if the energy is now lower than before, else 0.
+
+    R. Tinos, D. Whitley, F. Chicano, "Partition crossover for pseudo-Boolean optimization", FOGA
+    2015.
+    """
+    now = c.now[0]
+    fell = 0
+    for q in range(now.changed):
+        size = _join_part(x, c, c.journal[q], 0)
+        if size == 0:
+            continue
+        head = 0
+        while head < size:
+            i = c.moved[head]
+            head += 1
+            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                size = _join_part(x, c, g.adj_var[p], size)
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[p]]
+                for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                    size = _join_part(x, c, g.scopes[s], size)
+        now.gained_cost = 0.0
+        now.gained_violations = 0
+        for t in range(size):
+            i = c.moved[t]
+            c.source[t] = x[i]
+            put(g, x, c, i, c.kept[i])
+        if now.gained_violations < 0 or (now.gained_violations == 0 and now.gained_cost < 0.0):
+            continue
+        if now.gained_violations > 0 or now.gained_cost > tolerance:
+            fell = 1
+        for t in range(size):
+            put(g, x, c, c.moved[t], c.source[t])
+    return fell

@@ -1,0 +1,420 @@
+"""Memetic search: a population of local optima, changed by regions and crossed part by part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.chains import (
+    RELATIVE_GAIN,
+    Chains,
+    Rules,
+    begin_kick,
+    begin_pass,
+    chains_from,
+    extend,
+    fill,
+    keep_better_parts,
+    put,
+    roll_back,
+    start_chains,
+)
+from inference_lab.algorithms.forests import Block, grow, relabel, soften, start_block
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.messages import cost_scale
+from inference_lab.kernels.record import record
+from inference_lab.solving import solve
+from inference_lab.specs.settings import setting
+
+#: Forests that repair a region, one after the other.
+_FORESTS = 2
+#: Regions up to this size are repaired by chains from each of their variables, too.
+_CHAINED = 30
+#: Moves of such a chain after its best state, and labels it begins with.
+_CHAIN, _BRANCHES = 10, 2
+#: A pass over all variables ends so many moves after its best state; work between two looks at the
+#: clock.
+_PASS, _WORK = 100, 2_000_000
+#: Uniform numbers of a mutation beside those of its variables: centre, size, kind and two labels.
+_HEAD = 5
+#: Individuals that differ in a smaller share of the variables count as one.
+_ALIKE = 0.02
+#: The noise on the unaries that belief propagation is given, and the most that its parent's labels
+#: are favoured by, in mean weights of terms.
+_NOISE, _FAVOUR = 0.3, 1.0
+#: Belief propagation takes no more than this share of the time that is left.
+_SHARE = 0.3
+
+
+class Region(NamedTuple):
+    """Where a mutation happens.
+
+    * ``ball``: its variables, the centre first; ``near``: these and those around, for forests;
+    * ``seen`` (n,): stamps of forests' traversals; ``shadow`` (n,): the labels, which forests
+      change before the costs of moves follow;
+    * ``now``, a record: the last stamp, and the number of mutations made.
+    """
+
+    ball: IntArray
+    near: IntArray
+    seen: IntArray
+    shadow: IntArray
+    now: Any
+
+
+@inlined
+def _relabel_forest(
+    g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
+    size: int, uniforms: FloatArray,
+) -> None:  # fmt: skip
+    """Relabel a random forest of the variables around a ball, jointly and exactly."""
+    now = r.now[0]
+    now.stamp += 1
+    count = nearest(g, r.ball[0], min(r.near.size, 2 * size + 10), r.seen, now.stamp, r.near)
+    for q in range(count - 1, 0, -1):
+        other = int(uniforms[q] * (q + 1))
+        r.near[q], r.near[other] = r.near[other], r.near[q]
+    grow(soft, b, r.near[:count], now.stamp, 0, count)
+    relabel(soft, r.shadow, b, r.near[:count], now.stamp)
+    for q in range(count):
+        put(g, x, c, r.near[q], r.shadow[r.near[q]])
+
+
+@inlined
+def _copy_changes(x: IntArray, c: Chains, r: Region) -> None:
+    for q in range(c.now[0].changed):
+        r.shadow[c.journal[q]] = x[c.journal[q]]
+
+
+@lean_kernel
+def mutate(
+    g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
+    mate: IntArray, uniforms: FloatArray, rules: Rules,
+) -> int:  # fmt: skip
+    """Change regions until the uniform numbers are used up; return how many mutations gained.
+
+    A region gets random labels, one label, two labels swapped, or those of the mate; chains and
+    forests repair what that broke; and of what then differs, the parts that lower the energy stay.
+    `r.shadow` equals `x`, before and after.
+    """
+    gains = 0
+    at = 0
+    most = _HEAD + r.ball.size + _FORESTS * r.near.size
+    while at + most <= uniforms.size:
+        r.now[0].mutations += 1
+        begin_kick(c)
+        centre = int(uniforms[at] * x.size)
+        size = int(float(r.ball.size) ** uniforms[at + 1])
+        size = nearest(g, centre, size, c.seen, c.now[0].kick, r.ball)
+        kind = uniforms[at + 2]
+        first = int(uniforms[at + 3] * g.cardinalities[centre])
+        second = int(uniforms[at + 4] * g.cardinalities[centre])
+        at += _HEAD
+        for q in range(size):
+            i = r.ball[q]
+            new = x[i]
+            if kind < 0.4:
+                new = int(uniforms[at + q] * g.cardinalities[i])
+            elif kind < 0.6:
+                new = first
+            elif kind >= 0.8:
+                new = mate[i]
+            elif x[i] == first:
+                new = second
+            elif x[i] == second:
+                new = first
+            if new < g.cardinalities[i]:
+                put(g, x, c, i, new)
+        at += size
+        if size <= _CHAINED:
+            for q in range(size):
+                chains_from(g, x, c, r.ball[q], rules)
+        _copy_changes(x, c, r)
+        for _ in range(_FORESTS):
+            _relabel_forest(g, soft, x, c, b, r, size, uniforms[at:])
+            at += 2 * size + 10
+        gains += keep_better_parts(g, x, c, rules.tolerance)
+        _copy_changes(x, c, r)
+    return gains
+
+
+@lean_kernel
+def cross(g: GraphArrays, x: IntArray, c: Chains, mate: IntArray, tolerance: float) -> int:
+    """Take over from a mate what lowers the energy, part by part; return whether any did."""
+    begin_kick(c)
+    for i in range(x.size):
+        put(g, x, c, i, mate[i])
+    return int(keep_better_parts(g, x, c, tolerance))
+
+
+@dataclass(frozen=True)
+class Memetic(Solver):
+    """Local search on a population, with mutations of regions and partition crossover.
+
+    An individual is improved by *mutations*: a connected region of random place and size gets
+    random labels, a single label, two labels swapped, or the labels of another individual (its
+    labels renamed first so that they agree best); Kernighan-Lin chains and exact moves on random
+    forests repair the damage; and of the variables that then differ, each connected part stays if
+    it lowers the energy, on its own (partition crossover, Tinos et al. 2015). Costs of all moves
+    are kept up to date, so that a mutation costs the size of its region, not of the graph.
+
+    The first individuals are the cheapest labels and what damped belief propagation makes of noisy
+    unaries. Then each generation crosses two of them by parts, or, where no part of one is better,
+    with what belief propagation makes of noisy unaries that favour the labels of the first; and
+    improves the child. It takes the place of the individual it is like, or else of the worst; where
+    it is like one, the worst is replaced by a new one from random labels.
+
+    Violated hard terms count before costs.
+
+    Parameters
+    ----------
+    population : int
+        Individuals.
+    region : int
+        Most variables of a mutation.
+    patience : float
+        An individual is done when so many mutations a variable have gained nothing.
+    generations : int
+        Children in a row without a better labelling after which the search ends. It also ends when
+        all individuals have the same energy.
+
+    Guarantees
+    ----------
+    The energy never rises from one outcome to the next. `converged` says that the search
+    has ended by itself. No bound.
+
+    Complexity
+    ----------
+    A mutation costs O(k) a neighbour of each variable in its region, times the moves of chains.
+    Memory: two numbers a label and some 30 a variable, and the individuals. An iteration is an
+    individual.
+
+    Diagnostics
+    -----------
+    ``mutations`` made, and ``crossed``: children that are better than their parents before they
+    are improved.
+
+    References
+    ----------
+    P. Moscato, "On evolution, search, optimization, genetic algorithms and martial arts", Caltech
+    report 826, 1989.
+    R. Tinos, D. Whitley, F. Chicano, "Partition crossover for pseudo-Boolean optimization", FOGA
+    2015.
+    J. K. Hao, "Memetic algorithms in discrete optimization", in: Handbook of memetic algorithms,
+    2012.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> from inference_lab.registry.sources import as_problem
+    >>> problem = as_problem("ising(size=12, coupling=5)")
+    >>> s = il.solve(problem.graph, "memetic")
+    >>> s.energy == il.solve(problem.graph, "junction-tree").energy
+    True
+    """
+
+    start_up: ClassVar[float] = 20.0
+
+    population: int = setting(8, at_least=2)
+    region: int = setting(100, at_least=1)
+    patience: float = setting(0.3, above=0, below=math.inf)
+    generations: int = setting(20, at_least=0)
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Fill the population, then make generations until the budget is spent."""
+        x = unary_minimum(graph) if run.initial is None else run.initial.copy()
+        run.offer(x)
+        if int(graph.cardinalities.max(initial=1)) == 1:
+            return Outcome(converged=True)
+        state = _Search(self, graph, run)
+        complete = state.fill_population(x) and state.make_generations()
+        return Outcome(
+            converged=complete,
+            iterations=state.made,
+            diagnostics={
+                "mutations": int(state.region.now[0].mutations),
+                "crossed": state.crossed,
+            },
+        )
+
+
+class _Search:
+    """The population of a run, and what is needed to improve an individual."""
+
+    def __init__(self, settings: Memetic, graph: FactorGraph, run: Run) -> None:
+        self.settings, self.graph, self.run = settings, graph, run
+        self.arrays = graph.arrays
+        self.soft = soften(graph) if graph.has_infinite else graph.arrays
+        n = graph.n_variables
+        ball = min(settings.region, n)
+        self.region = Region(
+            ball=np.empty(ball, dtype=np.int64),
+            near=np.empty(2 * ball + 10, dtype=np.int64),
+            seen=np.zeros(n, dtype=np.int64),
+            shadow=np.empty(n, dtype=np.int64),
+            now=record(stamp=int, mutations=int),
+        )
+        self.chains, self.block = start_chains(graph), start_block(graph)
+        # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
+        self.uniforms = max(10 * (_HEAD + ball + _FORESTS * (2 * ball + 10)), 2 * n)
+        self.unit = _mean_weight(graph)
+        self.individuals: list[IntArray] = []
+        self.energies: list[float] = []
+        self.made = self.crossed = 0
+        terms = n + graph.n_edges + graph.n_factors
+        self.tolerance = RELATIVE_GAIN * cost_scale(graph) * terms
+
+    def fill_population(self, first: IntArray) -> bool:
+        """Make and improve the first individuals; return whether the budget sufficed."""
+        x = first
+        while self.improve(x):
+            self._add(x, len(self.individuals))
+            if len(self.individuals) == self.settings.population:
+                return True
+            x = self.propose(noise=0.0 if len(self.individuals) == 1 else _NOISE)
+        return False
+
+    def make_generations(self) -> bool:
+        """Make children until they bring nothing; return whether the budget sufficed."""
+        since = 0
+        while since < self.settings.generations and not self._all_equal():
+            best = min(self.energies)
+            if not self._make_generation():
+                return False
+            # Both may be infinite.
+            since = 0 if min(self.energies) < best else since + 1
+        return True
+
+    def _all_equal(self) -> bool:
+        """Whether the energies of all individuals are equal, but for rounding."""
+        least, most = min(self.energies), max(self.energies)
+        return least == most or most - least <= self.tolerance
+
+    def _make_generation(self) -> bool:
+        """Make a child, and a new individual where it is like one; say if the budget sufficed."""
+        rng = self.run.rng
+        first, second = rng.choice(len(self.individuals), size=2, replace=False)
+        x = self.child(self.individuals[first], self.individuals[second])
+        if not self.improve(x):
+            return False
+        worst = int(np.argmax(self.energies))
+        alike = [
+            at
+            for at, other in enumerate(self.individuals)
+            if np.count_nonzero(other != x) < _ALIKE * x.size
+        ]
+        place = alike[0] if alike else worst
+        if float(self.graph.energy(x)) < self.energies[place]:
+            self._add(x, place)
+        if alike:
+            x = rng.integers(self.graph.cardinalities)
+            if not self.improve(x):
+                return False
+            self._add(x, worst)
+        return True
+
+    def _add(self, x: IntArray, place: int) -> None:
+        self.individuals[place : place + 1] = [x.copy()]
+        self.energies[place : place + 1] = [float(self.graph.energy(x))]
+
+    def child(self, first: IntArray, second: IntArray) -> IntArray:
+        """Cross two individuals, or the first with a proposal near it."""
+        x = first.copy()
+        tolerance = self._refresh(x).tolerance
+        if cross(self.arrays, x, self.chains, second, tolerance):
+            self.crossed += 1
+            return x
+        proposal = self.propose(_NOISE, first)
+        # A proposal with nothing in it that is better may still lead further.
+        return x if cross(self.arrays, x, self.chains, proposal, tolerance) else proposal
+
+    def propose(self, noise: float, parent: IntArray | None = None) -> IntArray:
+        """Return what belief propagation makes of noisy unaries that may favour a parent."""
+        graph, rng = self.graph, self.run.rng
+        unary = graph.unary_values + noise * self.unit * rng.standard_normal(
+            graph.unary_values.size
+        )
+        if parent is not None:
+            unary[graph.unary_ptr[:-1] + parent] -= _FAVOUR * self.unit * rng.random()
+        solution = solve(
+            graph.with_unary(unary),
+            "loopy-bp(damping=0.5, max_sweeps=100)",
+            time_limit=max(1e-3, _SHARE * self.run.remaining),
+        )
+        if solution.labels is None:
+            return rng.integers(graph.cardinalities)
+        return solution.labels.copy()
+
+    def _refresh(self, x: IntArray) -> Rules:
+        """Compute all costs anew, free of accumulated rounding, and what counts as a gain."""
+        scale = float(fill(self.arrays, x, self.chains))
+        return Rules(_CHAIN, _BRANCHES, RELATIVE_GAIN * scale)
+
+    def improve(self, x: IntArray) -> bool:
+        """Mutate an individual until that gains nothing; return whether the budget sufficed."""
+        if self.run.should_stop(self.made):
+            return False
+        self.made += 1
+        rules = self._refresh(x)
+        self._descend(x, rules)
+        self.region.shadow[:] = x
+        n, now = x.size, self.region.now[0]
+        since = 0
+        while since < self.settings.patience * n:
+            self.run.offer(x)
+            if self.run.remaining <= 0.0:
+                return False
+            before = int(now.mutations)
+            uniforms = self.run.rng.random(self.uniforms)
+            mate = self._mate(x)
+            gains = mutate(
+                self.arrays, self.soft, x, self.chains, self.block, self.region,
+                mate, uniforms, rules,
+            )  # fmt: skip
+            since = 0 if gains else since + int(now.mutations) - before
+        return True
+
+    def _descend(self, x: IntArray, rules: Rules) -> None:
+        """Make passes of best moves over all variables until none gains."""
+        while self.run.remaining > 0.0:
+            begin_pass(self.arrays, x, self.chains)
+            while extend(self.arrays, x, self.chains, _PASS, rules.tolerance, False, _WORK) <= 0:
+                if self.run.remaining <= 0.0:
+                    break
+            roll_back(self.arrays, x, self.chains)
+            if self.chains.now[0].best_moves == 0:
+                return
+
+    def _mate(self, x: IntArray) -> IntArray:
+        """Draw an individual, with its labels renamed so that they agree best with those of x."""
+        if not self.individuals:
+            return x.copy()
+        mate = self.individuals[int(self.run.rng.integers(len(self.individuals)))]
+        k = self.graph.n_labels
+        if k is None:
+            return mate
+        from scipy.optimize import linear_sum_assignment
+
+        agreement = np.bincount(mate * k + x, minlength=k * k).reshape(k, k)
+        _, renamed = linear_sum_assignment(agreement, maximize=True)
+        return np.asarray(renamed, dtype=np.int64)[mate]
+
+
+def _mean_weight(graph: FactorGraph) -> float:
+    """Return the mean difference that a term makes, hard ones aside."""
+    g = graph.arrays
+
+    def spread(values: FloatArray) -> float:
+        finite = values[np.isfinite(values)]
+        return float(np.ptp(finite)) if finite.size else 0.0
+
+    sizes = np.abs(g.weights) * np.where(g.kinds == TABLE, spread(g.pairwise), 1.0)
+    sizes = np.append(sizes[np.isfinite(sizes)], np.full(graph.n_factors, spread(g.tables)))
+    return float(sizes.mean()) if sizes.size else 0.0

@@ -1,0 +1,167 @@
+"""Mutations keep costs and labels in step, the better parts stay, and the search finds optima."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.algorithms.chains import (
+    Rules,
+    begin_kick,
+    fill,
+    keep_better_parts,
+    put,
+    start_chains,
+)
+from inference_lab.algorithms.forests import soften, start_block
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.kernels.record import record
+from inference_lab.registry.sources import as_problem
+from inference_lab.solvers.memetic import Region, cross, mutate
+
+FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
+
+
+def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
+    """Return violated hard terms and finite costs of a labelling."""
+    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
+    return sum(c == math.inf for c in paid), math.fsum(c for c in paid if c < math.inf)
+
+
+def not_worse(after: tuple[int, float], before: tuple[int, float]) -> bool:
+    """Whether an energy did not rise, but for rounding."""
+    return after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
+
+
+def parts(graph: FactorGraph, changed: list[int]) -> list[list[int]]:
+    """Return the connected parts of some variables."""
+    of = {i: {i} for i in changed}
+    for scope, _ in graph.factors():
+        inside = [i for i in scope if i in of]
+        for i in inside[1:]:
+            if of[i] is not of[inside[0]]:
+                merged = of[inside[0]] | of[i]
+                for j in merged:
+                    of[j] = merged
+    return [sorted(part) for part in {id(p): p for p in of.values()}.values()]
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_of_two_labellings_the_best_mixture_of_parts_stays(family: str) -> None:
+    """No other choice of parts from the two has a lower energy, and costs of moves follow."""
+    several = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        rng = np.random.default_rng(seed)
+        old = rng.integers(0, graph.cardinalities)
+        new = np.where(rng.random(old.size) < 0.5, rng.integers(0, graph.cardinalities), old)
+        x, c = old.copy(), start_chains(graph)
+        fill(graph.arrays, x, c)
+        gained = cross(graph.arrays, x, c, new, 1e-12)
+        pieces = parts(graph, np.flatnonzero(old != new).tolist())
+        several += len(pieces) > 1
+        mixtures = []
+        for taken in itertools.product([False, True], repeat=len(pieces)):
+            y = old.copy()
+            for part in itertools.compress(pieces, taken):
+                y[part] = new[part]
+            mixtures.append(rank(graph, y))
+        assert not_worse(rank(graph, x), min(mixtures))
+        assert gained == (rank(graph, x) < (mixtures[0][0], mixtures[0][1] - 1e-9))
+        fresh = start_chains(graph)
+        fill(graph.arrays, x, fresh)
+        assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * max(1.0, np.abs(fresh.cost).max()))
+        assert (c.hard == fresh.hard).all()
+    # Some graphs are too small for two parts.
+    assert several > 0 or family in ("one-label", "one-variable", "must-links")
+
+
+def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
+    """A factor links what it holds: each of two changes alone is bad, both together are good."""
+    table = np.ones((2, 2, 2))
+    table[0, 0, 0] = 0.5
+    table[1, :, 1] = 0.0
+    graph = FactorGraph.from_factors([2, 2, 2], [((0, 1, 2), table)])
+    x, c = np.zeros(3, dtype=np.int64), start_chains(graph)
+    fill(graph.arrays, x, c)
+    begin_kick.py_func(c)
+    for i in (0, 2):
+        put.py_func(graph.arrays, x, c, i, 1)
+    assert keep_better_parts(graph.arrays, x, c, 1e-12) == 1
+    assert x.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_mutations_never_lose_and_keep_step(family: str) -> None:
+    """Energies do not rise, the labels that forests see and the costs of moves are right."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        n = graph.n_variables
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, graph.cardinalities)
+        c = start_chains(graph)
+        fill(graph.arrays, x, c)
+        ball = np.empty(min(4, n), dtype=np.int64)
+        region = Region(
+            ball, np.empty(2 * ball.size + 10, dtype=np.int64), np.zeros(n, dtype=np.int64),
+            x.copy(), record(stamp=int, mutations=int),
+        )  # fmt: skip
+        soft = soften(graph) if graph.has_infinite else graph.arrays
+        block, rules = start_block(graph), Rules(3, 2, 1e-12)
+        mate = rng.integers(0, graph.cardinalities)
+        for _ in range(5):
+            before = rank(graph, x)
+            uniforms = rng.random(120)
+            gains = mutate(graph.arrays, soft, x, c, block, region, mate, uniforms, rules)
+            after = rank(graph, x)
+            assert not_worse(after, before)
+            assert (gains > 0) == (after < (before[0], before[1] - 1e-9))
+            assert (region.shadow == x).all()
+        assert region.now[0].mutations >= 5
+        fresh = start_chains(graph)
+        fill(graph.arrays, x, fresh)
+        assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * max(1.0, np.abs(fresh.cost).max()))
+        assert (c.hard == fresh.hard).all()
+
+
+@pytest.mark.parametrize("family", FEASIBLE)
+def test_small_problems_are_solved(family: str) -> None:
+    """A few generations find the optimum that enumeration finds."""
+    for seed in range(3):
+        graph = random_graph(family, seed)
+        s = il.solve(graph, "memetic(generations=5)", seed=seed)
+        assert s.energy == pytest.approx(exhaustive(graph).optimum, rel=1e-9, abs=1e-9)
+        assert s.status == "converged"
+
+
+def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
+    """Where many constraints are wrong, the population finds lower energies than one descent."""
+    graph = as_problem("estep(data=iris, constraints=400, noise=0.3, weight_factor=10)").graph
+    lone = il.solve(graph, "kernighan-lin").energy
+    s = il.solve(graph, "memetic(generations=4)")
+    assert s.energy < lone
+    assert s.diagnostics["mutations"] > 1000
+
+
+def test_a_run_is_that_of_its_seed() -> None:
+    """The same seed, the same labelling; another seed leads elsewhere on the way."""
+    graph = as_problem("estep(data=wine, constraints=300, noise=0.3, weight_factor=10)").graph
+    one, same, other = (
+        il.solve(graph, "memetic(generations=0, population=2)", seed=seed) for seed in (0, 0, 1)
+    )
+    assert (one.labels == same.labels).all()
+    assert one.diagnostics != other.diagnostics
+
+
+def test_it_starts_from_the_labelling_given() -> None:
+    """The first labelling offered is the one given, and nothing worse is answered."""
+    graph = as_problem("estep(data=iris, constraints=100, noise=0.2)").graph
+    given = il.solve(graph, "auto").labels
+    s = il.solve(graph, "memetic(generations=0)", initial=given)
+    assert s.energy <= float(graph.energy(given)) and s.trace[0].energy == graph.energy(given)
