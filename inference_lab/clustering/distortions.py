@@ -62,8 +62,49 @@ Points: TypeAlias = Any
 
 #: Entries of a block of costs: half a megabyte, which stays in the cache.
 _BLOCK = 1 << 16
-#: Points up to which the farthest pair is found exactly, in O(n^2 d).
+#: Points up to which divergences of all pairs are compared, in O(n^2 d).
 _EXACT_PAIRS = 1500
+#: Sides of a block of pairs that are compared at once.
+_PAIR_ROWS, _PAIR_COLUMNS = 256, 4096
+
+
+def _farthest_pair(rows: FloatArray) -> tuple[int, int]:
+    """Return the two rows that are farthest apart, in the Euclidean sense.
+
+    A pair that is far apart is guessed; others are looked at only where their distances to its
+    middle sum to more. In two dimensions hardly any are left; where all points are as far from
+    the middle, all pairs are: O(n^2 d) at most, in blocks.
+    """
+    from sklearn.metrics import euclidean_distances
+
+    def from_point(point: FloatArray) -> FloatArray:
+        return np.asarray(np.linalg.norm(rows - point, axis=1))
+
+    pair, best = (0, 0), 0.0
+    start = int(from_point(rows.mean(axis=0)).argmax())
+    while True:
+        gaps = from_point(rows[start])
+        end = int(gaps.argmax())
+        if gaps[end] <= best:
+            break
+        pair, best, start = (start, end), float(gaps[end]), end
+    radius = from_point((rows[pair[0]] + rows[pair[1]]) / 2.0)
+    order = np.argsort(-radius, kind="stable")
+    ordered, radius = rows[order], radius[order]
+    # Inner products round around the middle of the pair, where no coordinate is large.
+    ordered = ordered - (rows[pair[0]] + rows[pair[1]]) / 2.0
+    for i in range(0, len(rows), _PAIR_ROWS):
+        reach = int(np.searchsorted(-radius, radius[i] - best, side="right"))
+        if reach <= i:
+            break
+        for j in range(i, reach, _PAIR_COLUMNS):
+            block = euclidean_distances(
+                ordered[i : min(i + _PAIR_ROWS, reach)], ordered[j : min(j + _PAIR_COLUMNS, reach)]
+            )
+            a, b = np.unravel_index(int(block.argmax()), block.shape)
+            if block[a, b] > best:
+                pair, best = (int(order[i + a]), int(order[j + b])), float(block[a, b])
+    return pair
 
 
 def is_sparse(points: Points) -> bool:
@@ -393,11 +434,7 @@ class SquaredEuclidean(Distortion):
         return np.maximum(result, 0.0)
 
     def extent(self, points: Points) -> FloatArray:
-        """Return a vector ``v`` with ``v' A v`` at least ``phi`` of any two points, shape (d,).
-
-        The farthest pair's difference for up to 1,500 points; else the diagonal of the box around
-        the points, along the axes of the metric.
-        """
+        """Return the difference of the farthest pair of points under the metric, shape (d,)."""
         rows = dense(points)
         if self.metric is not None and self.metric.ndim == 2:
             values, axes = np.linalg.eigh(self.metric)
@@ -405,14 +442,8 @@ class SquaredEuclidean(Distortion):
         else:
             axes = None
             scale = np.sqrt(np.ones(rows.shape[1]) if self.metric is None else self.metric)
-        if len(rows) <= _EXACT_PAIRS:
-            from sklearn.metrics import euclidean_distances
-
-            gaps = euclidean_distances(rows * scale, squared=True)
-            first, second = np.unravel_index(int(gaps.argmax()), gaps.shape)
-            difference = rows[first] - rows[second]
-        else:
-            difference = rows.max(axis=0) - rows.min(axis=0)
+        first, second = _farthest_pair(rows * scale)
+        difference = rows[first] - rows[second]
         return np.asarray(difference if axes is None else axes @ difference, dtype=np.float64)
 
     def largest(self, points: Points) -> float:

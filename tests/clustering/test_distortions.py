@@ -131,10 +131,29 @@ def test_a_full_metric():
     v = distortion.extent(points)
     farthest = max(euclidean(x, y, metric) for x in points for y in points)
     assert euclidean(v, np.zeros(4), metric) == pytest.approx(farthest)
-    # With many points a bound: the box along the axes of the metric.
-    many = rng.normal(size=(2000, 4))
-    some = rng.integers(2000, size=(4000, 2))
-    assert distortion.between(many, some).max() <= distortion.largest(many)
+
+
+@pytest.mark.parametrize("shape", ["normal", "ball", "sphere", "line", "one point"])
+def test_the_farthest_pair_is_found_however_many_points_there_are(shape):
+    """As for few: beyond 1,500 points it used to be the box around them, seven times as far."""
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(1600, 8)) + 100.0
+    if shape in ("ball", "sphere"):
+        points = rng.normal(size=(1600, 8))
+        points /= np.linalg.norm(points, axis=1)[:, np.newaxis]
+        points *= rng.random((1600, 1)) if shape == "ball" else 1.0
+    if shape == "line":
+        points[:, 1:] = 0.0
+    if shape == "one point":
+        points[:] = points[0]
+    distortion = SquaredEuclidean()
+    i, j = np.triu_indices(1600, 1)
+    farthest = max(
+        distortion.between(points, np.stack([i[s], j[s]], axis=1)).max()
+        for s in np.array_split(np.arange(i.size), 20)
+    )
+    assert distortion.largest(points) == pytest.approx(farthest, rel=1e-12)
+    assert distortion.largest(points[:1500]) <= distortion.largest(points[:1501])
 
 
 def test_mass_that_a_centroid_lacks_costs_infinity_and_smoothing_gives_it():
