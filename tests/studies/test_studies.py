@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import re
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -869,13 +868,11 @@ def shrunk(study):
 @pytest.mark.parametrize("name", [s for s in STUDIES if load_study(REPORTS / s).parts])
 def test_studies_run_in_small(name, tmp_path, data_dir, undrawn):
     study = shrunk(load_study(REPORTS / name))
-    since = time.perf_counter()
     records = run_study(study, tmp_path, data_dir=str(data_dir))
     assert [r.message for r in records if r.status != "ok"] == []
     text = render_study(study, records, tmp_path).read_text()
     for part in study.parts:
         assert f"## {part.title}\n" in text
-    assert time.perf_counter() - since < 60
 
 
 @pytest.mark.parametrize("name", STUDIES)
