@@ -438,7 +438,7 @@ def test_modes_follow_the_umask(tmp_path: Path) -> None:
         assert path.stat().st_mode == plain.stat().st_mode
 
 
-def test_markdown_links_lead_to_files(tmp_path: Path) -> None:
+def test_markdown_links_lead_to_files(tmp_path: Path, undrawn: None) -> None:
     """Each link and picture of the page is a file that was written."""
     write_document(sample_document(), tmp_path)
     text = (tmp_path / "README.md").read_text(encoding="utf-8")

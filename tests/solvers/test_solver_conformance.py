@@ -24,7 +24,7 @@ NAMES = solver_registry.names()
 GRAPHS = settings.default.max_examples // 5
 
 #: Settings under which methods that often do not settle give up sooner.
-BRIEF = {"loopy-bp": "loopy-bp(max_sweeps=100)"}
+BRIEF = {"loopy-bp": "loopy-bp(max_sweeps=100)", "pgmpy-mplp": "pgmpy-mplp(sweeps=50)"}
 
 CHECKS = [
     (name, check)
