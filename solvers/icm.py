@@ -14,6 +14,9 @@ from inference_lab.kernels.descent import Descent
 from inference_lab.kernels.label_costs import count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
+#: Variables between two looks at the clock: some tens of milliseconds.
+_STEPS = 50_000
+
 
 @dataclass(frozen=True)
 class ICM(Solver):
@@ -106,12 +109,17 @@ class ICM(Solver):
             order = np.flatnonzero(dirty)
             if self.order == "random":
                 order = run.rng.permutation(order)
-            if used is None:
-                changes = descent.sweep(x, order, dirty)
-            else:
-                changes = priced_sweep(
-                    graph.arrays, prices, x, used, order, dirty, descent.cost, descent.infinite
-                )
+            changes = 0
+            for begin in range(0, order.size, _STEPS):
+                part = order[begin : begin + _STEPS]
+                if used is None:
+                    changes += descent.sweep(x, part, dirty)
+                else:
+                    changes += priced_sweep(
+                        graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
+                    )
+                if run.remaining <= 0.0:
+                    break
             done += 1
             if changes == 0:
                 return done, True

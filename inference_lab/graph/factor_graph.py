@@ -383,26 +383,27 @@ class FactorGraph:
     @cached_property
     def _terms_extent(self) -> _Extent:
         """The extent of the terms beyond the unaries."""
-        lows, highs = [np.empty(0)], [np.empty(0)]
-        if self.n_edges:
-            sizes = self.cardinalities[self.edges]
-            lengths = np.where(
-                self.edge_kinds == TABLE,
-                sizes.prod(axis=1),
-                np.where(self.edge_kinds == DIAGONAL, sizes.min(axis=1), 1),
-            )
+        potts = self.edge_kinds == POTTS
+        # Most graphs have nothing but these, and no stretches to look at.
+        low = high = self.pairwise_values[self.edge_offsets[potts]]
+        lows = [np.minimum(low, self.edge_weights[potts])]
+        highs = [np.maximum(_finite_or_less(high), _finite_or_less(self.edge_weights[potts]))]
+        if not potts.all():
+            kinds, weights = self.edge_kinds[~potts], self.edge_weights[~potts]
+            sizes = self.cardinalities[self.edges[~potts]]
+            lengths = np.where(kinds == TABLE, sizes.prod(axis=1), sizes.min(axis=1))
             # Each stretch of the pool once, however many edges share it.
-            starts, which = np.unique(self.edge_offsets, return_inverse=True)
+            starts, which = np.unique(self.edge_offsets[~potts], return_inverse=True)
             longest = np.zeros(starts.size, dtype=np.int64)
             np.maximum.at(longest, which, lengths)
             low, high = _extremes(self.pairwise_values, starts, starts + longest)
-            low, high, weights = low[which], high[which], self.edge_weights
-            table = self.edge_kinds == TABLE
+            low, high = low[which], high[which]
+            table = kinds == TABLE
             # A negative weight turns a table over; one with infinite entries has none.
             ends = np.where(table, weights, 1.0)[:, None] * np.stack([low, high], axis=1)
             lows.append(np.where(table, ends.min(axis=1), np.minimum(low, weights)))
-            dearest = np.where(np.isposinf(weights), -np.inf, weights)
-            highs.append(np.where(table, ends.max(axis=1), np.maximum(high, dearest)))
+            dearest = np.maximum(high, _finite_or_less(weights))
+            highs.append(np.where(table, ends.max(axis=1), dearest))
         if self.n_factors:
             low, high = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
             lows.append(low)
@@ -943,8 +944,13 @@ def _extremes(
     """Return the least cost and the largest finite one of stretches of a pool."""
     bounds = np.stack([starts, ends], axis=1).ravel()
     low = np.minimum.reduceat(np.append(values, np.inf), bounds)[::2]
-    finite = np.where(np.isposinf(values), -np.inf, values)
-    return low, np.maximum.reduceat(np.append(finite, -np.inf), bounds)[::2]
+    finite = np.append(_finite_or_less(values), -np.inf)
+    return low, np.maximum.reduceat(finite, bounds)[::2]
+
+
+def _finite_or_less(values: FloatArray) -> FloatArray:
+    """Return costs with ``-inf``, which no maximum is, in place of ``+inf``."""
+    return np.where(np.isposinf(values), -np.inf, values)
 
 
 def _extent(low: FloatArray, high: FloatArray) -> _Extent:
