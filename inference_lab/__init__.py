@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from inference_lab.contract import Solver as Solver
     from inference_lab.contract import Status as Status
     from inference_lab.contract import UnsolvedError as UnsolvedError
+    from inference_lab.contract import UnsolvedWarning as UnsolvedWarning
     from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
     from inference_lab.graph.terms import DiagonalTerms as DiagonalTerms
     from inference_lab.graph.terms import OwnTables as OwnTables
@@ -50,6 +51,7 @@ _HOME = {
     "Solver": "contract",
     "Status": "contract",
     "UnsolvedError": "contract",
+    "UnsolvedWarning": "contract",
     "DiagonalTerms": "graph.terms",
     "FactorGraph": "graph.factor_graph",
     "OwnTables": "graph.terms",

@@ -64,6 +64,11 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]  # numba ships no types
         """Return what a kernel calls."""
         return self.within.get_overload(sig)
 
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        # Looking at the arguments for the first time takes long as well.
+        with meter.running():
+            return super()._compile_for_args(*args, **kws)
+
 
 def _plain(kind: Any) -> Any:
     """Return the type that an argument is handed over as: no constant, no short integer."""

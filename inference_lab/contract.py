@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.specs.extras import why_missing
 from inference_lab.specs.settings import Settings
 from inference_lab.words import counted, seconds_text
 
@@ -46,6 +47,7 @@ class Status(StrEnum):
     LIMIT = "limit", "a limit on time or iterations stopped the method before it converged"
     INFEASIBLE = "infeasible", "it is proved that every labelling has infinite energy"
     UNSUPPORTED = "unsupported", "the method's theory does not cover this problem"
+    NOT_INSTALLED = "not-installed", "the method needs what is not installed here"
     ERROR = "error", "the method failed"
     TIMEOUT = "timeout", "it did not stop when its time was over, and was ended by force"
     MEMORY = "memory", "it asked for more memory than it may have"
@@ -346,6 +348,14 @@ class Solver(Settings, ABC):
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
 
+    def missing(self) -> str | None:
+        """Return what the method needs and is not installed, and how to get it, else None.
+
+        The default looks for the package that the solver's file names, see
+        `inference_lab.specs.extras`.
+        """
+        return why_missing(self)
+
     def refusal(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return why no run is made: label costs that the method does not know, or `supports`."""
         if graph.n_label_costs and not self._heeds_label_costs():
@@ -367,6 +377,10 @@ class Solver(Settings, ABC):
         """Solve; offer labellings and bounds to `run` on the way, and stop when it says so."""
 
 
+class UnsolvedWarning(UserWarning):
+    """A method does not cover the problem, or is not installed: there is no answer."""
+
+
 class UnsolvedError(RuntimeError):
     """A run gave no answer: the method refused, failed, or was ended."""
 
@@ -380,7 +394,7 @@ class Solution:
     labels : (n,) int64 array, or None
         The best labelling offered during the run; None if there was none.
     energy : float
-        Its energy, evaluated by the graph; ``inf`` if there is no labelling.
+        Its energy, evaluated by the graph; ``inf`` if none was found, NaN if no run was made.
     claimed_energy : float or None
         The solver's own number, for comparison.
     lower_bound : float

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +21,7 @@ from inference_lab.contract import (
     Solver,
     Status,
     TracePoint,
+    UnsolvedWarning,
     proves,
     small_energy,
 )
@@ -83,6 +86,7 @@ def solve(
     -------
     Solution
         With status `unsupported` (and the reason) where the method does not cover the problem,
+        `not-installed` where it needs what is not here (both with a warning, and NaN as energy),
         `infeasible` where it is proved that no labelling has finite energy, `error` where what the
         solver returned beside its labellings is not what an `Outcome` may hold, with the field.
 
@@ -112,19 +116,20 @@ def solve(
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
     shares = None if initial_marginals is None else _flattened(graph, initial_marginals)
 
-    reason = method.refusal(graph, temperature)
+    refusal = method.refusal(graph, temperature)
+    reason = refusal or method.missing()
     blank = Solution(
         labels=None,
-        energy=math.inf,
+        energy=math.nan,
         lower_bound=-math.inf,
-        status=Status.UNSUPPORTED,
+        status=Status.UNSUPPORTED if refusal or not reason else Status.NOT_INSTALLED,
         message=reason or "",
         temperature=temperature,
         seed=seed,
         solver=method.spec,
     )
     if reason is not None:
-        return blank
+        return _warned(blank)
     before = meter.seconds
     with imports_timed():
         run = Run(
@@ -147,7 +152,17 @@ def solve(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
     timed = replace(blank, seconds=seconds, compile_seconds=meter.seconds - before)
-    return _solution(timed, method, graph, run, outcome, why)
+    return _warned(_solution(timed, method, graph, run, outcome, why))
+
+
+def _warned(solution: Solution) -> Solution:
+    """Return a solution; warn of one that is no answer, unless the library itself asked for it."""
+    if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
+        caller = sys._getframe(2).f_globals.get("__name__", "")
+        if not str(caller).startswith("inference_lab."):
+            said = f"{solution.solver} gave no answer: {solution.status}, {solution.message}"
+            warnings.warn(said, UnsolvedWarning, stacklevel=3)
+    return solution
 
 
 def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:

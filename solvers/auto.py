@@ -219,7 +219,7 @@ class Auto(Solver):
                 # Nothing is lost if this run is ended by force.
                 on_improve=lambda labels, energy, seconds: _tell(run, expand, labels, energy),
             )
-            if solution.status == Status.UNSUPPORTED:
+            if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
                 continue
             iterations += solution.iterations
             diagnostics["plan"].append(_said(stage, solution))
@@ -293,7 +293,7 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
             temperature=run.temperature,
             initial=run.initial,
         )
-        if solution.status == Status.UNSUPPORTED:
+        if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
             continue
         iterations += solution.iterations
         diagnostics["plan"].append(_said(stage, solution))

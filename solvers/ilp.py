@@ -121,13 +121,13 @@ class ILP(Solver):
         super().__post_init__()
         check_backend(self.backend)
 
+    def missing(self) -> str | None:
+        """Say whether the backend is there."""
+        return why_unavailable(self.backend)
+
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, a backend that is not installed, or a matrix too large."""
-        return (
-            Solver.supports(self, graph, temperature)
-            or why_unavailable(self.backend)
-            or why_too_large(graph)
-        )
+        """Say why not: a temperature, or a matrix too large."""
+        return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""

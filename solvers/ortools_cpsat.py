@@ -20,7 +20,6 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
-from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -94,8 +93,8 @@ class CPSAT(Solver):
     workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, a package that is not installed, or too many clauses."""
-        refused = Solver.supports(self, graph, temperature) or how_to_install(PACKAGE, EXTRA)
+        """Say why not: a temperature, or too many clauses."""
+        refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
         sizes = graph.cardinalities[graph.edges]

@@ -26,7 +26,6 @@ from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
-from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -106,8 +105,8 @@ class Toulbar2(Solver):
     vac: int = setting(0, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, a package that is not installed, or tables too large."""
-        refused = Solver.supports(self, graph, temperature) or how_to_install(PACKAGE, EXTRA)
+        """Say why not: a temperature, or tables too large."""
+        refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
         sizes = graph.cardinalities[graph.edges]

@@ -465,7 +465,8 @@ def test_optimal_means_that_the_bound_meets_the_energy(graph, bound, temperature
 def test_what_is_not_supported_is_not_run(graph):
     s = scripted(graph, lambda g, r: pytest.fail("was run"), temperature=1.0, seed=5)
     assert s.status == Status.UNSUPPORTED and s.message == "Script finds labellings, not marginals"
-    assert s.labels is None and s.energy == INF and s.lower_bound == -INF and s.gap == INF
+    assert s.labels is None and math.isnan(s.energy) and math.isnan(s.gap)
+    assert s.lower_bound == -INF
     assert (s.seed, s.temperature) == (5, 1.0)
 
 
@@ -742,4 +743,14 @@ def test_imports_are_not_the_time_of_a_solver(graph, tmp_path, monkeypatch):
 def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
     solution = scripted(graph, lambda graph, run: Outcome(unsupported="too wide"))
     assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
+
+
+def test_what_is_no_answer_warns_and_has_no_energy():
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    with pytest.warns(il.UnsolvedWarning, match="icm gave no answer: unsupported, icm finds lab"):
+        solution = il.solve(graph, "icm", temperature=1.0)
+    assert solution.labels is None and math.isnan(solution.energy) and math.isnan(solution.gap)
+    # Records have no NaN, and a comparison shows the status without a warning for each run.
+    (record,) = il.compare(graph, "icm", temperature=1.0, isolate=False).records
+    assert record.refused and record.energy == record.gap == math.inf
     assert solution.labels is None

@@ -176,9 +176,7 @@ def compare(
     failed = sum(record.failed for record in comparison.records)
     if failed:
         say(f"{failed} of {len(comparison)} runs failed; --rerun failed makes them again")
-    refused = bool(comparison.records) and all(
-        record.status == "unsupported" for record in comparison.records
-    )
+    refused = bool(comparison.records) and all(record.refused for record in comparison.records)
     if refused:
         say("no solver supports any of the problems")
     if failed or refused or comparison.alarms:

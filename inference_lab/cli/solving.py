@@ -207,7 +207,7 @@ def _solution_lines(
         line("log Z", f"{solution.log_partition:.10g} ({named})")
     if scores:
         line("scores", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
-    if solution.status != "unsupported":
+    if solution.status not in ("unsupported", "not-installed"):
         line(
             "time",
             f"{solution.seconds:.4g} s, {solution.iterations} iterations "

@@ -33,7 +33,7 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
-from inference_lab.contract import Solution, Solver, Status
+from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
@@ -599,7 +599,7 @@ class _Fit:
             time_limit=settings.e_step_time_limit,
             initial=before,
         )
-        if solution.status == Status.UNSUPPORTED or solution.labels is None:
+        if solution.labels is None:
             raise ValueError(
                 f"e_step={solution.solver} cannot label these points: {solution.message}"
             )

@@ -202,7 +202,7 @@ class EStep:
                 initial=None if labels is None else labels[rows],
                 initial_marginals=None if shares is None else shares[rows],
             )
-            if solution.status == Status.UNSUPPORTED:
+            if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
                 raise ValueError(
                     f"e_step={solution.solver} cannot label these points: {solution.message}"
                 )

@@ -470,7 +470,10 @@ class _Fit:
             time_limit=self.settings.e_step_time_limit,
             temperature=1.0,
         )
-        if solution.status == Status.UNSUPPORTED or solution.marginals is None:
+        if (
+            solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED)
+            or solution.marginals is None
+        ):
             raise ValueError(
                 f"e_step={solution.solver} gives no marginals for these points: {solution.message}"
             )

@@ -40,7 +40,6 @@ from inference_lab.graph.random_graphs import (
 )
 from inference_lab.registry.registry import solver_registry
 from inference_lab.results.judging import marginals_fault, partition_fault, shape_fault
-from inference_lab.specs.extras import why_missing
 from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 __all__ = ["Examination"]
@@ -80,7 +79,7 @@ class Examination(Runs):
 
     def _supports_something(self) -> None:
         """Some random graph is supported."""
-        missing = why_missing(self.solver)
+        missing = self.solver.missing()
         if missing:
             raise NotApplicable(missing)
         if not self.map_cases and not self.soft_cases:

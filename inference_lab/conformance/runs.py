@@ -121,7 +121,8 @@ class Runs:
         # A solver whose `supports` raises is caught by the check for that.
         try:
             with self.watch("solver.supports(...)"):
-                return self.solver.refusal(graph, temperature) is None
+                reason = self.solver.missing() or self.solver.refusal(graph, temperature)
+                return reason is None
         except Exception:
             return False
 

@@ -125,7 +125,8 @@ class Execution:
         """Whether a task is to be run, given its record if there is one."""
         if record is None or self.rerun == "all":
             return True
-        return (self.rerun == "failed" and record.failed) or self.rerun == record.status
+        again = record.failed or record.status == "not-installed"
+        return (self.rerun == "failed" and again) or self.rerun == record.status
 
 
 def at_least_one(name: str, value: Any) -> None:

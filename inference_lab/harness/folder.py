@@ -76,7 +76,9 @@ def state(record: RunRecord | None) -> str:
     """Return the state of a run: a key of `LETTERS`."""
     if record is None:
         return "missing"
-    if record.status in ("timeout", "unsupported"):
+    if record.refused:
+        return "unsupported"
+    if record.status == "timeout":
         return record.status
     return "failed" if record.failed else "done"
 

@@ -93,10 +93,11 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         record,
         status=str(solution.status),
         message=one_line(solution.message) if solution.message else "",
-        energy=solution.energy,
+        # A record has ``inf`` where there is no number.
+        energy=math.inf if solution.labels is None else solution.energy,
         claimed_energy=solution.claimed_energy,
         lower_bound=solution.lower_bound,
-        gap=solution.gap,
+        gap=math.inf if math.isnan(solution.gap) else solution.gap,
         labels_hash=_digest(solution.labels),
         **_score_fields(scores),
         seconds=max(0.0, solution.seconds),

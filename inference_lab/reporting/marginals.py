@@ -82,7 +82,7 @@ def _log_table(name: str, temperature: float, by_solver: dict[str, list[Record]]
         column_of(
             groups,
             "unsup.",
-            lambda records: count_cell(sum(r.status == "unsupported" for r in records)),
+            lambda records: count_cell(sum(r.refused for r in records)),
         ),
     ]
     return table_of(
@@ -102,6 +102,4 @@ def _kind_cell(records: list[Record]) -> Cell:
 
 
 def _time_cell(records: list[Record]) -> Cell:
-    return seconds_cell(
-        _median(r.seconds for r in records if not r.failed and r.status != "unsupported")
-    )
+    return seconds_cell(_median(r.seconds for r in records if not (r.failed or r.refused)))

@@ -182,7 +182,7 @@ class Results:
     @cached_property
     def unsupported(self) -> BoolArray:
         """Which records say that the method does not cover the problem."""
-        return np.array([r.status == "unsupported" for r in self.records], dtype=np.bool_)
+        return np.array([r.refused for r in self.records], dtype=np.bool_)
 
     @cached_property
     def infeasible(self) -> BoolArray:

@@ -38,7 +38,7 @@ def failures_section(comparison: Comparison) -> Section | None:
     """Return how many runs failed or were refused, and why."""
     counts: dict[tuple[str, str, str], list[str]] = {}
     for record in comparison.records:
-        if record.failed or record.status == "unsupported":
+        if record.failed or record.refused:
             reason = " ".join(record.message.split())
             counts.setdefault((record.solver, record.status, reason), []).append(record.problem)
     if not counts:
@@ -46,7 +46,7 @@ def failures_section(comparison: Comparison) -> Section | None:
     rows = tuple(
         (
             text_cell(solver),
-            Cell(status, mark="failed" if status != "unsupported" else ""),
+            Cell(status, mark="" if status in ("unsupported", "not-installed") else "failed"),
             count_cell(len(problems)),
             count_cell(len(set(problems))),
             text_cell(reason or NONE, _REASON_WIDTH),
@@ -55,7 +55,7 @@ def failures_section(comparison: Comparison) -> Section | None:
         for (solver, status, reason), problems in counts.items()
     )
     failed = sum(r.failed for r in comparison.records)
-    refused = sum(r.status == "unsupported" for r in comparison.records)
+    refused = sum(r.refused for r in comparison.records)
     table = Table(
         "failures",
         f"Of {counted(len(comparison.records), 'run')}, {failed:,} failed and {refused:,} "
@@ -201,7 +201,7 @@ def limitations_section(comparison: Comparison, shift: float) -> Section:
                 f"{len(comparison.problems)} problems are few for tests over problems, and they "
                 "are no random sample."
             )
-    refused = len({(r.solver, r.problem) for r in records if r.status == "unsupported"})
+    refused = len({(r.solver, r.problem) for r in records if r.refused})
     if refused:
         said.append(
             f"Refused by the method: {counted(refused, 'pair')} of solver and problem; means "
@@ -214,7 +214,7 @@ def limitations_section(comparison: Comparison, shift: float) -> Section:
             f"{thinned:,} {what} reached the {TRACE_LIMIT} points that are kept: where points were "
             "left out, times to targets come a step late."
         )
-    done = [r for r in labellings if not r.failed and r.status != "unsupported"]
+    done = [r for r in labellings if not (r.failed or r.refused)]
     short = sum(r.seconds < _SHORT for r in done)
     if short:
         said.append(

@@ -184,6 +184,11 @@ class RunRecord(JsonLine):
     finished: str
 
     @property
+    def refused(self) -> bool:
+        """Whether no run was made: the method does not cover the problem, or is not installed."""
+        return self.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED)
+
+    @property
     @abstractmethod
     def key(self) -> Hashable:
         """What the run was asked: of runs with the same key, one is enough."""
@@ -395,7 +400,7 @@ class Record(RunRecord):
     @property
     def outcome(self) -> str:
         """The energy, the status and the solver's own time, or why there is no answer."""
-        if self.failed or self.status == "unsupported":
+        if self.failed or self.refused:
             return f"{self.status}: {self.message}"
         found = math.isfinite(self.energy)
         energy = f"energy {self.energy:.7g}" if found else "no labelling of finite energy"

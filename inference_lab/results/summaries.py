@@ -245,8 +245,8 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
     """Return what the runs of one solver on one problem say together."""
     found = [r.energy for r in records if math.isfinite(r.energy)]
     energy = _median(found)
-    unsupported = sum(r.status == "unsupported" for r in records)
-    timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
+    unsupported = sum(r.refused for r in records)
+    timed = [r.seconds for r in records if not (r.failed or r.refused)]
     proofs = [proof(r, problem) for r in records]
     statuses = grouped(records, lambda r: r.status)
     estimates = [r.log_partition for r in records if r.log_partition is not None]
@@ -328,7 +328,7 @@ def summarise_solver(
     """
     records = [record for record, _ in runs]
     gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
-    timed = [r.seconds for r in records if r.status != "unsupported" and not r.failed]
+    timed = [r.seconds for r in records if not (r.failed or r.refused)]
     own = sum(proof(record, problem) == "yes" for record, problem in runs)
     return SolverSummary(
         solver=solver,
@@ -367,8 +367,8 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def _solved(record: Record) -> bool:
-    refused = record.status in ("unsupported", "infeasible")
-    return not (refused or record.failed) and math.isfinite(record.energy)
+    nothing = record.refused or record.failed or record.status == "infeasible"
+    return not nothing and math.isfinite(record.energy)
 
 
 def grouped(records: Iterable[Record], key: Callable[[Record], _S]) -> dict[_S, list[Record]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.loading import meter
 
 
 @inlined
@@ -29,3 +32,11 @@ def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width():
     # For a call from Python there is a copy of its own.
     assert not scaled.overloads
     assert scaled(values, 2, 2) == 200
+
+
+def test_a_first_call_takes_loading_time_and_hardly_any_other():
+    values = np.ones(3, dtype=np.float32)
+    begin, loaded = time.perf_counter(), meter.seconds
+    scaled(values, 1, 2)
+    taken, loaded = time.perf_counter() - begin, meter.seconds - loaded
+    assert 0.9 * taken < loaded <= taken

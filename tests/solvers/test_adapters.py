@@ -254,7 +254,8 @@ def test_missing_packages_are_listed_with_how_to_get_them(missing):
 def test_solving_with_a_missing_package_says_how_to_get_it(missing, tmp_path):
     graph = random_graph("potts", 0)
     s = il.solve(graph, missing)
-    assert (s.status, s.message) == ("unsupported", advice(missing))
+    assert (s.status, s.message) == ("not-installed", advice(missing))
+    assert s.labels is None and np.isnan(s.energy)
     il.write(graph, tmp_path / "model.uai")
     run = CliRunner().invoke(main, ["solve", str(tmp_path / "model.uai"), "--solver", missing])
     assert run.exit_code == 1 and advice(missing) in run.output
@@ -262,7 +263,7 @@ def test_solving_with_a_missing_package_says_how_to_get_it(missing, tmp_path):
 
 def test_comparisons_go_on_without_a_missing_package(missing):
     comparison = il.compare(random_graph("potts", 0), [missing, "icm"])
-    assert [r.status for r in comparison.records] == ["unsupported", "converged"]
+    assert [r.status for r in comparison.records] == ["not-installed", "converged"]
     assert comparison.records[0].message == advice(missing)
 
 

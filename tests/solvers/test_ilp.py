@@ -188,7 +188,7 @@ def test_unknown_and_missing_backends():
     available = pulp.listSolvers(onlyAvailable=True)
     missing = next(name for name in pulp.listSolvers() if name not in available)
     s = il.solve(random_graph("potts", 0), ILP(backend=missing))
-    assert s.status == "unsupported"
+    assert s.status == "not-installed"
     assert missing in s.message
     # What can be used instead is listed.
     assert "available: highs" in s.message

@@ -512,7 +512,7 @@ def test_backends_that_are_not_there():
         name for name in pulp.listSolvers() if name not in pulp.listSolvers(onlyAvailable=True)
     )
     s = il.solve(random_graph("potts", 0), LPRelaxation(backend=missing))
-    assert s.status == "unsupported"
+    assert s.status == "not-installed"
     assert f"backend {missing} is not installed" in s.message
     assert "available: highs" in s.message
 

@@ -370,15 +370,14 @@ class CutGraph:
     def __init__(self, ptr: IntArray, head: Int32Array, sister: Int32Array, arcs: Int32Array):
         n = ptr.size - 1
         self.arcs = arcs
-        layout = (ptr.view(), head.view(np.uint32), sister.view(np.uint32))
-        for array in layout:
+        starts, heads, sisters = ptr.view(), head.view(np.uint32), sister.view(np.uint32)
+        for array in (starts, heads, sisters):
             # Those of a graph are read-only. If others were not, all would be compiled twice.
             array.flags.writeable = False
-        ptr, head, sister = layout
         self.arrays = CutArrays(
-            ptr=ptr,
-            head=head,
-            sister=sister,
+            ptr=starts,
+            head=heads,
+            sister=sisters,
             residual=np.zeros(head.size),
             excess=np.zeros(n),
             level=np.zeros(n, dtype=np.int32),
