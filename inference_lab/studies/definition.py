@@ -131,11 +131,14 @@ class Summary:
         number of classes methods are told.
     constraints : list of float
         The same.
+    scores : list of str
+        Those of the study's scores that have tables; by default all.
     constant : str
         Title of a part whose fits stand for any number of constraints: that of methods that do not
         look at them.
     baseline : str or None
-        Label of the method whose difference to the others is shown, paired by run.
+        Label of the method whose difference to the others is shown, paired by run, for the first
+        score.
     published : mapping
         Method to column to a figure for each of the first scores of the study; a column may be
         "mean". A method that the study has not is a row of published figures alone.
@@ -153,6 +156,7 @@ class Summary:
     data: list[str] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
     constraints: list[float] = field(default_factory=list)
+    scores: list[str] = field(default_factory=list)
     constant: str = ""
     baseline: str | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
@@ -217,8 +221,8 @@ class Study:
         Where not all data go with all methods and one protocol.
     summaries : list of Summary
     details : bool
-        Whether the page shows tables and figures of each set of data, too; ``results.csv`` always
-        has their figures.
+        Whether there are tables and figures of each set of data, on the page and in
+        ``results.csv``; else of the summaries only.
     """
 
     title: str
@@ -388,6 +392,9 @@ class Study:
         for label in [*summary.methods, *([summary.baseline] if summary.baseline else [])]:
             if not any(label == m.label for title in named for m in stages[title].methods):
                 raise StudyError(f"{where}: {label!r} is the label of no method of its parts")
+        for score in summary.scores:
+            if score not in self.scores:
+                raise StudyError(f"{where}: {score!r} is no score of the study")
         for method, columns in summary.published.items():
             for column, values in columns.items():
                 if not isinstance(values, list) or not 0 < len(values) <= len(self.scores):

@@ -56,7 +56,8 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     study : Study
     records : sequence of StudyRecord
     folder : path
-        Besides, ``results.csv`` holds mean, interval and number of runs of every cell.
+        Besides, ``results.csv`` holds mean, interval and number of runs of every cell, if the
+        study wants details.
 
     Returns
     -------
@@ -100,9 +101,10 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
         sections=(*parts, *_closing(study, records, environments(folder))),
     )
     write_document(document, folder)
-    header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
-    text = csv_text([["part", *header] if study.parts else header, *lines])
-    write_whole(folder / "results.csv", text.encode())
+    if study.details:
+        header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
+        text = csv_text([["part", *header] if study.parts else header, *lines])
+        write_whole(folder / "results.csv", text.encode())
     return folder / "README.md"
 
 

@@ -128,17 +128,18 @@ def summary_section(
     """Return the tables of a summary."""
     summed = Summed.gather(study, summary, records_of)
     blocks: list[Block] = []
+    shown = summary.scores or study.scores
     if summary.picture:
-        score = study.scores[0]
         blocks.append(
             Picture(
-                f"{summary.title}-{score}",
-                f"{summary.title}: mean {score_name(score)}, with 95 % confidence intervals.",
-                f"{score_name(score)} of each method",
-                partial(_curves, summed, score),
+                f"{summary.title}-{shown[0]}",
+                f"{summary.title}: mean {score_name(shown[0])}, with 95 % confidence intervals.",
+                f"{score_name(shown[0])} of each method",
+                partial(_curves, summed, shown[0]),
             )
         )
-    for at, score in enumerate(study.scores):
+    for score in shown:
+        at = study.scores.index(score)
         published = {
             (method, column): figures[at]
             for method, columns in summary.published.items()
@@ -146,8 +147,8 @@ def summary_section(
             if at < len(figures)
         }
         blocks.append(_means(summary, summed, score, published))
-        if summary.baseline is not None:
-            blocks.append(_differences(summary, summed, score))
+    if summary.baseline is not None:
+        blocks.insert(1 + summary.picture, _differences(summary, summed, shown[0]))
     return Section(summary.title, tuple(blocks))
 
 
