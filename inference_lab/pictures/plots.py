@@ -97,6 +97,36 @@ def draw_graph(
     return drawn
 
 
+def draw_trade_off(reached: Sequence[tuple[str, float, float]], axes: Axes | None) -> Axes:
+    """Draw named points of seconds and gaps in percent.
+
+    Parameters
+    ----------
+    reached : sequence of (str, float, float)
+        Name, seconds and gap of each.
+    axes : matplotlib.axes.Axes or None
+        None for those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    drawn = own_axes(axes)
+    for name, seconds, gap in reached:
+        (point,) = drawn.plot(max(seconds, 1e-6), gap, "o", label=name)
+        drawn.annotate(
+            name,
+            (max(seconds, 1e-6), gap),
+            textcoords="offset points",
+            xytext=(5, 5),
+            color=point.get_color(),
+        )
+    drawn.set_xscale("log")
+    drawn.set_xlabel("median seconds")
+    drawn.set_ylabel("mean gap, %")
+    return drawn
+
+
 def draw_history(
     seconds: Sequence[float],
     energies: Sequence[float],

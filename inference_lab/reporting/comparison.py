@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inference_lab.reporting.csv_text import csv_frame
-from inference_lab.reporting.tables import csv_text, markdown, plain_text, rich_table
+from inference_lab.reporting.latex import escape_latex, latex_table
+from inference_lab.reporting.tables import (
+    csv_text,
+    markdown,
+    plain_text,
+    rich_table,
+    summary_table,
+)
 from inference_lab.results.files import write_whole
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import RecordStore
+from inference_lab.words import NONE
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
 
 __all__ = ["Comparison"]
@@ -39,6 +50,85 @@ class Comparison(Findings):
     def __str__(self) -> str:
         """Return `to_text`."""
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """Return a line a problem and solver as a table, which notebooks show."""
+        import pandas as pd
+
+        names = ["problem", "solver", "energy", "gap_percent", "proved_by", "seconds", "status"]
+        rows = [[getattr(row, name) for name in names] for row in self.rows]
+        shown = pd.DataFrame(rows, columns=names).to_html(index=False, na_rep=NONE, max_rows=60)
+        return f"<p>{escape(repr(self))}</p>{shown}"
+
+    def to_latex(
+        self,
+        columns: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        caption: str = "",
+    ) -> str:
+        r"""Return the table over solvers as LaTeX in the style of booktabs.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Titles of the columns that are wanted besides the solver, in this order, such as
+            ``["gap %", "% proved"]``; all by default.
+        labels : mapping of str to str, optional
+            What solvers are called, by spec. Text, not LaTeX.
+        caption : str
+            With one, the table stands in an environment ``table``. Text, not LaTeX.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        ValueError
+            If there is no column, or no solver, of that name; the message lists those there are.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> print(c.to_latex(["gap %"], {"icm": "ICM"}).splitlines()[-4])
+        ICM & 0 \\\\
+        """
+        laid = latex_table(summary_table(self, columns, labels or {}), "solvers")
+        if not caption:
+            return laid
+        return (
+            "\\begin{table}\n\\centering\n"
+            f"\\caption{{{escape_latex(caption)}}}\n{laid}\\end{{table}}\n"
+        )
+
+    def plot(self, *, axes: Axes | None = None) -> Axes:
+        """Draw what each solver reaches in which time: mean gap against median seconds.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> axes = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"]).plot()
+        """
+        from inference_lab.pictures.plots import draw_trade_off
+
+        reached = [
+            (self.short_name(s.solver), s.median_seconds, s.mean_gap_percent)
+            for s in self.solvers
+            if s.median_seconds is not None and s.mean_gap_percent is not None
+        ]
+        return draw_trade_off(reached, axes)
 
     def to_markdown(self) -> str:
         """Return the comparison as Markdown: one table a problem, then one over solvers."""

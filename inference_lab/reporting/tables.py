@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from inference_lab.reporting.cells import (
@@ -45,7 +45,7 @@ from inference_lab.words import (
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["csv_text", "markdown", "plain_text", "rich_table"]
+__all__ = ["Part", "csv_text", "markdown", "plain_text", "rich_table", "summary_table"]
 
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
@@ -175,6 +175,33 @@ def _summary_table(solvers: list[SolverSummary]) -> Table:
         + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
     )
     return table_of(f"All {counted(n, 'problem')}", "", columns, note)
+
+
+def summary_table(
+    comparison: Findings, columns: Sequence[str] | None, labels: Mapping[str, str]
+) -> Table:
+    """Return the table over solvers with some of its columns, and names for some solvers.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column or solver.
+    """
+    table = _summary_table(comparison.solvers)
+    titles = [column.title for column in table.columns]
+    solvers = [row[0].text for row in table.rows]
+    wanted = titles[1:] if columns is None else list(columns)
+    for kind, asked, there in (("column", wanted, titles[1:]), ("solver", labels, solvers)):
+        for name in asked:
+            if name not in there:
+                raise ValueError(f"there is no {kind} {name!r}, but {', '.join(there)}")
+    places = [0, *(titles.index(title) for title in wanted)]
+    named = [[Cell(labels.get(row[0].text, row[0].text)), *row[1:]] for row in table.rows]
+    return replace(
+        table,
+        columns=tuple(table.columns[p] for p in places),
+        rows=tuple(tuple(row[p] for p in places) for row in named),
+    )
 
 
 def _legend(comparison: Findings) -> str:

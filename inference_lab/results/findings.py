@@ -42,6 +42,15 @@ __all__ = [
 ]
 
 
+#: The columns of `Findings.frame` that come first.
+_FIRST = {
+    name: at
+    for at, name in enumerate(
+        ("problem", "solver", "seed", "energy", "gap", "lower_bound", "status", "seconds")
+    )
+}
+
+
 def latest(records: Iterable[Record]) -> list[Record]:
     """Return the last record of each `Record.key`, in the order in which the keys first appear.
 
@@ -220,7 +229,8 @@ class Findings:
     def frame(self) -> pd.DataFrame:
         """All runs as a pandas DataFrame, one row a run.
 
-        The scalar fields of `Record`, and from the comparison ``best_bound`` of the problem,
+        The scalar fields of `Record`, what a run was and found before all others, and from the
+        comparison ``best_bound`` of the problem,
         ``gap_percent`` to it, and ``proved`` (``"yes"``, ``"by NAME"``, ``"no"``).
         """
         import pandas as pd
@@ -229,7 +239,7 @@ class Findings:
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
         left_out |= {"small_energy"}  # which is told by what is proved
         kept = [f for f in fields(Record) if f.name not in left_out]
-        names = [f.name for f in kept]
+        names = sorted((f.name for f in kept), key=lambda name: _FIRST.get(name, len(_FIRST)))
         lines = []
         for record in self.records:
             problem = summary[record.problem, record.problem_hash]

@@ -11,6 +11,7 @@ from dataclasses import fields
 import pytest
 from sample_records import record
 
+import inference_lab as il
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.records import Record
 
@@ -106,3 +107,21 @@ def test_the_frame_has_the_fields_of_a_record_and_no_others():
 
 def test_numbers_of_one_have_no_plural():
     assert repr(Comparison([record()])) == "Comparison(1 problem x 1 solver, 1 run)"
+
+
+def test_a_comparison_shows_itself_in_notebooks_and_papers():
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    comparison = il.compare(il.Problem("pair<b>", graph, optimum=0.5), ["icm", "brute-force"])
+    html = comparison._repr_html_()
+    assert "pair&lt;b&gt;" in html and "<b>" not in html and "brute-force" in html
+    first = ["problem", "solver", "seed", "energy", "gap", "lower_bound", "status", "seconds"]
+    assert list(comparison.frame.columns)[:8] == first
+    latex = comparison.to_latex(["% proved", "gap %"], {"icm": "ICM_1"}, caption="50 % of all")
+    assert r"solver & \% proved & gap \%" in latex and r"ICM\_1 & 0 & 0" in latex
+    assert latex.startswith("\\begin{table}") and r"\caption{50 \% of all}" in latex
+    with pytest.raises(ValueError, match=r"there is no column 'gab', but gap %, % best"):
+        comparison.to_latex(["gab"])
+    with pytest.raises(ValueError, match="there is no solver 'icn', but icm, brute-force"):
+        comparison.to_latex(labels={"icn": "ICM"})
+    axes = comparison.plot()
+    assert axes.get_xscale() == "log" and len(axes.lines) == 2
