@@ -138,7 +138,7 @@ class Results:
                 record.run,
             )
             for name in scores:
-                values[name][at] = _number(record.scores[name])
+                values[name][at] = _number(record.scores.get(name))
             for name in ("objective", "seconds", "e_step_seconds", "violated"):
                 values[name][at] = getattr(record, name)
             for name in ("optimal", "solved"):

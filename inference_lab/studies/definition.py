@@ -324,7 +324,7 @@ class Study:
         ------
         StudyError
         """
-        from inference_lab.studies.estimators import ESTIMATORS, SCORES
+        from inference_lab.studies.estimators import ESTIMATORS, PREDICTED, SCORES
 
         if self.parts:
             titles = [part.title for part in self.parts]
@@ -361,8 +361,9 @@ class Study:
                     f"allowed: {', '.join(sorted(ESTIMATORS))}"
                 )
         for score in self.scores:
-            if score not in SCORES:
-                raise StudyError(f"score {score!r} is unknown; allowed: {', '.join(SCORES)}")
+            if score not in {**SCORES, **PREDICTED}:
+                allowed = ", ".join({**SCORES, **PREDICTED})
+                raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
 

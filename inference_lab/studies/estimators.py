@@ -12,7 +12,7 @@ from inference_lab import clustering
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 from inference_lab.studies.wekaut import WekaUTKMeans
 
-__all__ = ["ESTIMATORS", "SCORES"]
+__all__ = ["ESTIMATORS", "PREDICTED", "SCORES"]
 
 
 def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
@@ -48,3 +48,7 @@ SCORES: Mapping[str, Callable[[Any, Any], float]] = {
     "accuracy": matched_accuracy,
     "clusters": lambda truth, labels: float(np.unique(labels).size),
 }
+
+#: Scores of what a fitted estimator predicts for the same points, from its parameters alone: where
+#: the boundaries are, whatever constraints make of the labels of their own points.
+PREDICTED: Mapping[str, Callable[[Any, Any], float]] = {"boundary_accuracy": matched_accuracy}

@@ -16,7 +16,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import IntArray
 from inference_lab.loading import imports_timed, meter
 from inference_lab.studies.definition import Method, Protocol
-from inference_lab.studies.estimators import ESTIMATORS, SCORES
+from inference_lab.studies.estimators import ESTIMATORS, PREDICTED, SCORES
 from inference_lab.studies.points import StudyPoints
 
 __all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
@@ -173,8 +173,12 @@ def _fit_once(
     e_steps = [line for line in estimator.history_ if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]
     gaps = [line.energy - line.lower_bound for line in solved]
+    scores = {name: score(truth, labels) for name, score in SCORES.items()}
+    if hasattr(estimator, "predict"):
+        predicted = estimator.predict(points.values)[draw.scored]
+        scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
     return Fit(
-        {name: score(truth, labels) for name, score in SCORES.items()},
+        scores,
         float(estimator.objective_),
         seconds,
         sum(line.seconds for line in e_steps),

@@ -76,17 +76,19 @@ def told_apart(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (name, 0)
 
 
-def four_clouds(n: int = 200, seed: int = 0) -> tuple[FloatArray, IntArray]:
+def four_clouds(n: int = 200, seed: int = 0, ratio: float = 2.0) -> tuple[FloatArray, IntArray]:
     """Return the toy data of Lange et al. (2005, fig. 2), rebuilt from its description.
 
-    Four round clouds of equal size on the corners of a rectangle that is twice as high as it is
-    wide. The best two clusters are the upper and the lower clouds; the classes are left and right.
+    Four round clouds of equal size on the corners of a rectangle that is higher than wide. The
+    best two clusters are the upper and the lower clouds; the classes are left and right.
 
     Parameters
     ----------
     n : int
         Number of points, divided among the clouds in turn.
     seed : int
+    ratio : float
+        Height of the rectangle over its width, which is 2; the paper does not tell it.
 
     Returns
     -------
@@ -95,12 +97,13 @@ def four_clouds(n: int = 200, seed: int = 0) -> tuple[FloatArray, IntArray]:
     rng = np.random.default_rng(seed)
     right, upper = np.arange(n) % 2, np.arange(n) // 2 % 2
     points = rng.normal(scale=0.4, size=(n, 2))
-    points += np.stack([2.0 * right - 1.0, 4.0 * upper - 2.0], axis=1)
+    points += np.stack([2.0 * right - 1.0, ratio * (2.0 * upper - 1.0)], axis=1)
     return points, right.astype(np.int64)
 
 
 def _toy(name: str, data_dir: str | None) -> StudyPoints:
-    return StudyPoints(name, *four_clouds())
+    ratio = name.removeprefix("lange-toy").removeprefix("-")
+    return StudyPoints(name, *four_clouds(ratio=float(ratio or 2.0)))
 
 
 def _table(name: str, data_dir: str | None) -> StudyPoints:
@@ -159,7 +162,7 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
       for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
       directions of the weights;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
-    * ``lange-toy``, see `four_clouds`;
+    * ``lange-toy``, with ``-1.1`` and ``-1.4`` for other ratios of its sides, see `four_clouds`;
     * ``two-spirals`` and its like, see `inference_lab.studies.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
@@ -170,7 +173,7 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
         found[f"{name}-counts"] = partial(_text, form="counts")
         found[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
     found.update(dict.fromkeys(_MOSAICS, _mosaic))
-    found["lange-toy"] = _toy
+    found.update(dict.fromkeys(("lange-toy", "lange-toy-1.1", "lange-toy-1.4"), _toy))
     found["glass-with-id"] = _glass_with_id
     found.update(dict.fromkeys(PATTERNS, _pattern))
     return found
