@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import numbers
 import sys
 import time
 import warnings
@@ -110,7 +111,7 @@ def solve(
     # Within the run of another solver, what is loaded here does not count as that one's time.
     with meter.running():
         method = as_solver(solver)
-    _check(graph, temperature, time_limit, max_iterations)
+    _check(graph, seed, temperature, time_limit, max_iterations)
     start = None if initial is None else graph.check_labels(initial)
     if start is not None and start.ndim != 1:
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
@@ -231,11 +232,22 @@ def _solution(
 
 
 def _check(
-    graph: FactorGraph, temperature: float, time_limit: float | None, max_iterations: int | None
+    graph: FactorGraph,
+    seed: int | None,
+    temperature: float,
+    time_limit: float | None,
+    max_iterations: int | None,
 ) -> None:
-    """Refuse a graph, a temperature and limits that no run can have."""
+    """Refuse a graph, a seed, a temperature and limits that no run can have."""
     if not isinstance(graph, FactorGraph):
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
+    asked = {"temperature": temperature, "time_limit": time_limit, "max_iterations": max_iterations}
+    for name, value in asked.items():
+        if value is not None and not isinstance(value, numbers.Real):
+            kind = "a number of seconds or None" if name == "time_limit" else "a number"
+            raise TypeError(f"{name} must be {kind}, got {value!r}")
+    if isinstance(seed, float | str):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
     if temperature and not graph.resolution <= temperature <= COST_LIMIT:

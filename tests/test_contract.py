@@ -745,6 +745,14 @@ def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
     assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
 
 
+def test_what_is_no_number_is_told_by_its_name():
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    with pytest.raises(TypeError, match="time_limit must be a number of seconds or None, got '5s'"):
+        il.solve(graph, "icm", time_limit="5s")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"seed must be an integer or None, got 1\.5"):
+        il.solve(graph, "icm", seed=1.5)  # type: ignore[arg-type]
+
+
 def test_what_is_no_answer_warns_and_has_no_energy():
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     with pytest.warns(il.UnsolvedWarning, match="icm gave no answer: unsupported, icm finds lab"):

@@ -220,13 +220,14 @@ def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
 # ---------------------------------------------------------------------- options
 
 
-def _number(value: str, expected: str) -> float:
+def _number(value: str, expected: str, given: str | None = None) -> float:
+    """Read a number that is not negative, which may be part of what was `given`."""
     try:
         number = float(value)
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise click.BadParameter(f"{value!r} is not {expected}")
+        raise click.BadParameter(f"{(given or value)!r} is not {expected}")
     return number
 
 
@@ -257,7 +258,7 @@ def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | st
     expected = "a size such as 4GB or 4GiB, auto, or none"
     if text[len(number) :] not in _UNITS:
         raise click.BadParameter(f"{value!r} is not {expected}")
-    size = int(_number(number, expected) * _UNITS[text[len(number) :]])
+    size = int(_number(number, expected, value) * _UNITS[text[len(number) :]])
     if size == 0:
         raise click.BadParameter(f"{value!r} is not {expected}")
     return size

@@ -204,6 +204,12 @@ def test_compare_prints_a_table_and_writes_records(work):
     assert len(list((work / "runs").iterdir())) == 2
 
 
+def test_a_size_that_is_none_is_shown_as_it_was_given(work):
+    result = call("compare", "model.uai", "--memory-limit", "4XB")
+    assert result.exit_code == 2
+    assert "'4XB' is not a size such as 4GB or 4GiB, auto, or none" in result.stderr
+
+
 def test_warm_up_compiles_and_says_so(work):
     result = call("warm-up", "icm", "--problem", "model.uai", "--jobs", 1)
     assert result.exit_code == 0 and result.stdout == ""
