@@ -7,9 +7,9 @@ judges a copy of the graph that the solver never sees.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
-import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,18 +130,12 @@ def pristine(family: str, seed: int) -> FactorGraph:
     return random_graph(family, seed)
 
 
-@functools.lru_cache(maxsize=2048)
-def _packed(family: str, seed: int) -> bytes:
-    return pickle.dumps(pristine(family, seed))
-
-
 def fresh(family: str, seed: int) -> FactorGraph:
     """Return a new copy of the graph that `pristine` draws: nothing is known of it but its costs.
 
-    A run may spoil what it is handed, so each has its own; drawing takes ten times as long.
+    A run may spoil what it is handed, so each has its own; drawing takes several times as long.
     """
-    copy: FactorGraph = pickle.loads(_packed(family, seed))
-    return copy
+    return copy.deepcopy(pristine(family, seed))
 
 
 @functools.lru_cache(maxsize=2048)
