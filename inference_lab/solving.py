@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
-import numbers
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -231,6 +231,10 @@ def _solution(
     )
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number)
+
+
 def _check(
     graph: FactorGraph,
     seed: int | None,
@@ -241,13 +245,15 @@ def _check(
     """Refuse a graph, a seed, a temperature and limits that no run can have."""
     if not isinstance(graph, FactorGraph):
         raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
-    asked = {"temperature": temperature, "time_limit": time_limit, "max_iterations": max_iterations}
-    for name, value in asked.items():
-        if value is not None and not isinstance(value, numbers.Real):
-            kind = "a number of seconds or None" if name == "time_limit" else "a number"
-            raise TypeError(f"{name} must be {kind}, got {value!r}")
-    if isinstance(seed, float | str):
-        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    asked: list[tuple[str, Any, str, bool]] = [
+        ("seed", seed, "an integer or None", not isinstance(seed, float | str)),
+        ("temperature", temperature, "a number", _is_number(temperature)),
+        ("time_limit", time_limit, "a number of seconds or None", _is_number(time_limit)),
+        ("max_iterations", max_iterations, "an integer or None", _is_number(max_iterations)),
+    ]
+    for name, value, expected, right in asked:
+        if value is not None and not right:
+            raise TypeError(f"{name} must be {expected}, got {value!r}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
     if temperature and not graph.resolution <= temperature <= COST_LIMIT:
