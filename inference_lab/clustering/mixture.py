@@ -101,10 +101,21 @@ class Gaussians(Model):
         own = self.covariances if self.covariance == "tied" else self.covariances[h]
         if own.ndim < 2:
             variance = np.broadcast_to(own, points.shape[1:])
+            if not (variance > 0).all():
+                raise ValueError(self._collapsed(h))
             return gaps / np.sqrt(variance), float(np.log(variance).sum())
-        factor = np.linalg.cholesky(own)
+        try:
+            factor = np.linalg.cholesky(own)
+        except np.linalg.LinAlgError:
+            raise ValueError(self._collapsed(h)) from None
         scaled = solve_triangular(factor, gaps.T, lower=True, check_finite=False).T
         return scaled, float(2.0 * np.log(np.diagonal(factor)).sum())
+
+    def _collapsed(self, h: int) -> str:
+        return (
+            f"component {h} has no volume with reg_covar={self.ridge:g}: its points coincide in "
+            "some direction; a larger reg_covar, or a simpler covariance_type, is needed"
+        )
 
     def log_densities(self, points: FloatArray) -> FloatArray:
         """Return ``log N(x | mu_h, Sigma_h)``, shape (n, k)."""

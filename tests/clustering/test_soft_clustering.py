@@ -232,3 +232,10 @@ def test_strong_constraints_are_followed_on_two_overlapping_clusters():
 def test_bad_settings_of_the_mixture(settings, given, message):
     with pytest.raises(ValueError, match=message):
         ConstrainedGaussianMixture(2, **settings).fit(np.arange(5.0)[:, None], **given)
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diag", "spherical"])
+def test_points_that_coincide_need_a_ridge(covariance):
+    model = ConstrainedGaussianMixture(2, covariance_type=covariance, reg_covar=0.0)
+    with pytest.raises(ValueError, match=r"component 0 has no volume with reg_covar=0: "):
+        model.fit(np.ones((6, 2)))
