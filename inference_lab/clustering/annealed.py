@@ -50,6 +50,7 @@ def critical_temperature(points: Points, distortion: Distortion) -> float:
 
     Examples
     --------
+    >>> from inference_lab.clustering.distortions import SquaredEuclidean
     >>> critical_temperature(np.array([[-1.0], [1.0]]), SquaredEuclidean())
     2.0
     """
