@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,9 +29,8 @@ _ILP_ENTRIES = 60_000
 _SPARSE = 2.5
 #: Variables, edges and factors up to which an order of elimination is looked for.
 _ELIMINABLE = 10_000
-#: Share of variables that must be fixed for a reduced graph to be worth the structure it loses.
-_WORTHWHILE = 0.2
-#: Share of the budget that the reduction may take.
+#: Share of the budget that the first descent may take, and the reduction.
+_FIRST = 0.05
 _REDUCTION = 0.2
 
 
@@ -90,12 +90,11 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         yield Stage("alpha-expansion", 0.25, "attractive terms: expansion moves are strong")
         yield Stage("trw-s(tighten=cycles)", 0.8, "bounds, often tight on attractive terms")
     elif kind in ("binary", "signed-potts"):
+        yield Stage("memetic", 0.35, "terms of either sign: a population of local optima")
         if sparse:
-            yield Stage("subgraph-search", 0.25, "few neighbours: exact moves on large subgraphs")
-        else:
-            yield Stage("kernighan-lin", 0.1, "many neighbours: chains of moves")
-            if n <= _DENSE:
-                yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
+            yield Stage("subgraph-search", 0.2, "few neighbours: exact moves on large subgraphs")
+        elif n <= _DENSE:
+            yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
         if kind == "binary":
             yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
         else:
@@ -111,8 +110,18 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
-    last = "subgraph-search" if sparse and not graph.n_factors else "simulated-annealing"
-    yield Stage(last, 1.0, "time is left: on to better labellings")
+
+
+def searches(graph: FactorGraph) -> list[Stage]:
+    """Return searches for better labellings, for the time that a plan leaves."""
+    sparse = graph.n_edges <= _SPARSE * graph.n_variables
+    if graph.n_label_costs:
+        names = ["simulated-annealing"]
+    elif sparse and not graph.n_factors:
+        names = ["subgraph-search", "memetic"]
+    else:
+        names = ["memetic", "simulated-annealing"]
+    return [Stage(name, 1.0, "time is left: on to better labellings") for name in names]
 
 
 @dataclass(frozen=True)
@@ -122,11 +131,11 @@ class Auto(Solver):
     Forests are solved exactly at once. Else labels that some optimum does without are ruled out
     (persistency), which alone solves binary submodular energies. What is left is solved exactly
     where it is a forest or of small treewidth. Else stages follow that depend on the terms:
-    expansion moves and TRW-S for attractive ones, chains of moves, or exact moves on subgraphs, and
-    a semidefinite relaxation for Potts terms of either sign, message passing tightened by clusters
+    expansion moves and TRW-S for attractive ones, memetic search, exact moves on subgraphs or a
+    semidefinite relaxation for Potts terms of either sign, message passing tightened by clusters
     for others, then branch and bound, elimination with larger tables, toulbar2 if it is installed,
-    and further search for labellings, as size and time allow. Each stage starts from the best
-    labelling so far; the run ends when bound and energy meet.
+    and further searches for labellings in turn, as size and time allow. Each stage starts from the
+    best labelling so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -145,7 +154,8 @@ class Auto(Solver):
     Diagnostics
     -----------
     ``structure``; ``share_fixed`` of the variables by persistency; ``plan``: for each stage its
-    solver, why it was chosen, its seconds, energy, bound and status.
+    solver, why it was chosen, its seconds, energy, bound and status, and its ``runs`` if there were
+    several.
 
     Complexity
     ----------
@@ -183,26 +193,36 @@ class Auto(Solver):
             outcome = TreeDP().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
-        run.offer(unary_minimum(graph))
-        reduction = reduce(graph, lambda: run.seconds >= _REDUCTION * end or run.should_stop())
+        first = unary_minimum(graph)
+        run.offer(first)
+        descent = solve(graph, "icm", time_limit=_FIRST * end, initial=run.initial)
+        if descent.labels is not None:
+            first = descent.labels
+            run.offer(first)
+        reduction = reduce(
+            graph,
+            lambda: run.seconds >= _REDUCTION * end or run.should_stop(),
+            keep_forms=True,
+        )
         rest = reduction.graph
-        diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": []}
+        plans: list[dict[str, Any]] = []
+        diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": plans}
         if reduction.infeasible:
             return Outcome(infeasible=True, diagnostics=diagnostics)
         if rest.n_variables == 0:
             run.bound(rest.constant)
             run.offer(reduction.fixed)
             return Outcome(converged=True, diagnostics=diagnostics)
-        expand: Callable[[IntArray], IntArray] = reduction.expand
-        best: IntArray | None = None if run.initial is None else reduction.restrict(run.initial)
-        if reduction.share_fixed < _WORTHWHILE and structure(graph) == "attractive":
-            # Tables that lack some labels lose the form that fast methods live on.
-            rest, expand, best = graph, _unchanged, run.initial
+        best = reduction.restrict(first)
         diagnostics["structure"] = structure(rest)
-        best_energy = math.inf if best is None else float(rest.energy(best))
+        best_energy = float(rest.energy(best))
         iterations = 0
         converged = False
-        for stage in plan(rest):
+        more = searches(rest)
+        # A budget is used until it is spent; without one, every search ends by itself.
+        for stage in itertools.chain(
+            plan(rest), more[:1] if run.time_limit is None else itertools.cycle(more)
+        ):
             left = end - run.seconds
             if run.proved or left <= 0 or run.should_stop(iterations):
                 break
@@ -217,14 +237,26 @@ class Auto(Solver):
                 initial=best,
                 on_offer=lambda point: run.bound(point.lower_bound),
                 # Nothing is lost if this run is ended by force.
-                on_improve=lambda labels, energy, seconds: _tell(run, expand, labels, energy),
+                on_improve=lambda labels, energy, seconds: _tell(
+                    run, reduction.expand, labels, energy
+                ),
             )
             if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
                 continue
             iterations += solution.iterations
-            diagnostics["plan"].append(_said(stage, solution))
+            said = _said(stage, solution)
+            before = next((done for done in plans if done["solver"] == stage.solver), None)
+            if before is None:
+                plans.append(said)
+            else:
+                before |= said | {
+                    "seconds": before["seconds"] + said["seconds"],
+                    "energy": min(before["energy"], said["energy"]),
+                    "lower_bound": max(before["lower_bound"], said["lower_bound"]),
+                    "runs": before.get("runs", 1) + 1,
+                }
             if solution.labels is not None:
-                run.offer(expand(solution.labels))
+                run.offer(reduction.expand(solution.labels))
                 if solution.energy < best_energy:
                     best, best_energy = solution.labels, solution.energy
             if solution.status == Status.INFEASIBLE:
@@ -234,14 +266,10 @@ class Auto(Solver):
                 break
         else:
             # All that was planned has come to its own end.
-            converged = all(entry["status"] == "converged" for entry in diagnostics["plan"])
+            converged = all(done["status"] == "converged" for done in plans)
         return Outcome(
             converged=converged or run.proved, iterations=iterations, diagnostics=diagnostics
         )
-
-
-def _unchanged(labels: IntArray) -> IntArray:
-    return labels
 
 
 def _tell(

@@ -61,7 +61,7 @@ def test_the_plan_follows_the_structure():
     assert names(grid)[0] == "alpha-expansion"
     assert "junction-tree" not in names(grid)[:3]
     noisy = as_problem("estep(data=iris, constraints=700, noise=0.2, weight=30)").graph
-    assert names(noisy)[:2] == ["kernighan-lin", "semidefinite"]
+    assert names(noisy)[:2] == ["memetic", "semidefinite"]
     narrow = as_problem("potts-grid(height=4, width=200, labels=3)").graph
     assert names(narrow)[0] == "junction-tree"
     for graph in (grid, noisy, narrow):
@@ -74,7 +74,7 @@ def test_it_says_what_it_chose_and_loses_nothing():
     graph = as_problem("estep(data=iris, constraints=600, noise=0.2, weight=30)").graph
     s = il.solve(graph, "auto", time_limit=12.0)
     stages = s.diagnostics["plan"]
-    assert [stage["solver"] for stage in stages][:2] == ["kernighan-lin", "semidefinite"]
+    assert [stage["solver"] for stage in stages][:2] == ["memetic", "semidefinite"]
     shift = s.lower_bound - max(stage["lower_bound"] for stage in stages)
     # What was fixed before has its costs in the constant, so energies are those of the whole.
     assert shift == pytest.approx(0.0, abs=1e-6)

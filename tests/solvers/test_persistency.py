@@ -44,6 +44,24 @@ def check(graph, reduction):
 def test_an_optimum_survives_and_energies_map(family, seed):
     graph = random_graph(family, seed)
     check(graph, reduce(graph))
+    kept = reduce(graph, keep_forms=True)
+    check(graph, kept)
+    if graph.is_diagonal:
+        assert kept.graph.is_diagonal
+
+
+def test_terms_keep_their_form_where_that_is_asked_for():
+    """A label ruled out at one end alone makes a table of a Potts term, or is given back."""
+    g = as_problem("estep(data=iris, constraints=250, noise=0.3)").graph
+    plain, kept = reduce(g), reduce(g, keep_forms=True)
+    assert not plain.graph.is_diagonal and kept.graph.is_diagonal
+    assert (kept.fixed == plain.fixed).all() and (kept.fixed >= 0).any()
+    assert set(kept.graph.cardinalities.tolist()) <= {2, 3}
+    assert (plain.graph.cardinalities <= kept.graph.cardinalities).all()
+    labels = np.random.default_rng(0).integers(
+        kept.graph.cardinalities, size=(50, kept.graph.n_variables)
+    )
+    assert kept.graph.energy(labels) == pytest.approx(g.energy(kept.expand(labels)))
 
 
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["against", "dead", "roof"]))

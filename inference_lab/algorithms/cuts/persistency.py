@@ -39,7 +39,7 @@ from inference_lab.algorithms.cuts.label_tests import (
     write_scores,
 )
 from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
-from inference_lab.algorithms.cuts.reduction import Reduction, shrink
+from inference_lab.algorithms.cuts.reduction import Reduction, shrink, with_forms
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, magnitude, unsupported_arity
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -179,7 +179,12 @@ class _Search:
         self._dirty[self.left <= 1] = 0
 
 
-def reduce(graph: FactorGraph, should_stop: Callable[[], bool] | None = None) -> Reduction:
+def reduce(
+    graph: FactorGraph,
+    should_stop: Callable[[], bool] | None = None,
+    *,
+    keep_forms: bool = False,
+) -> Reduction:
     """Rule out labels that some optimal labelling does without, and shrink the graph.
 
     Parameters
@@ -189,6 +194,9 @@ def reduce(graph: FactorGraph, should_stop: Callable[[], bool] | None = None) ->
         `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY` variables.
     should_stop : callable, optional
         Asked every tenth of a second or so; what has been ruled out until then is used.
+    keep_forms : bool
+        Give labels back to variables that stay wherever a Potts, diagonal or truncated term would
+        become a table without its form for the lack of them.
 
     Returns
     -------
@@ -205,7 +213,7 @@ def reduce(graph: FactorGraph, should_stop: Callable[[], bool] | None = None) ->
     A round is a minimum cut or two for each label, and for each variable O(k^2) an edge of the
     diagonal kinds, O(k^3) a table (O(k^2) above 16 labels), and the size of the table times k^2
     a larger factor. Memory: linear in the graph; where the ends of an edge of the diagonal kinds
-    are left with different labels, its term becomes a table.
+    are left with different labels, its term becomes a table (without `keep_forms`).
 
     References
     ----------
@@ -239,4 +247,7 @@ def reduce(graph: FactorGraph, should_stop: Callable[[], bool] | None = None) ->
         dropped += search.roof_duality()
         if dropped <= _WORTHWHILE * float(search.left.sum()) or (search.left == 1).all():
             break
-    return shrink(graph, search.alive.astype(bool), search.left, search.infeasible, rounds)
+    alive, left = search.alive.astype(bool), search.left
+    if keep_forms:
+        alive, left = with_forms(graph, alive, left)
+    return shrink(graph, alive, left, search.infeasible, rounds)

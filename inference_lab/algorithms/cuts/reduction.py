@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import (
+    DIAGONAL,
+    NO_FORM,
+    POTTS,
+    TABLE,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+)
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 from inference_lab.kernels.messages import edge_cost
@@ -161,6 +169,66 @@ def shrink(
         constant,
     )
     return Reduction(reduced, fixed, variables, label_ptr, labels, infeasible, rounds)
+
+
+def with_forms(
+    graph: FactorGraph, alive: npt.NDArray[np.bool_], left: IntArray
+) -> tuple[npt.NDArray[np.bool_], IntArray]:
+    """Give labels back to variables that stay where a term would lose its form without them.
+
+    All labels, in each set of variables that terms of a form connect, unless the variables of the
+    set have the same labels left, and one after the other where labels have an order. Returns the
+    labels left, shape of the unaries, and their numbers, shape (n,).
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = graph.n_variables
+    kinds, forms = graph.edge_kinds, graph.arrays.forms
+    ordered = (kinds == TABLE) & (forms != NO_FORM)
+    stays = (left > 1)[graph.edges].all(axis=1)
+    ends = graph.edges[stays & (ordered | (kinds != TABLE))]
+    if ends.size == 0:
+        return alive, left
+    matrix = coo_array((np.ones(len(ends), dtype=np.int8), ends.T), shape=(n, n))
+    count, part = connected_components(matrix, directed=False)
+    first, after = _first_and_last(graph, alive)
+    broken = np.zeros(count, dtype=bool)
+    broken[part[ends[_labels_differ(graph, alive, ends)][:, 0]]] = True
+    gaps = np.flatnonzero((after - first + 1 != left) & (left > 1))
+    in_order = np.zeros(n, dtype=bool)
+    in_order[graph.edges[stays & ordered]] = True
+    broken[part[gaps[in_order[gaps]]]] = True
+    whole = broken[part] & (left > 1)
+    owner = np.repeat(np.arange(n), graph.cardinalities)
+    return alive | whole[owner], np.where(whole, graph.cardinalities, left)
+
+
+def _first_and_last(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+    """Return the least and the largest label left of each variable."""
+    owner = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
+    places = np.flatnonzero(alive)
+    labels = places - graph.unary_ptr[owner[places]]
+    first = np.full(graph.n_variables, np.iinfo(np.int64).max)
+    last = np.full(graph.n_variables, -1)
+    np.minimum.at(first, owner[places], labels)
+    np.maximum.at(last, owner[places], labels)
+    return first, last
+
+
+def _labels_differ(
+    graph: FactorGraph, alive: npt.NDArray[np.bool_], ends: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Whether the labels left of the ends of edges differ, shape (m,)."""
+    width = int(graph.cardinalities.max())
+    owner = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
+    # A random number a label: sums of those left are equal for equal sets only.
+    weights = np.random.default_rng(0).integers(2**62, size=width, dtype=np.int64)
+    labels = np.arange(owner.size) - graph.unary_ptr[owner]
+    sums = np.zeros(graph.n_variables, dtype=np.int64)
+    np.add.at(sums, owner[alive], weights[labels[alive]])
+    differ: npt.NDArray[np.bool_] = sums[ends[:, 0]] != sums[ends[:, 1]]
+    return differ
 
 
 def _restricted_terms(
