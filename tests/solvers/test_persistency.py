@@ -19,6 +19,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import POTTS
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.registry.sources import as_problem
 from inference_lab.specs.grammar import SpecError
 
 SEEDS = st.integers(0, 10_000)
