@@ -21,6 +21,7 @@ _NAMES: Mapping[str, str] = {
     "nmi_geometric": "NMI (geometric mean)",
     "ari": "adjusted Rand index",
     "accuracy": "accuracy",
+    "boundary_accuracy": "accuracy of the decision boundary",
     "clusters": "number of clusters",
 }
 
