@@ -31,8 +31,8 @@ __all__ = ["AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "critical_
 _SMALL = 32
 #: By what share of the way to a random point clusters are pushed at each temperature: no more than
 #: lets them part where they can. At the last one, where those that still coincide would go on doing
-#: so: with an exact E-step the mixture of the toy of Lange et al. (2005) stays on that saddle in most
-#: runs if pushed as little as before (10 of 12), and in none if pushed as much as here.
+#: so: with an exact E-step the mixture of the toy of Lange et al. (2005) stays on that saddle in
+#: most runs if pushed as little as before (10 of 12), and in none if pushed as much as here.
 _NUDGE, _LAST_NUDGE = 1e-3, 0.05
 #: Limit on iterations in the end, if that at each temperature is less.
 _LAST = 100
