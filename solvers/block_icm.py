@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inference_lab.algorithms.forests import RELATIVE_GAIN, grow, relabel, soften, start_block
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.kernels.forests import RELATIVE_GAIN, grow, relabel, soften, start_block
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
 

@@ -8,7 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from inference_lab._numba import lean_kernel
-from inference_lab.algorithms.chains import (
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.chains import (
     RELATIVE_GAIN,
     Chains,
     Rules,
@@ -23,10 +27,6 @@ from inference_lab.algorithms.chains import (
     start_chains,
     sweep_chains,
 )
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.traversal import nearest
 from inference_lab.specs.settings import setting
 
 #: Terms and labels looked at between two looks at the clock: some tens of milliseconds.

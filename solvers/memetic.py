@@ -9,7 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.chains import (
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.chains import (
     RELATIVE_GAIN,
     Chains,
     Rules,
@@ -23,11 +27,7 @@ from inference_lab.algorithms.chains import (
     roll_back,
     start_chains,
 )
-from inference_lab.algorithms.forests import Block, grow, relabel, soften, start_block
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.forests import Block, grow, relabel, soften, start_block
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.kernels.record import record
 from inference_lab.solving import solve

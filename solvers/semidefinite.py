@@ -8,13 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.chains import (
-    begin_pass,
-    extend,
-    fill,
-    roll_back,
-    start_chains,
-)
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.algorithms.semidefinite.model import Model, build_model
@@ -23,6 +16,13 @@ from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
+from inference_lab.kernels.chains import (
+    begin_pass,
+    extend,
+    fill,
+    roll_back,
+    start_chains,
+)
 from inference_lab.kernels.descent import descend
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve

@@ -19,11 +19,11 @@ from inference_lab.algorithms.elimination.blocks import (
     start_block,
 )
 from inference_lab.algorithms.elimination.domains import Domains, allowed_labels, first_allowed
-from inference_lab.algorithms.forests import soften
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.traversal import nearest, reach
+from inference_lab.kernels.forests import soften
 from inference_lab.kernels.messages import cost_scale, local_costs
 from inference_lab.specs.settings import setting
 

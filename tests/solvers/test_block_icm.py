@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.forests import grow, relabel, soften, start_block
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.kernels.forests import grow, relabel, soften, start_block
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import block_icm
 from inference_lab.solvers.block_icm import BlockICM

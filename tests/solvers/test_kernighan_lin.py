@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.chains import (
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.kernels.chains import (
     Chains,
     Rules,
     begin_chain,
@@ -22,10 +26,6 @@ from inference_lab.algorithms.chains import (
     roll_back,
     start_chains,
 )
-from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import kernighan_lin
 from inference_lab.solvers.kernighan_lin import KernighanLin, kick

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.chains import (
+from inference_lab.conformance import exhaustive
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.kernels.chains import (
     Rules,
     begin_kick,
     fill,
@@ -17,10 +20,7 @@ from inference_lab.algorithms.chains import (
     put,
     start_chains,
 )
-from inference_lab.algorithms.forests import soften, start_block
-from inference_lab.conformance import exhaustive
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.kernels.forests import soften, start_block
 from inference_lab.kernels.record import record
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.memetic import Region, cross, mutate
