@@ -90,7 +90,7 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         yield Stage("alpha-expansion", 0.25, "attractive terms: expansion moves are strong")
         yield Stage("trw-s(tighten=cycles)", 0.8, "bounds, often tight on attractive terms")
     elif kind in ("binary", "signed-potts"):
-        yield Stage("memetic", 0.35, "terms of either sign: a population of local optima")
+        yield Stage("memetic", 0.25, "terms of either sign: a population of local optima")
         if sparse:
             yield Stage("subgraph-search", 0.2, "few neighbours: exact moves on large subgraphs")
         elif n <= _DENSE:
