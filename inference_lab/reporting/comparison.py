@@ -93,7 +93,7 @@ class Comparison(Findings):
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
         >>> print(c.to_latex(["gap %"], {"icm": "ICM"}).splitlines()[-4])
-        ICM & 0 \\\\
+        ICM & 0 \\
         """
         laid = latex_table(summary_table(self, columns, labels or {}), "solvers")
         if not caption:
