@@ -86,7 +86,7 @@ def _signed_rank(difference: npt.NDArray[np.float64]) -> float:
     if not 2 <= difference.size <= 13:
         return float(wilcoxon(difference, zero_method="zsplit").pvalue)
     ranks = np.sign(difference) * rankdata(np.abs(difference))
-    total = permutation_test((ranks,), np.sum, permutation_type="samples", vectorized=True)
+    total = permutation_test((ranks,), np.sum, permutation_type="samples")
     return float(total.pvalue)
 
 
