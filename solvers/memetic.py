@@ -367,8 +367,8 @@ class _Search:
         self.region.shadow[:] = x
         n, now = x.size, self.region.now[0]
         since = 0
+        self.run.offer(x)
         while since < self.settings.patience * n:
-            self.run.offer(x)
             if self.run.remaining <= 0.0:
                 return False
             before = int(now.mutations)
@@ -378,7 +378,10 @@ class _Search:
                 self.arrays, self.soft, x, self.chains, self.block, self.region,
                 mate, uniforms, rules,
             )  # fmt: skip
-            since = 0 if gains else since + int(now.mutations) - before
+            since += int(now.mutations) - before
+            if gains:
+                since = 0
+                self.run.offer(x)
         return True
 
     def _descend(self, x: IntArray, rules: Rules) -> None:

@@ -192,10 +192,12 @@ def with_forms(
         return alive, left
     matrix = coo_array((np.ones(len(ends), dtype=np.int8), ends.T), shape=(n, n))
     count, part = connected_components(matrix, directed=False)
-    first, after = _first_and_last(graph, alive)
+    mask = _labels_left(graph, alive)
+    sets = np.packbits(mask, axis=1)
     broken = np.zeros(count, dtype=bool)
-    broken[part[ends[_labels_differ(graph, alive, ends)][:, 0]]] = True
-    gaps = np.flatnonzero((after - first + 1 != left) & (left > 1))
+    broken[part[ends[(sets[ends[:, 0]] != sets[ends[:, 1]]).any(axis=1), 0]]] = True
+    span = mask.shape[1] - mask.argmax(axis=1) - mask[:, ::-1].argmax(axis=1)
+    gaps = np.flatnonzero((span != left) & (left > 1))
     in_order = np.zeros(n, dtype=bool)
     in_order[graph.edges[stays & ordered]] = True
     broken[part[gaps[in_order[gaps]]]] = True
@@ -204,31 +206,12 @@ def with_forms(
     return alive | whole[owner], np.where(whole, graph.cardinalities, left)
 
 
-def _first_and_last(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """Return the least and the largest label left of each variable."""
-    owner = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
-    places = np.flatnonzero(alive)
-    labels = places - graph.unary_ptr[owner[places]]
-    first = np.full(graph.n_variables, np.iinfo(np.int64).max)
-    last = np.full(graph.n_variables, -1)
-    np.minimum.at(first, owner[places], labels)
-    np.maximum.at(last, owner[places], labels)
-    return first, last
-
-
-def _labels_differ(
-    graph: FactorGraph, alive: npt.NDArray[np.bool_], ends: IntArray
-) -> npt.NDArray[np.bool_]:
-    """Whether the labels left of the ends of edges differ, shape (m,)."""
-    width = int(graph.cardinalities.max())
-    owner = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
-    # A random number a label: sums of those left are equal for equal sets only.
-    weights = np.random.default_rng(0).integers(2**62, size=width, dtype=np.int64)
-    labels = np.arange(owner.size) - graph.unary_ptr[owner]
-    sums = np.zeros(graph.n_variables, dtype=np.int64)
-    np.add.at(sums, owner[alive], weights[labels[alive]])
-    differ: npt.NDArray[np.bool_] = sums[ends[:, 0]] != sums[ends[:, 1]]
-    return differ
+def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which labels each variable has left, shape (n, largest k)."""
+    mask = np.zeros((graph.n_variables, int(graph.cardinalities.max())), dtype=bool)
+    rows = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
+    mask[rows, np.arange(rows.size) - graph.unary_ptr[rows]] = alive
+    return mask
 
 
 def _restricted_terms(
@@ -239,10 +222,7 @@ def _restricted_terms(
     if inside.size == 0:
         return []
     # Variables with the same labels left, of the same number of labels, form a class.
-    width = int(graph.cardinalities.max())
-    mask = np.zeros((graph.n_variables, width), dtype=bool)
-    rows = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
-    mask[rows, np.arange(rows.size) - graph.unary_ptr[rows]] = alive
+    mask = _labels_left(graph, alive)
     packed = np.concatenate(
         [
             np.packbits(mask, axis=1),
