@@ -24,7 +24,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import why_missing
 from inference_lab.specs.settings import Settings
-from inference_lab.words import counted, seconds_text
+from inference_lab.words import counted, no_attribute, seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +34,19 @@ OPTIMALITY_TOLERANCE = 1e-8
 
 #: Marginals: an (n, k) array, or a list of 1-D arrays where cardinalities differ.
 Marginals: TypeAlias = "FloatArray | list[FloatArray]"
+
+
+#: What other libraries call what a solution has.
+_ELSEWHERE = {
+    **dict.fromkeys(("x", "state", "assignment", "map"), "labels"),
+    **dict.fromkeys(("value", "cost", "objective", "fun"), "energy"),
+    **dict.fromkeys(("bound", "dual"), "lower_bound"),
+    **dict.fromkeys(("time", "runtime"), "seconds"),
+    **dict.fromkeys(("history",), "trace"),
+    **dict.fromkeys(("beliefs", "probabilities"), "marginals"),
+    **dict.fromkeys(("log_z", "logz"), "log_partition"),
+    **dict.fromkeys(("nit", "n_iter"), "iterations"),
+}
 
 
 class Status(StrEnum):
@@ -445,6 +458,12 @@ class Solution:
             f"  energy {facts['energy']}, bound {facts['lower bound']}, gap {facts['gap']}\n"
             f"  labels {facts['labels']}; {facts['time']}"
         )
+
+    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what an attribute that there is not may be called here."""
+            raise no_attribute(self, name, _ELSEWHERE)
 
     def _repr_html_(self) -> str:
         """Return the same as a table, which notebooks show."""

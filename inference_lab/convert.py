@@ -199,7 +199,12 @@ def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
 
 def _unary_of(node: Hashable, data: Mapping[str, Any]) -> FloatArray:
     if "unary" not in data:
-        raise ValueError(f"node {node!r} has no unary: the costs of its labels, zeros for none")
+        have = ", ".join(map(repr, data)) or "none"
+        raise ValueError(
+            f"node {node!r} has no attribute 'unary', the costs of its labels (its attributes: "
+            f"{have}); where labels cost nothing by themselves, give k zeros: "
+            "nx.set_node_attributes(graph, [0.0] * k, 'unary')"
+        )
     row = _costs(data["unary"], f"unary of node {node!r}")
     if row.ndim != 1 or row.size == 0:
         raise ValueError(

@@ -7,9 +7,9 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Never
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.loading import imports_timed, meter
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.judging import judged
+from inference_lab.specs.grammar import format_value
+from inference_lab.words import shortened
 
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40
@@ -55,6 +57,7 @@ def solve(
     initial_marginals: Marginals | None = None,
     on_offer: Callable[[TracePoint], None] | None = None,
     on_improve: Callable[[IntArray, float, float], None] | None = None,
+    **unknown: Never,
 ) -> Solution:
     """Run a solver on a graph and return what it found, evaluated anew.
 
@@ -82,6 +85,8 @@ def solve(
     on_improve : callable, optional
         Called with labels (not to be changed), energy and seconds when a labelling is the best so
         far. The solver's clock is stopped meanwhile, as it is in `on_offer`.
+    **unknown
+        Nothing: settings of a solver stand in its spec, as ``"loopy-bp(damping=0.5)"``.
 
     Returns
     -------
@@ -95,6 +100,8 @@ def solve(
     ------
     SpecError
         If the solver's spec cannot be used.
+    TypeError
+        If an argument is unknown, or of a type that it cannot be.
     ValueError
         If an argument is out of range or `initial` or `initial_marginals` does not fit the graph.
 
@@ -106,6 +113,7 @@ def solve(
     >>> s.energy, s.labels.tolist()
     (0.5, [0, 1])
     """
+    refuse_arguments("solve", unknown, solver)
     # Numba's compiler tells the meter from then on.
     importlib.import_module("inference_lab._numba")
     # Within the run of another solver, what is loaded here does not count as that one's time.
@@ -231,8 +239,35 @@ def _solution(
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number)
+def refuse_arguments(function: str, unknown: Mapping[str, object], solver: object) -> None:
+    """Refuse arguments that a function does not have, and say how settings of solvers are given.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, value in unknown.items():
+        method, _, settings = (solver if isinstance(solver, str) else "loopy-bp").partition("(")
+        given = settings.rpartition(")")[0]
+        spec = f"{method}({f'{given}, ' if given else ''}{name}={format_value(value)})"
+        raise TypeError(
+            f"{function}() has no argument {name!r}; settings of a solver stand in its spec: "
+            f'"{spec}"'
+        )
+
+
+def check_numbers(temperature: object, time_limit: object) -> None:
+    """Refuse a temperature that is no number, and a time limit that is neither that nor None.
+
+    Raises
+    ------
+    TypeError
+    """
+    number = (int, float, np.number)
+    if not isinstance(temperature, number):
+        raise TypeError(f"temperature must be a number, got {temperature!r}")
+    if time_limit is not None and not isinstance(time_limit, number):
+        raise TypeError(f"time_limit must be a number of seconds or None, got {time_limit!r}")
 
 
 def _check(
@@ -244,16 +279,16 @@ def _check(
 ) -> None:
     """Refuse a graph, a seed, a temperature and limits that no run can have."""
     if not isinstance(graph, FactorGraph):
-        raise TypeError(f"graph must be a FactorGraph, got {type(graph).__name__}")
-    asked: list[tuple[str, Any, str, bool]] = [
-        ("seed", seed, "an integer or None", not isinstance(seed, float | str)),
-        ("temperature", temperature, "a number", _is_number(temperature)),
-        ("time_limit", time_limit, "a number of seconds or None", _is_number(time_limit)),
-        ("max_iterations", max_iterations, "an integer or None", _is_number(max_iterations)),
-    ]
-    for name, value, expected, right in asked:
-        if value is not None and not right:
-            raise TypeError(f"{name} must be {expected}, got {value!r}")
+        raise TypeError(
+            f"graph must be a FactorGraph, got {shortened(repr(graph))}; inference_lab.read reads "
+            "files, inference_lab.convert takes graphs of networkx and pgmpy"
+        )
+    whole = (int, np.integer)
+    if seed is not None and not isinstance(seed, whole):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    check_numbers(temperature, time_limit)
+    if max_iterations is not None and not isinstance(max_iterations, whole):
+        raise TypeError(f"max_iterations must be an integer or None, got {max_iterations!r}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
     if temperature and not graph.resolution <= temperature <= COST_LIMIT:

@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "NONE",
@@ -17,6 +17,7 @@ __all__ = [
     "energy_text",
     "listed",
     "nearest",
+    "no_attribute",
     "paragraphs",
     "percent_text",
     "printable",
@@ -218,18 +219,86 @@ def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
     return labels
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` for the closest valid word, or nothing.
+def nearest(word: str, valid: Iterable[str], about: Mapping[str, str] | None = None) -> str:
+    """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing.
 
-    Case, hyphens and underscores do not count as differences.
+    Case, spaces, hyphens and underscores do not count as differences. Where no word is that close,
+    those with such a part or such initials may be meant, then those that are about it, then the
+    one that is most alike.
+
+    Parameters
+    ----------
+    word : str
+    valid : iterable of str
+    about : mapping of str to str, optional
+        Lines on what some of them are about.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> nearest("Mean_Field", ["icm", "mean-field"])
+    "; did you mean 'mean-field'?"
+    >>> nearest("BP", ["icm", "loopy-bp", "trw-bp"]), nearest("MF", ["icm", "mean-field"])
+    ("; did you mean 'loopy-bp' or 'trw-bp'?", "; did you mean 'mean-field'?")
+    >>> nearest("message passing", ["icm", "trw-s"], {"trw-s": "Sequential message passing"})
+    "; did you mean 'trw-s'?"
     """
+    folded = {_folded(name): name for name in valid}
+    wanted = _folded(word)
+    found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.8)
+    likely = [folded[name] for name in found]
+    if not likely and len(wanted) > 1:
+        parts = {name: re.split("[-_]", name.lower()) for name in folded.values()}
+        likely = [n for n, p in parts.items() if wanted in (*p, "".join(q[:1] for q in p))]
+    if not likely and len(wanted) > 3:
+        likely = [name for name, line in (about or {}).items() if wanted in _folded(line)]
+    if not likely:
+        found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.5)
+        likely = [folded[name] for name in found]
+    return f"; did you mean {' or '.join(map(repr, likely[:3]))}?" if likely else ""
 
-    def fold(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
 
-    folded = {fold(v): v for v in valid}
-    matches = difflib.get_close_matches(fold(word), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
+def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> AttributeError:
+    """Make the error for an attribute that an object does not have, with what may be meant.
+
+    To be raised by ``__getattr__``, which Python asks where all else has failed, also where a
+    property exists and has failed itself: its own error is raised then.
+
+    Parameters
+    ----------
+    thing : object
+    name : str
+    others : mapping of str to str
+        What other libraries call things, and what they are called here.
+
+    Returns
+    -------
+    AttributeError
+
+    Raises
+    ------
+    AttributeError
+        That of a property of this name.
+
+    Examples
+    --------
+    >>> no_attribute("text", "uper", {})
+    AttributeError("'str' object has no attribute 'uper'; did you mean 'upper'?")
+    """
+    if hasattr(type(thing), name):
+        object.__getattribute__(thing, name)
+    hint = ""
+    if not name.startswith("_"):
+        public = [known for known in dir(thing) if not known.startswith("_")]
+        hint = nearest(others.get(name, name), public)
+    return AttributeError(f"{type(thing).__name__!r} object has no attribute {name!r}{hint}")
+
+
+def _folded(text: str) -> str:
+    return re.sub(r"[-_\s]", "", text.lower())
 
 
 #: Format characters that scripts and emoji need, and that reorder nothing.

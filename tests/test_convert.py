@@ -193,7 +193,7 @@ def _with_factor(scope: Any, **term: Any) -> nx.Graph:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (nx.path_graph(2), r"node 0 has no unary"),
+        (nx.path_graph(2), r"node 0 has no attribute 'unary'"),
         (_pair(), r"edge 'a' - 'b' has no cost: expected weight, same or table"),
         (_pair(table=np.ones((2, 3))), r"edge 'a' - 'b' has a table that is not symmetric"),
         (_pair(table=np.ones((2, 3)), scope="bc"), r"scope \('b', 'c'\), which are not its ends"),

@@ -109,7 +109,15 @@ _ADVICE = {
 
 
 def one_line(problem: BaseException) -> str:
-    """Return what an exception says on one line, and what can be done where that is known."""
+    """Return what an exception says on one line, and what can be done where that is known.
+
+    Below a spec that cannot be read, a caret points at the place.
+    """
+    from inference_lab.specs.grammar import SpecSyntaxError
+
+    for each in (problem, problem.__cause__):
+        if isinstance(each, SpecSyntaxError):
+            return str(each)
     text = " ".join(str(problem).split()) or type(problem).__name__
     system = problem if isinstance(problem, OSError) else problem.__cause__
     if isinstance(system, OSError) and system.errno in _ADVICE and system.filename is not None:

@@ -63,10 +63,24 @@ def _no_collection() -> Iterator[None]:
     help="Folder for the report (default: DIR/report).",
 )
 @click.option("--title", help="Title of the report (default: the name of the folder).")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="SPEC=NAME",
+    help="What a solver is called in the report; may be repeated.",
+)
 @quiet_option
 @json_option
 @debug
-def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_json: bool) -> None:
+def report(
+    folder: Path,
+    out: Path | None,
+    title: str | None,
+    labels: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Make pages, tables and figures of the records in DIR, or of a file of records.
 
     Writes index.html (one file, to be looked at or passed on), README.md, tables as CSV and LaTeX,
@@ -81,6 +95,12 @@ def report(folder: Path, out: Path | None, title: str | None, quiet: bool, as_js
         comparison = Comparison.of_store(store)
         if not comparison.records:
             raise BadInput(f"{store.path} holds no records")
+        # Specs have equals signs in them, names hardly.
+        named = [label.rpartition("=") for label in labels]
+        try:
+            comparison = comparison.labelled({spec: name for spec, _, name in named})
+        except ValueError as problem:
+            raise BadInput(f"--label: {problem}") from None
         if out is None:
             out = store.path.parent / "report"
         document = report_document(comparison, title=title or store.path.resolve().parent.name)

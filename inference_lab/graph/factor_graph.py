@@ -57,7 +57,7 @@ from inference_lab.graph.terms import (
     parse_unary,
     unwrap,
 )
-from inference_lab.words import counted
+from inference_lab.words import counted, no_attribute
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +69,18 @@ _FINEST = 1e-200
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
+
+
+#: What other libraries call what a graph has.
+_ELSEWHERE = {
+    **dict.fromkeys(("n_nodes", "n_vertices", "n_vars", "number_of_nodes"), "n_variables"),
+    **dict.fromkeys(("nodes", "variables", "domains", "states", "shape"), "cardinalities"),
+    **dict.fromkeys(("n_states", "k", "num_labels"), "n_labels"),
+    **dict.fromkeys(("unaries", "node_potentials"), "unary"),
+    **dict.fromkeys(("n_pairs", "number_of_edges"), "n_edges"),
+    **dict.fromkeys(("weights", "edge_potentials"), "edge_weights"),
+    **dict.fromkeys(("evaluate", "cost", "score"), "energy"),
+}
 
 
 class _Extent(NamedTuple):
@@ -506,6 +518,12 @@ class FactorGraph:
             f"FactorGraph({self.n_variables} variables x {labels} labels; "
             f"terms: {', '.join(kinds) or 'unary only'})"
         )
+
+    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what an attribute that there is not may be called here."""
+            raise no_attribute(self, name, _ELSEWHERE)
 
     def _repr_html_(self) -> str:
         """Return the sizes as a table, which notebooks show."""

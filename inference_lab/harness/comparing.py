@@ -11,10 +11,10 @@ import math
 import os
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Never
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
@@ -37,13 +37,14 @@ from inference_lab.harness.planning import (
     solver_source,
 )
 from inference_lab.harness.plans import PlannedRuns
-from inference_lab.harness.progress import Progress
+from inference_lab.harness.progress import Progress, in_notebook
 from inference_lab.harness.running import blank, is_ours, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
+from inference_lab.solving import check_numbers, refuse_arguments
 
 __all__ = ["Plan", "Task", "compare"]
 
@@ -215,7 +216,9 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     memory_limit: int | Literal["auto"] | None = "auto",
     isolate: bool = True,
-    progress: bool | Callable[[Progress[Record]], None] = False,
+    labels: Mapping[str, str] | None = None,
+    progress: bool | Callable[[Progress[Record]], None] | None = None,
+    **unknown: Never,
 ) -> Comparison:
     """Run solvers on problems and compare what they find, all judged by the same evaluator.
 
@@ -275,8 +278,14 @@ def compare(
     isolate : bool
         Whether runs have processes of their own; without, and on systems that cannot fork, a run
         that crashes or hangs takes the comparison with it.
-    progress : bool or callable
-        True reports on standard error; a callable is given a `Progress` at each start and end.
+    labels : mapping of str to str, optional
+        What solvers are called in tables, figures and reports, by spec; see
+        `Comparison.labelled`.
+    progress : bool or callable, optional
+        True reports on standard error, or below the cell of a notebook, where that is the default;
+        a callable is given a `Progress` at each start and end.
+    **unknown
+        Nothing: settings of a solver stand in its spec, as ``"loopy-bp(damping=0.5)"``.
 
     Returns
     -------
@@ -286,10 +295,13 @@ def compare(
     Raises
     ------
     InputError
-        If a problem cannot be built, a name is given twice, an argument is out of range, or
+        If a problem cannot be built, a name is given twice, a label is of no solver or that of
+        another, an argument is out of range, or
         `store` cannot be written or is something else.
     SpecError
         If a solver's spec cannot be used.
+    TypeError
+        If an argument is unknown, or of a type that it cannot be.
     ClusterError
         If the cluster cannot be reached.
     OSError
@@ -303,6 +315,8 @@ def compare(
     >>> [(r.solver, r.seed, r.energy) for r in c.records]
     [('icm', 0, 0.5), ('icm', 1, 0.5)]
     """
+    refuse_arguments("compare", unknown, solvers)
+    check_numbers(temperature, time_limit)
     at_least_one("repeats", repeats)
     if time_limit is not None and not 0 < time_limit <= _LONGEST:
         raise InputError(
@@ -317,7 +331,7 @@ def compare(
         shard=shard,
         threads=threads,
         memory_limit=memory_limit,
-        progress=progress,
+        progress=in_notebook() if progress is None else progress,
     )
     chosen_seeds = seed_list(seeds)
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
@@ -334,12 +348,27 @@ def compare(
         memory=execution.memory,
     )
     plan = Plan(cases, sources, chosen_seeds, repeats, settings)
+    called = _labels_of(labels or {}, [solver.spec for solver in plan.solvers])
     _check_recordable(plan)
     if jobs > 1 or cluster is not None:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
     records = run_campaign(plan, target, execution)
-    return Comparison(records, remarks=[] if target is None else target.remarks)
+    remarks = [] if target is None else target.remarks
+    return Comparison(records, remarks=remarks, labels=called)
+
+
+def _labels_of(labels: Mapping[str, str], specs: list[str]) -> dict[str, str]:
+    """Return labels by specs in their normal form, in which settings that are default stand not."""
+    called = {}
+    for spec, label in labels.items():
+        normal = spec if spec in specs else as_solver(spec).spec
+        if normal not in specs:
+            raise InputError(f"labels: {spec!r} is none of the solvers {', '.join(specs)}")
+        called[normal] = label
+    names = [called.get(spec, spec) for spec in specs]
+    refuse_repeats("label", names)
+    return called
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:

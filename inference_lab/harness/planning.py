@@ -19,7 +19,7 @@ from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import InputError
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problems
-from inference_lab.specs.grammar import SpecError
+from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
 __all__ = [
     "Case",
@@ -76,11 +76,16 @@ def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[P
             if not isinstance(problem, Problem):
                 raise TypeError(f"got a {type(problem).__name__}, not a Problem")
         return problems
+    except SpecSyntaxError as reason:
+        raise InputError(str(reason)) from reason
     except SpecError as reason:
         raise InputError(one_line(reason)) from reason
     except Exception as reason:
-        name = source if isinstance(source, str | Path) else type(source).__name__
-        raise InputError(f"problem {str(name)!r}: {one_line(reason)}") from reason
+        name = str(source) if isinstance(source, str | Path) else type(source).__name__
+        said = one_line(reason)
+        # What is wrong with a file begins with its path.
+        where = "" if said.startswith(name) else f"problem {name!r}: "
+        raise InputError(f"{where}{said}") from reason
 
 
 def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
@@ -134,8 +139,8 @@ def seed_list(seeds: int | Iterable[int]) -> list[int]:
     ------
     InputError
     """
-    if isinstance(seeds, bool):
-        raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds}")
+    if isinstance(seeds, bool | str) or not isinstance(seeds, int | Iterable):
+        raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds!r}")
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen:
         raise InputError(f"seeds must name at least one seed, got {seeds!r}")

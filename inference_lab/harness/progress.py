@@ -1,8 +1,11 @@
-"""Progress of long work on standard error: a live line in a terminal, else a log."""
+"""Progress of long work: a bar in a notebook, a live line in a terminal, else a log."""
 
 from __future__ import annotations
 
+import html
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -10,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from inference_lab.results.records import RunRecord
 from inference_lab.words import printable
 
-__all__ = ["Progress", "display", "log_line", "reporter"]
+__all__ = ["Progress", "display", "in_notebook", "log_line", "reporter"]
 
 _R = TypeVar("_R", bound=RunRecord)
 
@@ -53,11 +56,19 @@ def reporter(
     return display() if progress else nullcontext(lambda event: None)
 
 
+def in_notebook() -> bool:
+    """Whether this process is that of a notebook, which shows what its cells display."""
+    shell = sys.modules.get("IPython")
+    # A shell in a terminal has no kernel.
+    return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
+
+
 @contextmanager
 def display() -> Iterator[Callable[[Progress[Any]], None]]:
-    """Show progress on standard error, live if it is a terminal, else one line a run."""
-    if sys.stderr.isatty():
-        with _live() as update:
+    """Show progress: as a bar below a notebook's cell, live in a terminal, else one line a run."""
+    live = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
+    if live is not None:
+        with live() as update:
 
             def report(event: Progress[Any]) -> None:
                 gap = event.gap_percent
@@ -86,6 +97,30 @@ def _log(event: Progress[Any]) -> None:
 def _compiling(event: Progress[Any]) -> str:
     """Say what is done before the first run."""
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
+
+
+@contextmanager
+def _in_cell() -> Iterator[Callable[[int, int, int, str, str], None]]:
+    """Show a bar in the output of a notebook's cell, by means of IPython alone."""
+    import IPython.display
+
+    cell = IPython.display.display(IPython.display.HTML(""), display_id=True)
+    shown = -math.inf
+
+    def update(done: int, total: int, failed: int, gap: str, what: str) -> None:
+        nonlocal shown
+        # Each message goes through the browser, which takes time from the runs.
+        if done < total and time.monotonic() - shown < 0.25:
+            return
+        shown = time.monotonic()
+        said = [f"{done} of {total}", f"{failed} failed" if failed else "", gap]
+        said.append(what if done < total else "")
+        text = html.escape(", ".join(part for part in said if part))
+        cell.update(
+            IPython.display.HTML(f'<progress value="{done}" max="{total}"></progress> {text}')
+        )
+
+    yield update
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from inference_lab.graph.label_encoding import chain, star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
-from inference_lab.words import nearest
+from inference_lab.words import listed, nearest
 
 __all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 
@@ -103,6 +103,12 @@ def _format_of(path: Path, wanted: str | None) -> str:
     )
 
 
+def _holds(folder: Path) -> str:
+    """Say which model files are in a folder."""
+    models = sorted(p.name for p in folder.iterdir() if p.name.endswith(supported_suffixes()))
+    return f", which holds {listed(models)}" if models else ""
+
+
 def read(
     path: str | os.PathLike[str],
     *,
@@ -164,6 +170,8 @@ def read(
     0.5
     """
     path = Path(path)
+    if path.is_dir():
+        raise FormatError(f"{path} is a folder{_holds(path)}; a model file is needed")
     kind = _format_of(path, format)
     if costs and kind != "uai":
         raise ValueError(

@@ -21,6 +21,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -31,7 +32,16 @@ from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.extras import how_to_install
-from inference_lab.specs.grammar import SpecError, build, call, format_value, parse_spec, unknown
+from inference_lab.specs.grammar import (
+    Spec,
+    SpecError,
+    SpecSyntaxError,
+    build,
+    call,
+    format_value,
+    parse_spec,
+    unknown,
+)
 from inference_lab.specs.trust import refuse_code, untrusted
 from inference_lab.words import shortened
 
@@ -114,6 +124,8 @@ def load_file(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
+    if not path.exists():
+        raise SpecError(f"{path} does not exist")
     if not path.is_file() or spec is None or spec.loader is None:
         raise SpecError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -217,6 +229,11 @@ class Registry(Generic[_T]):
         self.package = package
         self.besides = besides
 
+    @property
+    def _what(self) -> str:
+        """What a class of this kind is, in the words of messages."""
+        return f"{self.kind} (a class derived from inference_lab.{self.base.__name__})"
+
     @cache  # noqa: B019  # the two registries live as long as the program
     def _files(self) -> dict[str, Path]:
         package = importlib.import_module(self.package)
@@ -307,9 +324,20 @@ class Registry(Generic[_T]):
                     f"{self.kind} {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
                 ) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
-                raise SpecError(f"entry point {name!r} is not a {self.base.__name__}: {loaded!r}")
+                raise SpecError(f"entry point {name!r} is no {self._what}: {loaded!r}")
             return _named(loaded, name)
-        raise unknown(self.kind, name, self.names())
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> SpecError:
+        """Make the error for a name that nothing is registered under."""
+        place = {"solver": ", which a command takes as --solver NAME"}
+        others: list[Registry[Any]] = [solver_registry, problem_registry]
+        for other in others:
+            if other is not self and name in other.names():
+                where = place.get(other.kind, "")
+                return SpecError(f"{name!r} is no {self.kind} but a {other.kind}{where}")
+        about = {known: _head(path).line for known, path in self._files().items()}
+        return unknown(self.kind, name, self.names(), about)
 
     # -------------------------------------------------------------- users' own
 
@@ -334,7 +362,7 @@ class Registry(Generic[_T]):
         found = self.classes_in(module)
         if not found:
             named = "".join(f"; name one as {path}:{name}" for name in self._offers(module)[:1])
-            raise SpecError(f"{path} defines no {self.base.__name__}{named}")
+            raise SpecError(f"{path} defines no {self._what}{named}")
         if len(found) > 1:
             raise SpecError(f"{path} defines several: name one as {path}:{next(iter(found))}")
         return next(iter(found))
@@ -370,11 +398,28 @@ class Registry(Generic[_T]):
 
     def _usable(self, cls: type[Any], name: str) -> type[_T]:
         if not issubclass(cls, self.base):
-            raise SpecError(f"{name} is a class, but no {self.base.__name__}")
+            raise SpecError(f"{name} is a class, but no {self._what}")
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
             raise SpecError(f"{name} is an abstract class: it lacks {missing}")
         return _named(cls, name)
+
+    def _parsed(self, text: str) -> Spec:
+        """Do `parse_spec`; where that fails, say what there is."""
+        try:
+            return parse_spec(text)
+        except SpecSyntaxError as problem:
+            whole, at, expected, _ = problem.args
+            name = text.partition("(")[0].strip()
+            if name in self.names():
+                known = fields(self._registered(name))  # type: ignore[arg-type]
+                settings = ", ".join(f.name for f in known if f.init) or "none"
+                hint = f"; settings of {name}: {settings}"
+                raise SpecSyntaxError(whole, at, expected, hint) from None
+            # Several words where a name is wanted.
+            if name == text.strip() and re.fullmatch(r"[\w-]+(\s+[\w-]+)+", name):
+                raise self._unknown(name) from None
+            raise
 
     def obtain(self, text: str) -> Any:
         """Return what a spec string stands for, of whatever type a user's object or function is.
@@ -386,7 +431,7 @@ class Registry(Generic[_T]):
         SpecError
             As in `make`.
         """
-        spec = parse_spec(text)
+        spec = self._parsed(text)
         place = self._place(spec.name)
         if place is None:
             return build(self._registered(spec.name), spec.name, spec.settings)
@@ -426,9 +471,7 @@ class Registry(Generic[_T]):
         with untrusted(trusted=trusted):
             made = self.obtain(text)
         if not isinstance(made, self.base):
-            raise SpecError(
-                f"{shortened(text)} gives {shortened(repr(made))}, and no {self.base.__name__}"
-            )
+            raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
         return made
 
 
@@ -493,5 +536,8 @@ def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
     if isinstance(source, Solver):
         return source
     if not isinstance(source, str):
-        raise TypeError(f"a solver is a spec string or a Solver object, got {source!r}")
+        raise TypeError(
+            f"a solver is a spec string or a Solver object, got {source!r}"
+            + (f"; an object of it is {source.__name__}()" if isinstance(source, type) else "")
+        )
     return solver_registry.make(source, trusted=trusted)

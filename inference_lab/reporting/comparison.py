@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.reporting.latex import escape_latex, latex_table
@@ -30,7 +30,17 @@ __all__ = ["Comparison"]
 
 
 class Comparison(Findings):
-    """Findings from records, as tables in several forms."""
+    """Findings from records, as tables, figures and reports.
+
+    `compare` returns one; of records on a disk, ``Comparison.of_store(RecordStore(path))`` is one.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.compare(il.Problem("pair", g), ["icm", "ilp"], labels={"ilp": "Exact"})
+    Comparison(1 problem x 2 solvers, 2 runs)
+    """
 
     def table(self, width: int | None = None) -> Table:
         """Return the comparison as a rich table: one block a problem, then one over solvers.
@@ -41,11 +51,11 @@ class Comparison(Findings):
             Characters there is room for; where they do not suffice for all columns, the pairwise
             F and the solvers' own bounds are left out.
         """
-        return rich_table(self, width)
+        return rich_table(self.shown, width)
 
     def to_text(self, width: int | None = None) -> str:
         """Return `table` as plain text; as wide as it takes, or fitted into `width`."""
-        return plain_text(self, width)
+        return plain_text(self.shown, width)
 
     def __str__(self) -> str:
         """Return `to_text`."""
@@ -56,7 +66,7 @@ class Comparison(Findings):
         import pandas as pd
 
         names = ["problem", "solver", "energy", "gap_percent", "proved_by", "seconds", "status"]
-        rows = [[getattr(row, name) for name in names] for row in self.rows]
+        rows = [[getattr(row, name) for name in names] for row in self.shown.rows]
         shown = pd.DataFrame(rows, columns=names).to_html(index=False, na_rep=NONE, max_rows=60)
         return f"<p>{escape(repr(self))}</p>{shown}"
 
@@ -74,7 +84,8 @@ class Comparison(Findings):
             Titles of the columns that are wanted besides the solver, in this order, such as
             ``["gap %", "% proved"]``; all by default.
         labels : mapping of str to str, optional
-            What solvers are called, by spec. Text, not LaTeX.
+            What solvers are called in this table, by spec, beside the labels that the comparison
+            has (`labelled`). Text, not LaTeX.
         caption : str
             With one, the table stands in an environment ``table``. Text, not LaTeX.
 
@@ -95,7 +106,9 @@ class Comparison(Findings):
         >>> print(c.to_latex(["gap %"], {"icm": "ICM"}).splitlines()[-4])
         ICM & 0 \\
         """
-        laid = latex_table(summary_table(self, columns, labels or {}), "solvers")
+        laid = latex_table(
+            summary_table(self, columns, {**self.labels, **(labels or {})}), "solvers"
+        )
         if not caption:
             return laid
         return (
@@ -103,36 +116,86 @@ class Comparison(Findings):
             f"\\caption{{{escape_latex(caption)}}}\n{laid}\\end{{table}}\n"
         )
 
-    def plot(self, *, axes: Axes | None = None) -> Axes:
-        """Draw what each solver reaches in which time: mean gap against median seconds.
+    def plot(
+        self,
+        kind: Literal["trade-off", "profile", "gap-over-time"] = "trade-off",
+        *,
+        axes: Axes | None = None,
+    ) -> Axes:
+        """Draw the solvers against each other.
 
         Parameters
         ----------
+        kind : {"trade-off", "profile", "gap-over-time"}
+            What each solver reaches in which time: mean gap to the best bound against median
+            seconds; the performance profile: the share of problems solved within so many times
+            the time of the fastest; or the gap to the best energy known, in the median over all
+            runs, against the time since they began.
         axes : matplotlib.axes.Axes, optional
-            Where to draw; a new figure if not given.
+            Of a figure of your own.
 
         Returns
         -------
         matplotlib.axes.Axes
 
+        Raises
+        ------
+        ValueError
+            If `kind` is none of these, or the records do not hold what it takes: for a profile a
+            problem that all solvers were run on, for gaps over time the histories of runs.
+
         Examples
         --------
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> axes = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"]).plot()
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> c.plot().get_ylabel(), c.plot("profile").get_ylabel()
+        ('mean gap, %', 'share of problems solved')
         """
-        from inference_lab.pictures.plots import draw_trade_off
+        from inference_lab.reporting.plots import draw_comparison
 
-        reached = [
-            (self.short_name(s.solver), s.median_seconds, s.mean_gap_percent)
-            for s in self.solvers
-            if s.median_seconds is not None and s.mean_gap_percent is not None
-        ]
-        return draw_trade_off(reached, axes)
+        return draw_comparison(self.shown, kind, axes)
+
+    def report(self, folder: str | os.PathLike[str], *, title: str = "") -> Path:
+        """Write the report that ``inference-lab report`` writes: a page, tables and figures.
+
+        Parameters
+        ----------
+        folder : path
+            Is made if it is missing. Files of an earlier report there are replaced.
+        title : str
+            The name of the folder if empty.
+
+        Returns
+        -------
+        Path
+            Of ``index.html``, one file to look at or to pass on.
+
+        Raises
+        ------
+        FileExistsError
+            If a file that no report wrote would be overwritten.
+        OSError
+            If a file cannot be written.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> page = il.compare(il.Problem("pair", g), ["icm", "ilp"]).report("pair")
+        >>> page.name, (page.parent / "tables" / "summary.tex").exists()
+        ('index.html', True)
+        """
+        from inference_lab.reporting.report import report_document
+        from inference_lab.reporting.writing import write_document
+
+        root = Path(folder)
+        write_document(report_document(self, title=title or root.resolve().name), root)
+        return root / "index.html"
 
     def to_markdown(self) -> str:
         """Return the comparison as Markdown: one table a problem, then one over solvers."""
-        return markdown(self)
+        return markdown(self.shown)
 
     def to_csv(self) -> str:
         """Return `rows` as CSV, one line a problem and solver."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.results.files import write_whole
+from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 from inference_lab.specs.extras import how_to_install
 
@@ -31,11 +31,11 @@ class ExportError(ValueError):
 def as_frame(records: Iterable[Record]) -> pd.DataFrame:
     """Return a table of records with a line a run.
 
-    The columns of `Comparison.frame`; besides, free-form mappings and the history of the run as
+    The columns of `Findings.frame`; besides, free-form mappings and the history of the run as
     JSON text.
     """
     listed = list(records)
-    frame = Comparison(listed).frame
+    frame = Findings(listed).frame
     by_id = {record.id: record for record in listed}
     chosen = [by_id[name] for name in frame["id"]]
     for name in _MAPPINGS:

@@ -31,6 +31,8 @@ __all__ = [
     "cactus",
     "convergence",
     "critical_difference",
+    "draw_gaps",
+    "draw_profile",
     "gap_map",
     "gap_over_time",
     "is_extreme",
@@ -155,6 +157,14 @@ def performance_profile(profile: Profile, labels: Sequence[str], title: str = ""
     """
     _check_labels(labels, len(profile.ratios))
     figure, axes = _panel(labels)
+    handles = draw_profile(axes, profile)
+    axes.set_title(_title(title), fontsize=9)
+    _legend(figure, handles, labels)
+    return figure
+
+
+def draw_profile(axes: Axes, profile: Profile) -> list[Line2D]:
+    """Draw the curves of `performance_profile` into axes; return one line a solver."""
     end = 1.15 * max(profile.largest, 2.0)
     handles = []
     for number, ratios in enumerate(profile.ratios):
@@ -170,9 +180,7 @@ def performance_profile(profile: Profile, labels: Sequence[str], title: str = ""
     axes.set_ylim(-0.02, 1.03)
     axes.set_xlabel("time as a multiple of the fastest solver's")
     axes.set_ylabel("share of problems solved")
-    axes.set_title(_title(title), fontsize=9)
-    _legend(figure, handles, labels)
-    return figure
+    return handles
 
 
 def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "") -> Figure:
@@ -251,10 +259,25 @@ def gap_over_time(
     ValueError
         If there is not one label a solver.
     """
-    x = np.asarray(times, dtype=np.float64)
     curves = np.asarray(middle, dtype=np.float64)
     _check_labels(labels, len(curves))
     figure, axes = _panel(labels)
+    handles = draw_gaps(axes, times, curves, low, high, ylabel)
+    axes.set_title(_title(title), fontsize=9)
+    _legend(figure, handles, labels)
+    return figure
+
+
+def draw_gaps(
+    axes: Axes,
+    times: npt.ArrayLike,
+    curves: FloatArray,
+    low: npt.ArrayLike | None = None,
+    high: npt.ArrayLike | None = None,
+    ylabel: str = "primal gap (%)",
+) -> list[Line2D]:
+    """Draw the curves of `gap_over_time` into axes; return one line a solver."""
+    x = np.asarray(times, dtype=np.float64)
     # Gaps span decades; zero has a place all the same.
     positive = curves[np.isfinite(curves) & (curves > 0)]
     floor = 10.0 ** math.floor(math.log10(max(1e-3, float(positive.min(initial=1.0)))))
@@ -278,9 +301,7 @@ def gap_over_time(
     axes.set_ylim(bottom=-0.08 * floor)
     axes.set_xlabel("seconds")
     axes.set_ylabel(ylabel)
-    axes.set_title(_title(title), fontsize=9)
-    _legend(figure, handles, labels)
-    return figure
+    return handles
 
 
 def is_extreme(run: Steps) -> bool:

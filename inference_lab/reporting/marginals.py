@@ -14,16 +14,16 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Cell, Section, Table, Text
 from inference_lab.reporting.statistics import median
+from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 from inference_lab.words import NONE, decimals_for
 
 __all__ = ["marginals_section"]
 
 
-def marginals_section(comparison: Comparison) -> Section | None:
+def marginals_section(comparison: Findings) -> Section | None:
     """Return tables of log Z, one a problem and temperature."""
     groups: dict[tuple[str, str, float], dict[str, list[Record]]] = {}
     for record in comparison.records:

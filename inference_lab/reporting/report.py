@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from inference_lab.reporting.analysis import Analysis
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
 from inference_lab.reporting.overview import classes_section, map_section, results_section
@@ -28,6 +27,7 @@ from inference_lab.reporting.runs import (
 )
 from inference_lab.reporting.short import in_short
 from inference_lab.reporting.timing import history_section, targets_section
+from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
@@ -40,7 +40,7 @@ TARGETS = (1.0, 0.1, 0.0)
 
 
 def report_document(
-    results: Comparison | Iterable[Record],
+    results: Findings | Iterable[Record],
     *,
     title: str,
     question: str = "",
@@ -58,8 +58,8 @@ def report_document(
 
     Parameters
     ----------
-    results : Comparison, or iterable of Record
-        Of records with the same key the last one counts; see `Comparison.of_store`.
+    results : Findings, or iterable of Record
+        Of records with the same key the last one counts; see `Findings.of_store`.
     title : str
     question, answer : str
         In plain words, said first; left out where empty. Without an answer, a few sentences are
@@ -114,12 +114,17 @@ def report_document(
         raise ValueError(f"shift must be seconds from 0 on, got {shift}")
     if drawn_problems < 0:
         raise ValueError(f"drawn_problems must not be negative, got {drawn_problems}")
-    everything = _ordered(results)
+    ordered = _ordered(results)
+    everything = ordered.shown
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
     said = ""
     if labellings:
-        part = everything if len(labellings) == len(everything) else Comparison(labellings)
+        part = (
+            everything
+            if len(labellings) == len(everything)
+            else Findings(labellings, labels=everything.labels)
+        )
         analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift)
         said = in_short(analysis)
         sections += [
@@ -139,7 +144,8 @@ def report_document(
         settings_section(everything),
         environment_section(everything),
         limitations_section(everything, shift),
-        again_section(everything, command),
+        # Labels are no specs.
+        again_section(ordered, command),
     ]
     lead = [("Question", question)] if question else []
     if answer:
@@ -155,12 +161,12 @@ def report_document(
     )
 
 
-def _ordered(results: Comparison | Iterable[Record]) -> Comparison:
+def _ordered(results: Findings | Iterable[Record]) -> Findings:
     """Return the comparison with its records in an order that is their own."""
-    if isinstance(results, Comparison):
+    if isinstance(results, Findings):
         comparison = results
     else:
-        comparison = Comparison.of_store(results)
+        comparison = Findings.of_store(results)
     records = comparison.records
     problems = {name: natural(name) for name in {r.problem for r in records}}
     solvers = {spec: natural(spec) for spec in {r.solver for r in records}}
@@ -172,4 +178,6 @@ def _ordered(results: Comparison | Iterable[Record]) -> Comparison:
             *(record.started, record.id),
         )
 
-    return Comparison(sorted(records, key=key), comparison.superseded, comparison.remarks)
+    return Findings(
+        sorted(records, key=key), comparison.superseded, comparison.remarks, comparison.labels
+    )

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
+from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 
@@ -67,12 +67,12 @@ class Results:
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : Findings
     classes : mapping or callable, optional
         See `problem_class`.
     """
 
-    comparison: Comparison
+    comparison: Findings
     classes: Classes | None = None
 
     @cached_property

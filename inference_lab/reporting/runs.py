@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from inference_lab.reporting.cells import count_cell, text_cell
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
 from inference_lab.reporting.statistics import median
 from inference_lab.results.alarms import environment_id, memory_limits
+from inference_lab.results.findings import Findings
 from inference_lab.results.records import TRACE_LIMIT, Record
 from inference_lab.specs.trust import DATA_VARIABLE
 from inference_lab.words import NONE, bytes_text, counted
@@ -34,25 +34,25 @@ _SHORT = 1e-4
 _COMMAND_PROBLEMS = 10
 
 
-def failures_section(comparison: Comparison) -> Section | None:
+def failures_section(comparison: Findings) -> Section | None:
     """Return how many runs failed or were refused, and why."""
-    counts: dict[tuple[str, str, str], list[str]] = {}
+    counts: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
         if record.failed or record.refused:
             reason = " ".join(record.message.split())
-            counts.setdefault((record.solver, record.status, reason), []).append(record.problem)
+            counts.setdefault((record.solver, record.status, reason), []).append(record)
     if not counts:
         return None
     rows = tuple(
         (
             text_cell(solver),
-            Cell(status, mark="" if status in ("unsupported", "not-installed") else "failed"),
-            count_cell(len(problems)),
-            count_cell(len(set(problems))),
+            Cell(status, mark="" if records[0].refused else "failed"),
+            count_cell(len(records)),
+            count_cell(len({record.problem for record in records})),
             text_cell(reason or NONE, _REASON_WIDTH),
-            text_cell(problems[0]),
+            text_cell(records[0].problem),
         )
-        for (solver, status, reason), problems in counts.items()
+        for (solver, status, reason), records in counts.items()
     )
     failed = sum(r.failed for r in comparison.records)
     refused = sum(r.refused for r in comparison.records)
@@ -71,7 +71,7 @@ def failures_section(comparison: Comparison) -> Section | None:
     return Section("Failures", (table,))
 
 
-def settings_section(comparison: Comparison) -> Section:
+def settings_section(comparison: Findings) -> Section:
     """Return the section on the solvers and their settings."""
     versions: dict[tuple[str, int], list[Record]] = {}
     for record in comparison.records:
@@ -111,7 +111,7 @@ def _fact(name: str, value: object) -> str:
     return _setting(value)
 
 
-def environment_section(comparison: Comparison) -> Section:
+def environment_section(comparison: Findings) -> Section:
     """Return the section on where the runs were made, and what they were given."""
     environments: dict[str, Record] = {}
     for record in comparison.records:
@@ -158,7 +158,7 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     )
 
 
-def limitations_section(comparison: Comparison, shift: float) -> Section:
+def limitations_section(comparison: Findings, shift: float) -> Section:
     """Return what the records do not show, each point computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
@@ -229,7 +229,7 @@ def limitations_section(comparison: Comparison, shift: float) -> Section:
     return Section("Known limitations", (Items(tuple(said)),))
 
 
-def again_section(comparison: Comparison, command: str) -> Section:
+def again_section(comparison: Findings, command: str) -> Section:
     """Return how the runs are made again."""
     records = comparison.records
     entries = [

@@ -30,7 +30,7 @@ from inference_lab.reporting.statistics import (
 )
 from inference_lab.words import counted
 
-__all__ = ["history_section", "targets_section"]
+__all__ = ["gap_curves", "has_histories", "history_section", "solved_seconds", "targets_section"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def targets_section(analysis: Analysis) -> Section:
     """Return the section on times to targets, profiles included."""
     blocks: list[Block] = [_target_table(analysis)]
     if analysis.several:
-        solved = analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
+        solved = solved_seconds(analysis)
         blocks += [_profile(analysis, solved), _cactus(analysis, solved)]
     return Section("Time to a target", tuple(blocks))
 
@@ -52,6 +52,11 @@ def _solved(analysis: Analysis) -> str:
         f"Solved: within a primal gap of {analysis.targets[0]:g} % of the best energy known, or "
         "proved; the median over seeds and repeats."
     )
+
+
+def solved_seconds(analysis: Analysis) -> FloatArray:
+    """Return when each solver had solved each problem, of shape (problems, solvers)."""
+    return analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
 
 
 def _profile(analysis: Analysis, solved: FloatArray) -> Block:
@@ -119,16 +124,10 @@ def _target_table(analysis: Analysis) -> Table:
 def history_section(analysis: Analysis, drawn_problems: int) -> Section:
     """Return the section on the quality over time; some problems are drawn by themselves."""
     results = analysis.results
-    if not analysis.times or not any(r.trace for r in results.records):
+    if not has_histories(analysis):
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
-    end = max(analysis.times[-1], 1e-5)
-    if not analysis.given_times:
-        end = max(end, float(results.seconds.max()))
-    start = min(analysis.times[0], end / 10)
-    moments = np.geomspace(start, end, _MOMENTS)
-    curves = _gap_curves(analysis, moments)
-    middle, low, high = (curves[q][analysis.order] for q in range(3))
+    moments, (middle, low, high) = gap_curves(analysis)
     several = len(results.records) > len(results.solvers)
     bands = several and len(analysis.labels) <= figures.BANDS
     over = "problems, seeds and repeats" if analysis.several else "seeds and repeats"
@@ -164,16 +163,29 @@ def _gaps_at(analysis: Analysis, moments: npt.ArrayLike) -> FloatArray:
     return np.where(done, 0.0, gap)
 
 
-def _gap_curves(analysis: Analysis, moments: FloatArray) -> FloatArray:
-    """Return median and quartiles of primal gaps, of shape (3, solvers, times)."""
+def has_histories(analysis: Analysis) -> bool:
+    """Whether anything can be said of the time before the ends of runs."""
+    return bool(analysis.times) and any(r.trace for r in analysis.results.records)
+
+
+def gap_curves(analysis: Analysis) -> tuple[FloatArray, FloatArray]:
+    """Return times, and of the solvers in order the median and quartiles of primal gaps at them.
+
+    The second array has the shape (3, solvers, times).
+    """
     results = analysis.results
+    end = max(analysis.times[-1], 1e-5)
+    if not analysis.given_times:
+        end = max(end, float(results.seconds.max()))
+    start = min(analysis.times[0], end / 10)
+    moments = np.geomspace(start, end, _MOMENTS)
     gap = _gaps_at(analysis, moments)
     curves = np.full((3, len(results.solvers), moments.size), np.nan)
     for s in range(len(results.solvers)):
         mine = gap[results.solver == s].T
         curves[0, s] = median(mine)
         curves[1, s], curves[2, s] = (quantile(mine, q) for q in BAND)
-    return curves
+    return moments, curves[:, analysis.order]
 
 
 def _fixed_time_table(analysis: Analysis) -> Table:

@@ -6,9 +6,12 @@ hold; everything they say follows from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from inference_lab.results.alarms import contradictions, environment_id, repetitions, unfairness
@@ -25,7 +28,7 @@ from inference_lab.results.summaries import (
     summarise_runs,
     summarise_solver,
 )
-from inference_lab.words import counted
+from inference_lab.words import counted, nearest, no_attribute
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +54,14 @@ _FIRST = {
 }
 
 
+#: What other libraries call what findings have.
+_ELSEWHERE = {
+    **dict.fromkeys(("df", "data", "dataframe", "to_frame", "to_pandas"), "frame"),
+    **dict.fromkeys(("results", "runs"), "records"),
+    **dict.fromkeys(("summary",), "solvers"),
+}
+
+
 def latest(records: Iterable[Record]) -> list[Record]:
     """Return the last record of each `Record.key`, in the order in which the keys first appear.
 
@@ -68,6 +79,13 @@ def latest(records: Iterable[Record]) -> list[Record]:
     return list({record.key: record for record in records}.values())
 
 
+def _called(record: Record, solver: str) -> Record:
+    """Return a record with another name for its solver."""
+    twin = copy.copy(record)
+    object.__setattr__(twin, "solver", solver)
+    return twin
+
+
 class Findings:
     """Records of runs, and what follows from them.
 
@@ -80,10 +98,15 @@ class Findings:
         Runs that were done anew. They only take part in the check that one seed gives one answer.
     remarks : iterable of str
         Further `warnings`, such as what a store holds that is no record.
+    labels : mapping of str to str
+        What solvers are called where they are shown, by spec. Solvers that were not run may be
+        among them.
 
     Attributes
     ----------
     records, superseded : list of Record
+    labels : dict
+        Those of the solvers that were run.
     alarms : list of str
         Contradictions: a bound above an energy, a claim that differs from the evaluation, runs
         of one seed that end at different energies. A comparison with alarms must not be believed
@@ -110,10 +133,16 @@ class Findings:
         records: Iterable[Record],
         superseded: Iterable[Record] = (),
         remarks: Iterable[str] = (),
+        labels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.records = list(records)
         self.superseded = list(superseded)
         self.remarks = list(remarks)
+        specs = self._solver_specs
+        self.labels = {spec: str(labels[spec]) for spec in specs if spec in labels}
+        for name, count in Counter(self.labels.get(spec, spec) for spec in specs).items():
+            if count > 1 or not name.strip():
+                raise ValueError(f"labels must be distinct names of solvers, got {name!r}")
 
     @classmethod
     def of_store(cls, records: Iterable[Record]) -> Self:
@@ -139,6 +168,12 @@ class Findings:
             f"{counted(len(self._solver_specs), 'solver')}, {counted(len(self.records), 'run')})"
         )
 
+    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what an attribute that there is not may be called here."""
+            raise no_attribute(self, name, _ELSEWHERE)
+
     @cached_property
     def _by_problem(self) -> dict[tuple[str, str], list[Record]]:
         return grouped(self.records, lambda r: (r.problem, r.problem_hash))
@@ -155,13 +190,61 @@ class Findings:
         for name in names:
             counts[name] = counts.get(name, 0) + 1
         return {
-            spec: name if counts[name] == 1 else spec
+            spec: self.labels.get(spec, name if counts[name] == 1 else spec)
             for spec, name in zip(self._solver_specs, names, strict=True)
         }
 
     def short_name(self, solver: str) -> str:
-        """Return the name of a solver, or its whole spec where the name is not enough."""
+        """Return the label of a solver, else its name, or its whole spec where that is needed."""
         return self._names[solver]
+
+    def labelled(self, labels: Mapping[str, str]) -> Self:
+        r"""Return the same findings in which solvers are called otherwise where they are shown.
+
+        In tables, LaTeX, figures and reports, that is; `frame`, `rows`, records and CSV keep the
+        specs.
+
+        Parameters
+        ----------
+        labels : mapping of str to str
+            Names by spec, added to those there are. Text, not LaTeX.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        ValueError
+            If there are no runs of a solver, or two would have the same name.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g), ["icm", "ilp"]).labelled({"ilp": "Exact"})
+        >>> print(c.to_latex(["gap %"]).splitlines()[-4])
+        Exact & 0 \\
+        """
+        for spec in labels:
+            if spec not in self._names:
+                there = ", ".join(self._names)
+                raise ValueError(
+                    f"there is no solver {spec!r}{nearest(spec, self._names)}; {there}"
+                )
+        return type(self)(self.records, self.superseded, self.remarks, {**self.labels, **labels})
+
+    @cached_property
+    def shown(self) -> Self:
+        """The same findings with the labels in place of the specs, for all that is looked at."""
+        if all(spec == name for spec, name in self.labels.items()):
+            return self
+        records, superseded = (
+            [_called(r, self.labels.get(r.solver, r.solver)) for r in part]
+            for part in (self.records, self.superseded)
+        )
+        names = {name: name for name in self.labels.values()}
+        return type(self)(records, superseded, self.remarks, names)
 
     @property
     def keys(self) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +21,9 @@ _T = TypeVar("_T")
 
 #: Longest spec that is read, in characters: nobody writes longer ones by hand.
 MAX_LENGTH = 10_000
+
+#: Characters that are shown before the place of a mistake, and after it.
+_BEFORE = 40
 
 #: A registered name, ``module:object``, or ``path/to/file.py:object``.
 _NAME = re.compile(r"[^\s(),='\"]+")
@@ -33,6 +36,35 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 class SpecError(ValueError):
     """A spec string, name or setting that cannot be used; the message says what would be."""
+
+
+class SpecSyntaxError(SpecError):
+    """A spec string that does not follow the grammar, with the place where it ceases to.
+
+    Parameters
+    ----------
+    text : str
+    at : int
+        Position in it.
+    expected : str
+        What may stand there.
+    hint : str
+        What else helps, added to the first line.
+    """
+
+    def __init__(self, text: str, at: int, expected: str, hint: str = "") -> None:
+        super().__init__(text, at, expected, hint)
+
+    def __str__(self) -> str:
+        """Return the reason on one line, and the text with a caret below the place."""
+        text, at, expected, hint = self.args
+        reason = f"cannot read spec {shortened(text)!r} at position {at}: expected {expected}{hint}"
+        begin = max(0, at - _BEFORE)
+        shown = text[begin : begin + 2 * _BEFORE]
+        # What prints as something else would move the caret.
+        if not (shown.strip() and shown.isprintable()):
+            return reason
+        return f"{reason}\n  {shown}\n  {'^':>{at - begin + 1}}"
 
 
 class Spec(NamedTuple):
@@ -48,8 +80,8 @@ def parse_spec(text: str) -> Spec:
     Raises
     ------
     SpecError
-        If the string does not follow the grammar, the message points at the place; or if it is
-        longer than `MAX_LENGTH`.
+        If the string does not follow the grammar (`SpecSyntaxError`, whose message points at the
+        place), gives a setting twice, or is longer than `MAX_LENGTH`.
 
     Examples
     --------
@@ -58,9 +90,7 @@ def parse_spec(text: str) -> Spec:
     """
 
     def fail(at: int, expected: str) -> SpecError:
-        return SpecError(
-            f"cannot read spec {shortened(text)!r} at position {at}: expected {expected}"
-        )
+        return SpecSyntaxError(text, at, expected)
 
     def skip(at: int) -> int:
         match = _SPACE.match(text, at)
@@ -127,12 +157,32 @@ def _quoted(text: str, at: int, fail: typing.Callable[[int, str], SpecError]) ->
     return "".join(out), at + 1
 
 
-def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
-    """Make the error for an unknown name: the valid ones, and the nearest match."""
-    names = sorted(valid)
-    return SpecError(
-        f"unknown {kind} {shortened(word)!r}{nearest(word, names)}; valid: {', '.join(names)}"
-    )
+def unknown(
+    kind: str, word: str, valid: Iterable[str], about: Mapping[str, str] | None = None
+) -> SpecError:
+    """Make the error for an unknown name: the valid ones, and those that may be meant.
+
+    Parameters
+    ----------
+    kind : str
+        Of what there is none.
+    word : str
+    valid : iterable of str
+    about : mapping of str to str, optional
+        Lines on what some of them are about.
+
+    Returns
+    -------
+    SpecError
+
+    Examples
+    --------
+    >>> print(unknown("setting of icm", "restart", ["init", "restarts"]))
+    unknown setting of icm 'restart'; did you mean 'restarts'?; valid: init, restarts
+    """
+    names = ", ".join(sorted(valid))
+    hint = nearest(word, valid, about)
+    return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {names}")
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:

@@ -15,6 +15,7 @@ from inference_lab.registry.registry import as_solver, problem_registry
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.reading import StudyError, read_field
+from inference_lab.words import nearest
 
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
@@ -112,6 +113,8 @@ class SolverStudy:
         best where.
     targets, times : list of float
         Primal gaps in percent the time to which is told; seconds at which the quality is told.
+    labels : mapping of str to str
+        What solvers are called in the report, by spec.
     tables, figures : list of str or None
         Names of those the report shows; all by default.
     quick : mapping
@@ -135,6 +138,7 @@ class SolverStudy:
     maps: list[list[str]] = field(default_factory=list)
     targets: list[float] = field(default_factory=lambda: [1.0, 0.1])
     times: list[float] | None = None
+    labels: Mapping[str, Any] = field(default_factory=dict)
     tables: list[str] | None = None
     figures: list[str] | None = None
     quick: Mapping[str, Any] = field(default_factory=dict)
@@ -172,7 +176,8 @@ class SolverStudy:
             Grid(problem=g.problem, values={k: values.get(k, v) for k, v in g.values.items()})
             for g in self.grids
         ]
-        result = replace(self, **changes, grids=grids, quick={})
+        labels = {k: v for k, v in self.labels.items() if k in changes.get("solvers", self.solvers)}
+        result = replace(self, **changes, grids=grids, labels=labels, quick={})
         result.check()
         return result
 
@@ -192,6 +197,14 @@ class SolverStudy:
             for spec, count in Counter(listed).items():
                 if count > 1:
                     raise StudyError(f"{key} has {spec!r} more than once")
+        for spec, label in self.labels.items():
+            if spec not in self.solvers:
+                raise StudyError(f"labels names {spec!r}{nearest(spec, self.solvers)}")
+            if not isinstance(label, str) or not label.strip():
+                raise StudyError(f"labels.{spec} must be text, got {label!r}")
+        called = [self.labels.get(spec, spec) for spec in self.solvers]
+        if len(set(called)) < len(called):
+            raise StudyError(f"labels must differ, got {', '.join(called)}")
         seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
         if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
             raise StudyError(f"seeds must be a number from 1 on or a list, got {self.seeds}")
@@ -262,8 +275,8 @@ def run_comparison(
         with untrusted(trusted=trusted):
             if jobs == 0:
                 found = Comparison.of_store(_held(study, store))
-                found.remarks = store.remarks
-                return found
+                labels = {as_solver(spec).spec: name for spec, name in study.labels.items()}
+                return Comparison(found.records, found.superseded, store.remarks, labels)
             return compare(
                 study.all_problems(),
                 study.solvers,
@@ -278,6 +291,7 @@ def run_comparison(
                 rerun=rerun,
                 shard=shard,
                 data_dir=data_dir,
+                labels=study.labels,
                 progress=progress,
             )
     except (InputError, SpecError) as problem:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from inference_lab.studies.comparison import SolverStudy
 from inference_lab.studies.definition import Study
 from inference_lab.studies.reading import StudyError, read_table
+from inference_lab.words import nearest
 
 __all__ = ["Found", "available_studies", "find_study", "load_study"]
 
@@ -57,9 +58,10 @@ def find_study(name: str) -> Found:
             return Found(place, False)
     if name in available_studies():
         return Found(_shipped() / name, True)
+    known = available_studies()
     raise StudyError(
-        f"{name} is no study: neither a folder with a study.toml, nor one under reports/, nor one "
-        f"of {', '.join(available_studies())}"
+        f"{name} is no study{nearest(name, known)}: neither a folder with a study.toml, nor one "
+        f"under reports/, nor one of {', '.join(known)}"
     )
 
 

@@ -11,6 +11,9 @@ __all__ = ["StudyError", "read_field", "read_table", "read_value"]
 
 _T = TypeVar("_T")
 
+#: What values of a type are called in messages.
+_KINDS = {int: "an integer", str: "text"}
+
 
 class StudyError(ValueError):
     """A definition that cannot be used; the message says where and what is allowed."""
@@ -83,7 +86,7 @@ def read_value(value: Any, hint: Any, where: str) -> Any:
         return value
     if hint in (int, str):
         if isinstance(value, bool) or not isinstance(value, hint):
-            raise StudyError(f"{where} must be of type {hint.__name__}, got {value!r}")
+            raise StudyError(f"{where} must be {_KINDS[hint]}, got {value!r}")
         return value
     if hint is type(None):
         raise StudyError(f"{where} must not be {value!r}")

@@ -167,6 +167,8 @@ def test_specs_that_can_be_read(text, name, settings):
 )
 def test_a_spec_that_cannot_be_read_says_where(text, position, expected):
     message = f"cannot read spec {text!r} at position {position}: expected {expected}"
+    if text.strip():
+        message += f"\n  {text}\n  {' ' * position}^"
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
         parse_spec(text)
 
@@ -175,7 +177,9 @@ def test_a_long_spec_is_cut_in_the_message():
     with pytest.raises(SpecError) as caught:
         parse_spec("a(b=" + "x" * 500 + " y)")
     assert "at position 505: expected ',' or ')'" in str(caught.value)
-    assert len(str(caught.value)) < 200
+    assert len(str(caught.value)) < 300
+    *_, shown, caret = str(caught.value).splitlines()
+    assert shown[len(caret) - 1] == "y"
 
 
 def test_a_setting_given_twice_is_refused():

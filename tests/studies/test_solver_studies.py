@@ -42,6 +42,10 @@ classes = "data"
 problem = "estep(data={data}, constraints={constraints}, noise={noise})"
 values = { data = ["iris"], constraints = [5, 20], noise = [0.0, 0.2] }
 
+[labels]
+icm = "ICM"
+brute-force = "All"
+
 [quick]
 solvers = ["icm"]
 seeds = 1
@@ -66,6 +70,7 @@ def test_grids_are_all_combinations(tmp_path):
         "estep(data=iris, constraints=20, noise=0.2)",
     ]
     quick = study.quickly()
+    assert quick.labels == {"icm": "ICM"}
     assert quick.solvers == ["icm"] and quick.seeds == 1 and len(quick.all_problems()) == 3
 
 
@@ -91,6 +96,9 @@ def test_grids_are_all_combinations(tmp_path):
         ("values = { noise = [0.2] }", "values = { size = [2] }", "quick.values.size is in no"),
         ('solvers = ["icm"]\n', 'solvers = ["ilp"]\n', "quick.solvers names 'ilp'"),
         ("[quick]", "[quick]\njobs = 2", "quick.jobs is unknown"),
+        ('icm = "ICM"', 'icn = "ICM"', "labels names 'icn'; did you mean 'icm'?"),
+        ('icm = "ICM"', "icm = 1", "labels.icm must be text, got 1"),
+        ('"All"', '"ICM"', "labels must differ, got ICM, trw-s, ICM"),
     ],
 )
 def test_what_is_wrong_in_a_definition_is_named(tmp_path, old, new, said):
@@ -109,6 +117,7 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
     document = render_comparison(study, comparison, folder)
     page = (folder / "README.md").read_text()
     assert page.startswith("# A small study") and "This one." in page and "It is small." in page
+    assert "| All |" in page and "| brute-force |" not in page.replace("| All | brute-force |", "")
     assert (folder / "index.html").is_file() and document.alarms == ()
     again = run_comparison(study, folder, jobs=0)
     assert sorted(r.id for r in again.records) == sorted(r.id for r in comparison.records)

@@ -1,0 +1,134 @@
+"""What solvers are called is said once, and holds wherever they are shown; data keep the specs."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from click.testing import CliRunner
+from sample_records import record, traced
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.harness.campaign import InputError
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.reporting.report import report_document
+from inference_lab.results.records import RecordStore
+
+DAMPED = "loopy-bp(damping=0.5)"
+NAMES = {DAMPED: "Damped BP (0.5)", "ilp": "Exact"}
+RUNS = [
+    traced([(0.1, 3.0, 0.0), (0.2 * at, energy, 1.0)], problem=problem, solver=solver)
+    for problem in ("p", "q")
+    for at, (solver, energy) in enumerate([("icm", 2.0), (DAMPED, 1.5), ("ilp", 1.0)], start=1)
+]
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return Comparison(RUNS).labelled(NAMES)
+
+
+def test_tables_have_the_labels_and_data_the_specs(comparison: Comparison, tmp_path: Path) -> None:
+    assert comparison.labels == NAMES
+    for shown in (
+        str(comparison),
+        comparison.to_markdown(),
+        comparison.to_latex(),
+        comparison._repr_html_(),
+    ):
+        assert "Damped BP (0.5)" in shown and "Exact" in shown
+        assert DAMPED not in shown and "ilp" not in shown
+    assert set(comparison.frame["solver"]) == {"icm", *NAMES}
+    comparison.save(tmp_path)
+    assert {r.solver for r in RecordStore(tmp_path / "runs.jsonl")} == {"icm", *NAMES}
+    with (tmp_path / "table.csv").open() as lines:
+        assert {line["solver"] for line in csv.DictReader(lines)} == {"icm", *NAMES}
+
+
+def test_a_table_may_have_further_labels(comparison: Comparison) -> None:
+    latex = comparison.to_latex(["gap %"], {"icm": "ICM", "ilp": "ILP"})
+    assert all(name in latex for name in ("ICM", "ILP", "Damped BP (0.5)"))
+
+
+def test_a_report_has_the_labels_and_its_command_the_specs(comparison: Comparison) -> None:
+    document = report_document(comparison, title="Named")
+    (again,) = [s for s in document.sections if s.title == "To run it again"]
+    others = [s for s in document.sections if s is not again]
+    assert DAMPED in str(again) and "Damped BP" not in str(again)
+    assert DAMPED not in str(others) and "Damped BP (0.5)" in str(others)
+    assert all("'ilp'" not in str(s) for s in others if s.title != "Solvers and settings")
+
+
+def test_the_report_of_a_comparison_is_that_of_its_records(
+    comparison: Comparison, tmp_path: Path, undrawn: None
+) -> None:
+    page = comparison.report(tmp_path / "named")
+    assert page == tmp_path / "named" / "index.html"
+    assert "Damped BP (0.5)" in page.read_text() and "<title>named" in page.read_text()
+    assert "Exact" in (tmp_path / "named" / "tables" / "summary.tex").read_text()
+    comparison.save(tmp_path)
+    options = [f"--label={spec}={name}" for spec, name in NAMES.items()]
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "--title", "named", *options])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report" / "README.md").read_bytes() == (
+        tmp_path / "named" / "README.md"
+    ).read_bytes()
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "--label", "ipl=Exact"])
+    assert result.exit_code == 2 and "did you mean 'ilp'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"icn": "ICM"}, "there is no solver 'icn'; did you mean 'icm'?"),
+        ({"icm": "ilp"}, "labels must be distinct names of solvers, got 'ilp'"),
+        ({"icm": "same", "ilp": "same"}, "labels must be distinct names of solvers, got 'same'"),
+        ({"icm": " "}, "labels must be distinct names of solvers, got ' '"),
+    ],
+)
+def test_labels_that_mislead_are_refused(labels: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Comparison(RUNS).labelled(labels)
+    assert str(caught.value).startswith(said)
+
+
+def test_compare_takes_labels_by_any_form_of_a_spec() -> None:
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    given = {"loopy-bp( damping = 0.50 )": "Damped", "icm": "ICM"}
+    found = il.compare(graph, ["icm", DAMPED], labels=given, isolate=False)
+    assert found.labels == {"icm": "ICM", DAMPED: "Damped"}
+    for labels, said in [
+        ({"ilp": "Exact"}, "labels: 'ilp' is none of the solvers icm, loopy"),
+        ({"icm": DAMPED}, "is given more than once"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            il.compare(graph, ["icm", DAMPED], labels=labels)
+
+
+@pytest.mark.parametrize("kind", ["trade-off", "profile", "gap-over-time"])
+def test_pictures_name_the_solvers_and_use_the_axes_given(
+    comparison: Comparison, kind: str
+) -> None:
+    figure, axes = plt.subplots()
+    try:
+        assert comparison.plot(kind, axes=axes) is axes  # type: ignore[arg-type]
+        legend = axes.get_legend()
+        texts = axes.texts if legend is None else legend.get_texts()
+        assert sorted(t.get_text() for t in texts) == ["Damped BP (0.5)", "Exact", "icm"]
+        assert len(axes.lines) == 3
+    finally:
+        plt.close(figure)
+
+
+def test_pictures_that_cannot_be_drawn_say_why() -> None:
+    with pytest.raises(ValueError, match=r"kind 'profiles' is none of .*; did you mean 'profile'"):
+        Comparison(RUNS).plot("profiles")  # type: ignore[arg-type]
+    apart = Comparison([record("p", "icm"), record("q", "ilp")])
+    with pytest.raises(ValueError, match="no problem was run by all solvers"):
+        apart.plot("profile")
+    with pytest.raises(ValueError, match="no history of the runs"):
+        apart.plot("gap-over-time")
+    assert not plt.get_fignums()

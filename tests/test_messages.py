@@ -1,0 +1,191 @@
+"""What people get wrong first is answered with what is wrong, where, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.convert import from_networkx
+
+GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+
+
+def potts(unary: Any, edge: tuple[int, int] = (0, 1), weight: Any = 0.5) -> il.FactorGraph:
+    return il.FactorGraph.potts(unary, [edge], weight)
+
+
+def solve(solver: Any = "icm", **more: Any) -> Any:
+    return il.solve(GRAPH, solver, **more)
+
+
+def without_costs() -> Any:
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_node("a", colour="red")
+    return from_networkx(graph)
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "text in a DataFrame": (
+        *(lambda: potts(pd.DataFrame([[0.0, "x"], [0.6, 0.0]])), ValueError),
+        "unary[0][1] is 'x'; costs must be real numbers",
+    ),
+    "a limit with its unit": (
+        *(lambda: solve(time_limit="5s"), TypeError),
+        "time_limit must be a number of seconds or None, got '5s'",
+    ),
+    "a limit with its unit, in a comparison": (
+        *(lambda: il.compare(GRAPH, "icm", time_limit="5s"), TypeError),  # type: ignore[arg-type]
+        "time_limit must be a number of seconds or None, got '5s'",
+    ),
+    "half a seed": (
+        *(lambda: solve(seed=1.5), TypeError),
+        "seed must be an integer or None, got 1.5",
+    ),
+    "half a seed, in a comparison": (
+        *(lambda: il.compare(GRAPH, "icm", seeds=1.5), ValueError),  # type: ignore[arg-type]
+        "seeds must be a number of seeds or a sequence of them, got 1.5",
+    ),
+    "a setting as an argument": (
+        *(lambda: solve("loopy-bp(schedule=flooding)", damping=0.5), TypeError),
+        "solve() has no argument 'damping'; settings of a solver stand in its spec: "
+        '"loopy-bp(schedule=flooding, damping=0.5)"',
+    ),
+    "a setting as an argument, in a comparison": (
+        *(lambda: il.compare(GRAPH, "loopy-bp", damping=0.5), TypeError),  # type: ignore[arg-type]
+        "compare() has no argument 'damping'; settings of a solver stand in its spec: \"loopy-bp",
+    ),
+    "a setting without its name": (
+        *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
+        "cannot read spec 'loopy-bp(0.5)' at position 9: expected a setting's name; settings of "
+        "loopy-bp: schedule, damping, tolerance, max_sweeps\n  loopy-bp(0.5)\n           ^",
+    ),
+    "an abbreviation": (
+        *(lambda: solve("BP"), il.SpecError),
+        "unknown solver 'BP'; did you mean 'loopy-bp' or 'trw-bp'?",
+    ),
+    "initials": (lambda: solve("MF"), il.SpecError, "did you mean 'mean-field'?"),
+    "a method in words": (
+        *(lambda: solve("belief propagation"), il.SpecError),
+        "unknown solver 'belief propagation'; did you mean 'loopy-bp' or 'trw-bp'?",
+    ),
+    "the class of a solver": (
+        *(lambda: solve(type(il.Solver)), TypeError),
+        "a solver is a spec string or a Solver object, got <class 'abc.ABCMeta'>; an object of it",
+    ),
+    "a file that is not there": (
+        *(lambda: solve("nowhere.py"), il.SpecError),
+        "nowhere.py does not exist",
+    ),
+    "a path in place of a graph": (
+        *(lambda: il.solve("model.uai", "icm"), TypeError),  # type: ignore[arg-type]
+        "graph must be a FactorGraph, got 'model.uai'; inference_lab.read reads files",
+    ),
+    "a folder": (
+        *(lambda: il.read("models"), ValueError),
+        "models is a folder, which holds a.uai, b.fg.gz; a model file is needed",
+    ),
+    "None among the costs": (
+        *(lambda: potts(np.array([[0, None], [1, 2]], dtype=object)), ValueError),
+        "unary[0][1] is None; costs must be real numbers",
+    ),
+    "complex costs": (
+        *(lambda: potts([[0, 1j], [1, 2]]), ValueError),
+        "unary[0] must be an array of real numbers, got dtype complex128",
+    ),
+    "complex weights": (
+        *(lambda: potts(np.zeros((2, 2)), weight=[0.5j]), ValueError),
+        "weights must be an array of real numbers, got dtype complex128",
+    ),
+    "a loop": (
+        *(lambda: potts(np.zeros((2, 2)), (1, 1)), ValueError),
+        "edges[0] = (1, 1) joins a variable to itself; add the diagonal of its costs to the unary",
+    ),
+    "a node without costs": (
+        *(without_costs, ValueError),
+        "node 'a' has no attribute 'unary', the costs of its labels (its attributes: 'colour'); "
+        "where labels cost nothing by themselves, give k zeros: "
+        "nx.set_node_attributes(graph, [0.0] * k, 'unary')",
+    ),
+    "a misspelt name": (
+        *(lambda: il.FactorGrpah, AttributeError),
+        "module 'inference_lab' has no attribute 'FactorGrpah'; did you mean 'FactorGraph'?",
+    ),
+    "another library's name": (
+        *(lambda: GRAPH.n_nodes, AttributeError),  # type: ignore[attr-defined]
+        "'FactorGraph' object has no attribute 'n_nodes'; did you mean 'n_variables'?",
+    ),
+    "another name of labels": (
+        *(lambda: solve().x, AttributeError),
+        "'Solution' object has no attribute 'x'; did you mean 'labels'?",
+    ),
+    "another name of the frame": (
+        *(lambda: il.Comparison([]).df, AttributeError),  # type: ignore[attr-defined]
+        "'Comparison' object has no attribute 'df'; did you mean 'frame'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    for name in ("b.fg.gz", "a.uai", "notes.txt"):
+        (tmp_path / "models" / name).touch()
+    call, kind, said = MISTAKES[mistake]
+    with pytest.raises(kind, match=re.escape(said)):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("compare --memory-limit 4XB", "'4XB' is not a size such as 4GB or 4GiB, auto, or none"),
+        ("compare icm model.uai", "'icm' is no problem but a solver, which a command takes as"),
+        ("check potts-grid", "'potts-grid' is no solver but a problem\n"),
+        ("check nowhere.py", "nowhere.py does not exist\n"),
+        ("check empty.py", "empty.py defines no solver (a class derived from inference_lab.Solver"),
+        ("solve nowhere.uai", "Error: nowhere.uai does not exist"),
+        ("reproduce first-comparsion", "is no study; did you mean 'first-comparison'?"),
+        ("reprodcue first-comparison", "Did you mean 'reproduce'?"),
+        ("solve potts-grid(3)", "seed\n  potts-grid(3)\n             ^\n"),
+        ("compare potts-grid --solver loopy-bp(0.5)", "max_sweeps\n  loopy-bp(0.5)\n  "),
+        ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),
+    ],
+)
+def test_mistakes_in_commands(
+    command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.py").touch()
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_frame_of_numbers_is_an_array() -> None:
+    frame = pd.DataFrame([[0.0, 1.0], [0.6, 0.0]], index=["x", "y"], columns=["a", "b"])
+    graph = il.FactorGraph.potts(frame, pd.DataFrame([[0, 1]]), pd.Series([0.5]))
+    assert graph.content_hash == GRAPH.content_hash
+
+
+def test_a_property_that_fails_says_so_itself() -> None:
+    class Broken(il.FactorGraph):
+        @property
+        def width(self) -> int:
+            return self.unary.no_such_thing  # type: ignore[attr-defined,no-any-return]
+
+    broken = object.__new__(Broken)
+    broken.__setstate__(GRAPH.__getstate__())
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = broken.width
