@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from inference_lab.clustering._side import Side, read_side
 from inference_lab.clustering._soft import SoftFit
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion, is_sparse
 from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
@@ -31,7 +33,6 @@ __all__ = [
     "PairwiseClusterer",
     "Whole",
     "check_setting",
-    "read_partial_labels",
 ]
 
 
@@ -83,106 +84,6 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} = {value!r} is unknown; allowed: {choices}{number}")
 
 
-def read_constraints(
-    n_points: int,
-    must_link: npt.ArrayLike | None,
-    cannot_link: npt.ArrayLike | None,
-    ml_weight: npt.ArrayLike,
-    cl_weight: npt.ArrayLike,
-    sample_ids: npt.ArrayLike | None = None,
-) -> Constraints:
-    """Turn the arguments of ``fit`` into constraints over rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        What `Constraints` refuses, and repeated `sample_ids`.
-    """
-    if sample_ids is not None:
-        must_link, ml_weight = _by_ids(sample_ids, must_link, ml_weight, n_points, "must_link")
-        cannot_link, cl_weight = _by_ids(
-            sample_ids, cannot_link, cl_weight, n_points, "cannot_link"
-        )
-    constraints = Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points)
-    return constraints
-
-
-def read_partial_labels(
-    partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int
-) -> IntArray:
-    """Validate labels of some of the points.
-
-    Returns
-    -------
-    (n_points,) int64 array
-        -1 where a point has no label; everywhere, if None is given.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the shape is wrong, or a label is neither -1 nor the number of a cluster.
-
-    Examples
-    --------
-    >>> read_partial_labels([1, -1, 0], 3, 2).tolist()
-    [1, -1, 0]
-    """
-    if partial_labels is None:
-        return np.full(n_points, -1, dtype=np.int64)
-    given = np.asarray(partial_labels)
-    if given.shape != (n_points,):
-        raise ValueError(
-            f"partial_labels has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
-            "each point without a label"
-        )
-    if given.dtype.kind not in "iu":
-        raise TypeError(
-            f"partial_labels has dtype {given.dtype}; integers are needed: the number of a "
-            "cluster, or -1 for a point without a label"
-        )
-    outside = np.flatnonzero((given < -1) | (given >= n_clusters))
-    if outside.size:
-        at = int(outside[0])
-        raise ValueError(
-            f"partial_labels[{at}] = {given[at]} is no cluster; numbers from 0 to n_clusters - 1 "
-            f"= {n_clusters - 1} are allowed, and -1 for a point without a label"
-        )
-    return given.astype(np.int64)
-
-
-def _by_ids(
-    sample_ids: npt.ArrayLike,
-    pairs: npt.ArrayLike | None,
-    weight: npt.ArrayLike,
-    n_points: int,
-    name: str,
-) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
-    """Translate pairs of ids into pairs of rows, without those of ids that no row has."""
-    ids = np.asarray(sample_ids)
-    if ids.shape != (n_points,):
-        raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
-    order = np.argsort(ids, kind="stable")
-    repeated = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
-    if repeated.size:
-        raise ValueError(f"sample_ids names {ids[order[repeated[0]]]!r} twice; ids are unique")
-    if pairs is None or len(np.asarray(pairs)) == 0:
-        return None, weight
-    given = np.asarray(pairs)
-    if given.ndim != 2 or given.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
-    if len(given) == n_points:
-        raise ValueError(
-            f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
-            "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
-            "the numbers differ"
-        )
-    place = np.searchsorted(ids, given, sorter=order)
-    place = order[np.minimum(place, n_points - 1)]
-    present = (ids[place] == given).all(axis=1)
-    weights = np.asarray(weight, dtype=np.float64)
-    return place[present], weights[present] if weights.ndim else weight
-
-
 class Fit:
     """One start of a fit: the model as it ended, and what the driver returned."""
 
@@ -219,6 +120,7 @@ class ConstrainedClusterer(
     n_iter_: int
     history_: list[HalfStep]
     converged_: bool
+    responsibilities_: FloatArray
     n_clusters: int
     max_iter: int
     tol: float
@@ -230,13 +132,68 @@ class ConstrainedClusterer(
     #: Where costs are worked out from, so that nothing cancels; None for the origin.
     _origin: FloatArray | None = None
 
-    def _centred(self, points: Points) -> Points:
+    def _fit_to(self, X: Any, **given: Any) -> Self:
+        """Fit to the points that have weight, and label the others by what was found.
+
+        Parameters
+        ----------
+        X : (n, d) array-like or CSR matrix
+        **given
+            Arguments of `read_side`.
+        """
+        self._check_settings()
+        points = self._read_points(X, reset=True)
+        n = points.shape[0]
+        side = read_side(n, self._label_limit(), **given)
+        held = np.flatnonzero(side.counts > 0)
+        if held.size < n:
+            some = self._only(points, held)
+            side = side.only(held)
+        else:
+            some = points
+        some = self._centred(some, side.counts)
+        self._check_number(some.shape[0])
+        self._fit(some, side)
+        if held.size < n:
+            self._label_others(points, held)
+        return self
+
+    @abstractmethod
+    def _fit(self, points: Points, side: Side) -> None:
+        """Fit, and set all attributes."""
+
+    def _label_limit(self) -> int | None:
+        """Return how many clusters labels can name, None for any number."""
+        return self.n_clusters
+
+    def _only(self, points: Points, rows: IntArray) -> Points:
+        """Return some of the points."""
+        return points[rows]
+
+    def _label_others(self, points: Points, held: IntArray) -> None:
+        """Let the attributes that a fit to the rows `held` has set be those of all rows."""
+        n = points.shape[0]
+        left = np.setdiff1d(np.arange(n), held)
+        costs = self._costs(points[left])
+        labels = np.empty(n, dtype=np.int64)
+        labels[held], labels[left] = self.labels_, costs.argmin(axis=1)
+        self.labels_ = labels
+        if hasattr(self, "responsibilities_"):
+            from scipy.special import softmax
+
+            temperature = np.append(1.0, getattr(self, "temperatures_", ()))[-1]
+            shares = np.empty((n, costs.shape[1]))
+            shares[held] = self.responsibilities_
+            shares[left] = softmax(-costs / temperature, axis=1)
+            self.responsibilities_ = shares
+
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
         """Return the points around their mean where that changes nothing but rounding."""
         distortion = self._distortion()
         if not distortion.translation_invariant or is_sparse(points):
             self._origin = None
             return points
-        self._origin = points.mean(axis=0)
+        self._origin = counts @ points / counts.sum()
         return points - self._origin
 
     def _moved(self, init: Any) -> Any:
@@ -288,13 +245,6 @@ class ConstrainedClusterer(
                 f"n_samples={n_points} should be >= n_clusters={self.n_clusters}: there cannot be "
                 "more clusters than points"
             )
-
-    def _data(self, X: Any) -> Points:
-        """Check the settings and the data, and return the points as they are worked with."""
-        self._check_settings()
-        points = self._centred(self._read_points(X, reset=True))
-        self._check_number(points.shape[0])
-        return points
 
     def _generator(self) -> np.random.Generator:
         """Return a generator seeded by ``random_state`` in scikit-learn's sense."""
@@ -370,6 +320,7 @@ class ConstrainedClusterer(
         return self._costs(self._read_points(X, reset=False))
 
     def _costs(self, points: Points) -> FloatArray:
+        """Return the cost of each of the points, as read, in each cluster."""
         centroids = self.cluster_centers_
         if self._origin is not None:
             points, centroids = points - self._origin, centroids - self._origin
@@ -426,6 +377,8 @@ class PairwiseClusterer(ConstrainedClusterer):
         ml_weight: npt.ArrayLike = 1.0,
         cl_weight: npt.ArrayLike = 1.0,
         sample_ids: npt.ArrayLike | None = None,
+        partial_labels: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> Self:
         """Cluster the points.
 
@@ -441,6 +394,13 @@ class PairwiseClusterer(ConstrainedClusterer):
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then hold names, and those with a name that no row has are
             left out. For cross-validation, which gives ``fit`` some of the rows.
+        partial_labels : (n,) array of int, optional
+            Clusters of the points whose cluster is known, -1 elsewhere. They keep it, and it
+            starts at their mean.
+        sample_weight : (n,) array of float, optional
+            How often each point counts. A weight of m is worth m equal rows that hard must-links
+            hold together, where constraints touch the point; one of zero leaves the point, and
+            its constraints, out of the fit, and labels it as `predict` would.
 
         Returns
         -------
@@ -453,20 +413,29 @@ class PairwiseClusterer(ConstrainedClusterer):
         InfeasibleConstraintsError
             If constraints of infinite weight cannot be satisfied, or no way was found.
         """
-        points = self._data(X)
-        self._fit(
-            points,
-            read_constraints(
-                points.shape[0], must_link, cannot_link, ml_weight, cl_weight, sample_ids
-            ),
+        return self._fit_to(
+            X,
+            must_link=must_link,
+            cannot_link=cannot_link,
+            ml_weight=ml_weight,
+            cl_weight=cl_weight,
+            sample_ids=sample_ids,
+            partial_labels=partial_labels,
+            sample_weight=sample_weight,
         )
-        return self
-
-    def _fit(self, points: Points, constraints: Constraints) -> None:
-        """Fit, and set all attributes."""
-        raise NotImplementedError
 
     def _judge(self, constraints: Constraints) -> None:
         """Keep the constraints as used, and count those that the labels violate."""
         self.constraints_ = constraints
         self.violations_ = violations(constraints, self.labels_)
+
+    def _label_others(self, points: Points, held: IntArray) -> None:
+        super()._label_others(points, held)
+        used = self.constraints_
+        self.constraints_ = Constraints(
+            held[used.must_link],
+            held[used.cannot_link],
+            used.ml_weight,
+            used.cl_weight,
+            n_points=points.shape[0],
+        )

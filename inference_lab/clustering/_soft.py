@@ -9,9 +9,9 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.em import Result
 from inference_lab.clustering.hmrf import violations
-from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["AlphaMode", "SoftFit", "best_alpha", "point_weights"]
@@ -45,13 +45,17 @@ class SoftFit(Generic[_M]):
 
 
 def point_weights(
-    supervised: npt.NDArray[np.bool_], alpha: float, mode: AlphaMode
+    supervised: npt.NDArray[np.bool_],
+    alpha: float,
+    mode: AlphaMode,
+    counts: FloatArray | None = None,
 ) -> FloatArray | None:
     """Return what each point counts for, shape (n,), scaled to mean one; None for all alike.
 
     With ``alpha`` for the others and ``1 - alpha`` for the supervised points, each on their own
     ("sum": 1/2 treats all points alike) or divided by the number of points of its kind ("mean":
-    1/2 lets either kind count for half). Lange et al. 2005 describe "mean" and print "sum".
+    1/2 lets either kind count for half). Lange et al. 2005 describe "mean" and print "sum". Points
+    number as many as `counts` says.
 
     Raises
     ------
@@ -67,20 +71,19 @@ def point_weights(
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
     if mode not in get_args(AlphaMode):
         raise ValueError(f"alpha_mode = {mode!r} is unknown; allowed: 'sum', 'mean'")
-    n, s = supervised.size, int(supervised.sum())
-    if s in (0, n) or (mode == "sum" and alpha == 0.5):
+    if supervised.all() or not supervised.any() or (mode == "sum" and alpha == 0.5):
         return None
+    times = np.ones(supervised.size) if counts is None else counts
     weights = np.where(supervised, 1.0 - alpha, alpha)
     if mode == "mean":
-        weights = weights / np.where(supervised, s, n - s)
-    return np.asarray(weights * (n / weights.sum()), dtype=np.float64)
+        weights = weights / np.where(supervised, times[supervised].sum(), times[~supervised].sum())
+    return np.asarray(weights * (times.sum() / (times @ weights)), dtype=np.float64)
 
 
 def best_alpha(
     alpha: float | str,
     mode: AlphaMode,
-    constraints: Constraints,
-    known: IntArray,
+    side: Side,
     fit: Callable[[FloatArray | None], Any],
 ) -> Any:
     """Fit with the weights that alpha gives, or the alpha of fewest violated constraints.
@@ -95,9 +98,7 @@ def best_alpha(
         With the latter, the largest of 0.9, 0.8, ..., 0.1 whose parameters violate the fewest
         constraints, by weight.
     mode : {"sum", "mean"}
-    constraints : Constraints
-    known : (n,) int array
-        Known labels, -1 elsewhere.
+    side : Side
     fit : callable
         Gets what each point counts for, or None; returns a `SoftFit`.
 
@@ -106,7 +107,8 @@ def best_alpha(
     ValueError
         If alpha is neither.
     """
-    supervised = known >= 0
+    constraints = side.constraints
+    supervised = side.known >= 0
     supervised[constraints.must_link] = True
     supervised[constraints.cannot_link] = True
     if isinstance(alpha, str):
@@ -117,11 +119,11 @@ def best_alpha(
             )
         best, fewest = None, np.inf
         for value in _ALPHAS:
-            found = fit(point_weights(supervised, value, mode))
+            found = fit(point_weights(supervised, value, mode, side.weights))
             weight = violations(constraints, found.model.nearest(None)).weight
             if best is None or weight < fewest:
                 best, fewest = found, weight
             if fewest == 0:
                 break
         return best
-    return fit(point_weights(supervised, alpha, mode))
+    return fit(point_weights(supervised, alpha, mode, side.weights))

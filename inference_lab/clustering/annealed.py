@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep, Model, Result, maximise_expectation
@@ -21,7 +22,7 @@ from inference_lab.clustering.mixture import (
 )
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import Range
 
@@ -38,12 +39,14 @@ _NUDGE, _LAST_NUDGE = 1e-3, 0.05
 _LAST = 100
 
 
-def critical_temperature(points: Points, distortion: Distortion) -> float:
+def critical_temperature(
+    points: Points, distortion: Distortion, counts: FloatArray | None = None
+) -> float:
     """Return a temperature at which all centroids still coincide, without constraints.
 
     For squared Euclidean costs, the least one: twice the largest eigenvalue of the covariance
     (under the metric); for others twice the mean cost of the points in one cluster, which is
-    never less for squared Euclidean ones.
+    never less for squared Euclidean ones. Points count once each, or as often as `counts` says.
 
     K. Rose, "Deterministic annealing for clustering, compression, classification, regression,
     and related optimization problems", Proc. IEEE 86(11), 1998, eq. (20).
@@ -56,7 +59,7 @@ def critical_temperature(points: Points, distortion: Distortion) -> float:
     """
     nowhere = np.zeros((2, points.shape[1]))
     none = Constraints(None, None, n_points=points.shape[0])
-    return _critical(HMRF(points, none, distortion, nowhere), points.shape[0])
+    return _critical(HMRF(points, none, distortion, nowhere, counts=counts), points.shape[0])
 
 
 class AnnealedConstrainedKMeans(PairwiseClusterer):
@@ -166,35 +169,42 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
+    def _fit(self, points: Points, side: Side) -> None:
         best: SoftFit[HMRF] = best_alpha(
             self.alpha,
             self.alpha_mode,
-            constraints,
-            np.full(points.shape[0], -1, dtype=np.int64),
+            side,
             lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, constraints, importance, rng)
+                lambda rng: self._fit_once(points, side, importance, rng)
             ),
         )
         self.cluster_centers_ = self._moved_back(best.model.centroids)
         self.metrics_ = best.model.metrics
         self.temperatures_ = np.array(best.temperatures)
         self._take_soft(best)
-        self._judge(constraints)
+        self._judge(side.constraints)
 
     def _fit_once(
         self,
         points: Points,
-        constraints: Constraints,
+        side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> SoftFit[HMRF]:
         distortion = self._distortion()
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
-        model = HMRF(points, constraints, distortion, nowhere, importance=importance)
+        model = HMRF(
+            points,
+            side.constraints,
+            distortion,
+            nowhere,
+            importance=importance,
+            known=side.known,
+            counts=side.weights,
+        )
         first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
         # Constraints may bind long before the data part: what has to be hard in the end is both.
-        alone = critical_temperature(points, distortion)
+        alone = critical_temperature(points, distortion, side.weights)
         last = self.end_ratio * min(first, alone)
         stages = _stages(first, last, self.cooling) if alone > 0 else []
         solver = as_solver(self.e_step)
@@ -319,13 +329,12 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     def _fit_once(
         self,
         points: FloatArray,
-        constraints: Constraints,
-        known: IntArray,
+        side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> SoftFit[Gaussians]:
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
-        model = self._gaussians(points, constraints, known, nowhere, importance)
+        model = self._gaussians(points, side, nowhere, importance)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
         stages = _stages(first, 1.0, self.cooling)
         result = _anneal(

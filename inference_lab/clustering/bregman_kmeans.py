@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, Fit, check_setting
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.seeding import Init, initial_centroids
-from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["BregmanKMeans", "SphericalKMeans"]
@@ -93,13 +93,15 @@ class BregmanKMeans(ConstrainedClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
 
         Parameters
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : ignored
+        sample_weight : (n,) array of float, optional
+            How often each point counts; zero leaves it out of the fit, and labels it afterwards.
 
         Returns
         -------
@@ -110,22 +112,25 @@ class BregmanKMeans(ConstrainedClusterer):
         ValueError, TypeError
             If data or settings cannot be used.
         """
-        points = self._data(X)
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, rng)))
-        return self
+        return self._fit_to(X, sample_weight=sample_weight)
+
+    def _fit(self, points: Points, side: Side) -> None:
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if isinstance(self.init, str):
             check_setting("init", self.init, ("k-means++", "random", "perturbed"))
 
-    def _fit_once(self, points: Points, rng: np.random.Generator) -> Fit:
-        distortion = self._distortion()
-        nobody = Constraints(None, None, n_points=points.shape[0])
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
+        distortion, nobody = self._distortion(), side.constraints
+        init = self._moved(self.init)
         start: FloatArray = initial_centroids(
-            points, nobody, self.n_clusters, distortion, self._moved(self.init), rng
+            points, nobody, self.n_clusters, distortion, init, rng, counts=side.weights
         )
-        model = HMRF(points, nobody, distortion, start, empty=self.empty_clusters)
+        model = HMRF(
+            points, nobody, distortion, start, empty=self.empty_clusters, counts=side.weights
+        )
         return self._alternate(model, EStep("icm", rng))
 
 

@@ -12,7 +12,8 @@ from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import Fit, PairwiseClusterer, Whole
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering._side import Side
+from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
     EStep,
@@ -20,7 +21,7 @@ from inference_lab.clustering.em import (
     Model,
     Result,
 )
-from inference_lab.clustering.hmrf import HMRF, EmptyClusters, violations
+from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -91,19 +92,30 @@ class _Units:
 
     Parameters
     ----------
-    constraints : Constraints
-        All of them hard.
+    side : Side
+        All constraints are hard.
     whole : bool
         A unit goes by the summed cost of its points, else by that of its first point.
     """
 
-    def __init__(self, constraints: Constraints, whole: bool) -> None:
+    def __init__(self, side: Side, whole: bool) -> None:
+        constraints = side.constraints
         self.of_point = constraints.components()
         self.count = int(self.of_point.max(initial=-1)) + 1
         self.whole = whole
         ends = self.of_point[constraints.cannot_link]
         # Within a unit, a cannot-link is violated wherever the unit goes.
         self.contradictions = constraints.cannot_link[ends[:, 0] == ends[:, 1]]
+        #: Clusters of the units that hold a point whose cluster is known, -1 elsewhere.
+        self.known: IntArray = np.full(self.count, -1)
+        held = np.flatnonzero(side.known >= 0)
+        self.known[self.of_point[held]] = side.known[held]
+        #: Points whose cluster is known to be another than that of their unit.
+        self.strays = held[self.known[self.of_point[held]] != side.known[held]]
+        #: Cannot-links between units of one known cluster.
+        settled = (ends[:, 0] != ends[:, 1]) & (self.known[ends[:, 0]] >= 0)
+        settled &= self.known[ends[:, 0]] == self.known[ends[:, 1]]
+        self.joined = constraints.cannot_link[settled]
         ends = ends[ends[:, 0] != ends[:, 1]]
         graph = coo_array(
             (np.ones(2 * len(ends)), (ends.ravel(), ends[:, ::-1].ravel())),
@@ -113,8 +125,29 @@ class _Units:
         self.indices = graph.indices.astype(np.int64)
         n = len(self.of_point)
         self._members = csr_array(
-            (np.ones(n), (self.of_point, np.arange(n))), shape=(self.count, n)
+            (side.counts, (self.of_point, np.arange(n))), shape=(self.count, n)
         )
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is plain that no labelling satisfies all constraints."""
+        return any(len(found) for found in (self.contradictions, self.strays, self.joined))
+
+    def contradiction(self) -> str:
+        """Return what makes it plain."""
+        if len(self.contradictions):
+            i, j = self.contradictions[0].tolist()
+            return (
+                f"must-links connect points {i} and {j}, which are a cannot-link "
+                f"({len(self.contradictions)} such pairs)"
+            )
+        if len(self.strays):
+            return (
+                f"must-links connect point {self.strays[0]} to a point that partial_labels puts "
+                "into another cluster"
+            )
+        i, j = self.joined[0].tolist()
+        return f"partial_labels puts points {i} and {j} into one cluster, which are a cannot-link"
 
     def ordered(self, order: Order, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Return the units in the order in which they are placed, and the first point of each."""
@@ -126,16 +159,17 @@ class _Units:
         units = np.argsort(first)
         if order == "most-constrained":
             units = units[np.argsort(-np.diff(self.indptr)[units], kind="stable")]
+        # Where clusters are known, nothing is left to be in the way of.
+        units = units[np.argsort(self.known[units] < 0, kind="stable")]
         return units, points[first]
 
     def costs(self, costs: FloatArray, first: IntArray) -> FloatArray:
         """Return the cost of each unit in each cluster."""
         if self.count == len(self.of_point):
             # No must-links: components are numbered as their points are.
-            return costs
-        if self.whole:
-            return np.asarray(self._members @ costs)
-        return costs[first]
+            return clamped(costs, self.known)
+        found = np.asarray(self._members @ costs) if self.whole else costs[first]
+        return clamped(found, self.known)
 
 
 class _NoPlaceError(Exception):
@@ -329,16 +363,19 @@ class COPKMeans(PairwiseClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
-        constraints = _of_positive_weight(constraints)
-        units = _Units(constraints, self.whole_components)
-        best, failures = self._search(points, constraints, units, self._generator())
+    def _fit(self, points: Points, side: Side) -> None:
+        constraints = _of_positive_weight(side.constraints)
+        side = replace(side, constraints=constraints)
+        units = _Units(side, self.whole_components)
+        best, failures = self._search(points, side, units, self._generator())
         self._take_hard(best)
         self.status_ = best.status
         self.converged_ = best.status == "converged"
         self.n_failures_ = failures
         self._judge(constraints)
         self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
+        held = side.known >= 0
+        self.feasible_ &= np.array_equal(self.labels_[held], side.known[held])
         if not self.feasible_ and self.on_failure != "ignore":
             message = self._explanation(units)
             if self.on_failure == "raise":
@@ -347,11 +384,7 @@ class COPKMeans(PairwiseClusterer):
 
     def _explanation(self, units: _Units) -> str:
         if self.status_ == "infeasible":
-            i, j = units.contradictions[0].tolist()
-            return (
-                f"no labelling satisfies the constraints: must-links connect points {i} and {j}, "
-                f"which are a cannot-link ({len(units.contradictions)} such pairs)"
-            )
+            return f"no labelling satisfies the constraints: {units.contradiction()}"
         return (
             f"all {self.n_failures_} starts failed to satisfy the constraints; the labels violate "
             f"{self.violations_.cannot_link} cannot-links. A labelling that violates none may "
@@ -361,7 +394,7 @@ class COPKMeans(PairwiseClusterer):
     def _search(
         self,
         points: Points,
-        constraints: Constraints,
+        side: Side,
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[_Start, int]:
@@ -371,14 +404,14 @@ class COPKMeans(PairwiseClusterer):
         succeeded = failures = 0
         while succeeded < self.n_init and failures < self.max_failures:
             (child,) = rng.spawn(1)
-            start = self._fit_once(points, constraints, units, child)
+            start = self._fit_once(points, side, units, child)
             if start.status not in ("failed", "infeasible"):
                 succeeded += 1
                 if best is None or start.objective < best.objective:
                     best = start
                 continue
             failures += 1
-            weight = violations(constraints, np.asarray(start.result.assignment)).weight
+            weight = violations(side.constraints, np.asarray(start.result.assignment)).weight
             if nearest is None or (weight, start.objective) < nearest[:2]:
                 nearest = weight, start.objective, start
             if start.status == "infeasible":
@@ -391,32 +424,38 @@ class COPKMeans(PairwiseClusterer):
     def _fit_once(
         self,
         points: Points,
-        constraints: Constraints,
+        side: Side,
         units: _Units,
         rng: np.random.Generator,
     ) -> _Start:
         # The model knows of no constraints: the E-step sees to them.
         nobody = Constraints(None, None, n_points=points.shape[0])
-        start = self._start(points, constraints, units, rng)
-        model = HMRF(points, nobody, self._distortion(), start, empty=self.empty_clusters)
+        start = self._start(points, side, units, rng)
+        model = HMRF(
+            points,
+            nobody,
+            self._distortion(),
+            start,
+            empty=self.empty_clusters,
+            counts=side.weights,
+        )
         placement = _Placement(units, self.order, rng)
-        infeasible = len(units.contradictions) > 0
         try:
             fit = self._alternate(model, placement)
             if placement.best is not None and placement.best[0] < fit.objective:
                 fit = _stop(model, placement.best[1], fit.result)
         except _NoPlaceError as error:
             return _Start(
-                _stop(model, error.labels, None), "infeasible" if infeasible else "failed"
+                _stop(model, error.labels, None), "infeasible" if units.infeasible else "failed"
             )
-        if infeasible:
+        if units.infeasible:
             return _Start(fit, "infeasible")
         return _Start(fit, placement.ended or ("converged" if fit.result.converged else "limit"))
 
     def _start(
         self,
         points: Points,
-        constraints: Constraints,
+        side: Side,
         units: _Units,
         rng: np.random.Generator,
     ) -> FloatArray:
@@ -424,8 +463,16 @@ class COPKMeans(PairwiseClusterer):
         init, k, n = self.init, self.n_clusters, points.shape[0]
         distortion = self._distortion()
         if not (isinstance(init, str) and init == "wagstaff"):
-            init = self._moved(init)
-            return initial_centroids(points, constraints, k, distortion, init, rng)
+            return initial_centroids(
+                points,
+                side.constraints,
+                k,
+                distortion,
+                self._moved(init),
+                rng,
+                known=side.known,
+                counts=side.weights,
+            )
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
         # With fewer components than clusters, points of one component have to do.
@@ -440,9 +487,13 @@ class COPKMeans(PairwiseClusterer):
             touched = touched[by_centre]
             cuts = np.searchsorted(place[units.of_point[touched]], np.arange(1, first.size))
             members[: first.size] = np.split(touched, cuts)
+        for h in np.unique(side.known[side.known >= 0]):
+            members[h] = np.flatnonzero(side.known == h)
         labels = np.repeat(np.arange(k), [len(m) for m in members])
+        chosen = np.concatenate(members)
+        counts = None if side.weights is None else side.weights[chosen]
         zeros = np.zeros((k, points.shape[1]))
-        return distortion.centroids(points[np.concatenate(members)], labels, k, zeros)
+        return distortion.centroids(points[chosen], counted_shares(labels, k, counts), k, zeros)
 
 
 def _of_positive_weight(given: Constraints) -> Constraints:

@@ -55,6 +55,7 @@ __all__ = [
     "SquaredEuclidean",
     "as_distortion",
     "cluster_sums",
+    "counted_shares",
 ]
 
 #: A dense float64 matrix, or a sparse CSR array, of one row a point.
@@ -136,7 +137,9 @@ def row_products(first: Points, second: Points) -> FloatArray:
     return np.asarray(np.einsum("im,im->i", first, second), dtype=np.float64)
 
 
-def cluster_sums(points: Points, shares: npt.ArrayLike, n_clusters: int) -> FloatArray:
+def cluster_sums(
+    points: Points, shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
+) -> FloatArray:
     """Add up the points of each cluster.
 
     Parameters
@@ -145,6 +148,8 @@ def cluster_sums(points: Points, shares: npt.ArrayLike, n_clusters: int) -> Floa
     shares : (n,) array of int or (n, k) array of float
         The cluster of each point, or its share in each cluster.
     n_clusters : int
+    counts : (n,) array, optional
+        How often each point counts; once by default.
 
     Returns
     -------
@@ -154,10 +159,15 @@ def cluster_sums(points: Points, shares: npt.ArrayLike, n_clusters: int) -> Floa
 
     given = np.asarray(shares)
     if given.ndim == 2:
+        given = given if counts is None else given * counts[:, np.newaxis]
         return np.ascontiguousarray((points.T @ given).T, dtype=np.float64)
     n = len(given)
     member = csc_array(
-        (np.ones(n), given.astype(np.int32), np.arange(n + 1, dtype=np.int32)),
+        (
+            np.ones(n) if counts is None else counts,
+            given.astype(np.int32),
+            np.arange(n + 1, dtype=np.int32),
+        ),
         shape=(n_clusters, n),
     )
     return dense(member @ points)
@@ -302,12 +312,26 @@ class Distortion(ABC):
         return 0.0
 
 
-def cluster_sizes(shares: npt.ArrayLike, n_clusters: int) -> FloatArray:
-    """Return the size of each cluster, shape (k,)."""
+def cluster_sizes(
+    shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
+) -> FloatArray:
+    """Return the size of each cluster, shape (k,), with points counted as `counts` says."""
     given = np.asarray(shares)
     if given.ndim == 2:
-        return np.asarray(given.sum(axis=0), dtype=np.float64)
-    return np.bincount(given, minlength=n_clusters).astype(np.float64)
+        total = given.sum(axis=0) if counts is None else counts @ given
+        return np.asarray(total, dtype=np.float64)
+    return np.bincount(given, weights=counts, minlength=n_clusters).astype(np.float64)
+
+
+def counted_shares(
+    labels: IntArray, n_clusters: int, counts: FloatArray | None
+) -> IntArray | FloatArray:
+    """Return labels as `Distortion.centroids` takes them where points count more than once."""
+    if counts is None:
+        return labels
+    shares = np.zeros((labels.size, n_clusters))
+    shares[np.arange(labels.size), labels] = counts
+    return shares
 
 
 def _farthest(distortion: Distortion, points: Points) -> float:

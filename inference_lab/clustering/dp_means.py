@@ -18,20 +18,23 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
     SquaredEuclidean,
+    counted_shares,
     dense,
 )
 from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -150,20 +153,39 @@ class _State:
     """Labels, centroids and costs on the way."""
 
     def __init__(
-        self, points: Points, distortion: Distortion, squared: bool, start: FloatArray
+        self,
+        points: Points,
+        distortion: Distortion,
+        squared: bool,
+        start: FloatArray | None,
+        side: Side,
     ) -> None:
         self.points = points
         self.distortion = distortion
         self.squared = squared
         self.n = int(points.shape[0])
-        self.labels: IntArray = np.full(self.n, -1, dtype=np.int64)
-        self.centroids = start
-        self.costs = self.distances(start)
+        self.counts = side.weights
+        #: Clusters of the points whose cluster is known; the first ones there are.
+        self.known = side.groups()
+        self.free: IntArray = np.flatnonzero(self.known < 0)
+        self.labels: IntArray = self.known.copy()
+        self.centroids = self._means(self.known) if start is None else start
+        self.costs = clamped(self.distances(self.centroids), self.known)
+
+    def _means(self, groups: IntArray) -> FloatArray:
+        """Return the centroids of groups of points, of which those in none are left out."""
+        held, k = np.flatnonzero(groups >= 0), int(groups.max()) + 1
+        counts = None if self.counts is None else self.counts[held]
+        shares = counted_shares(groups[held], k, counts)
+        zeros = np.zeros((k, self.points.shape[1]))
+        return self.distortion.centroids(self.points[held], shares, k, zeros)
 
     def distances(self, centroids: FloatArray) -> FloatArray:
         """Return the costs of all points in clusters with these centroids."""
         costs = self.distortion.distances(self.points, centroids)
-        return costs if self.squared else np.sqrt(np.maximum(costs, 0.0))
+        if not self.squared:
+            costs = np.sqrt(np.maximum(costs, 0.0))
+        return costs if self.counts is None else costs * self.counts[:, np.newaxis]
 
     def open(self, i: int) -> None:
         """Open a cluster at a point."""
@@ -173,7 +195,7 @@ class _State:
             more = np.empty((self.n, 2 * k + _SPARE))
             more[:, :k] = self.costs
             self.costs = more
-        self.costs[:, k] = self.distances(centroid)[:, 0]
+        self.costs[:, k] = np.where(self.known < 0, self.distances(centroid)[:, 0], np.inf)
         # What a point is from itself is not left to rounding.
         self.costs[i, k] = 0.0
         self.centroids = np.concatenate([self.centroids, centroid])
@@ -190,8 +212,9 @@ class _State:
         """Move the centroids to the means of their clusters; return whether any moved."""
         before = self.centroids
         k = len(before)
-        self.centroids = self.distortion.centroids(self.points, self.labels, k, before)
-        self.costs = self.distances(self.centroids)
+        shares = counted_shares(self.labels, k, self.counts)
+        self.centroids = self.distortion.centroids(self.points, shares, k, before)
+        self.costs = clamped(self.distances(self.centroids), self.known)
         return not np.array_equal(before, self.centroids)
 
     def own(self) -> float:
@@ -259,6 +282,7 @@ class RDPMeans(PairwiseClusterer):
     metrics_, constraints_
         As in `HMRFKMeans`.
     n_clusters_ : int
+        Clusters that ``partial_labels`` names come first, in the order of their numbers.
     cluster_cost_ : float
         ``lambda`` as used.
     xi_ : float
@@ -367,10 +391,13 @@ class RDPMeans(PairwiseClusterer):
             random_state=random_state,
         )
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
-        price = self._price(points)
-        pairs = Pairs(constraints, points.shape[0])
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, price, rng))
+    def _label_limit(self) -> None:
+        """Labels can name any number of clusters."""
+
+    def _fit(self, points: Points, side: Side) -> None:
+        price = self._price(points, side)
+        pairs = Pairs(side.constraints, points.shape[0])
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, price, rng))
         state = best.state
         self.labels_ = state.labels
         self.cluster_centers_ = self._moved_back(state.centroids)
@@ -379,27 +406,30 @@ class RDPMeans(PairwiseClusterer):
         self.cluster_cost_ = price
         self.xi_ = best.xi
         self._note(best)
-        self._judge(constraints)
+        self._judge(side.constraints)
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if not self.squared and not isinstance(self._distortion(), SquaredEuclidean):
             raise ValueError("squared=False takes roots of squared Euclidean distances only")
 
-    def _price(self, points: Points) -> float:
+    def _price(self, points: Points, side: Side) -> float:
         """Return ``lambda``."""
         rule = self.cluster_cost
         if not isinstance(rule, str):
             if not 0.0 <= rule < math.inf:
                 raise ValueError(f"cluster_cost must be finite and not negative, got {rule}")
             return float(rule)
-        distortion = self._distortion()
-        nobody = np.zeros(points.shape[0], dtype=np.int64)
-        mean = distortion.centroids(points, nobody, 1, np.zeros((1, points.shape[1])))
-        state = _State(points, distortion, self.squared, mean)
+        # What a point costs that counts once.
+        plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
+        mean = self._mean(points, side)
+        state = _State(points, self._distortion(), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
-            return float(np.partition(nearest, -self.n_clusters)[-self.n_clusters])
+            order = np.argsort(-nearest, kind="stable")
+            return float(
+                nearest[order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]]
+            )
         if rule != "farthest-first":
             raise ValueError(
                 f"cluster_cost = {rule!r} is unknown; give a number, 'farthest-first' or "
@@ -411,6 +441,12 @@ class RDPMeans(PairwiseClusterer):
             price = float(nearest[farthest])
             nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
         return max(price, 0.0)
+
+    def _mean(self, points: Points, side: Side) -> FloatArray:
+        """Return the centroid of all points, shape (1, d)."""
+        everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, side.weights)
+        zeros = np.zeros((1, points.shape[1]))
+        return self._distortion().centroids(points, everyone, 1, zeros)
 
 
 class DPMeans(RDPMeans):
@@ -484,6 +520,7 @@ class _Fit:
         self,
         settings: RDPMeans,
         points: Points,
+        side: Side,
         pairs: Pairs,
         price: float,
         rng: np.random.Generator,
@@ -495,18 +532,19 @@ class _Fit:
         self.xi = settings.xi
         sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
         self.solver = None if sweeping else as_solver(settings.e_step)
-        self.state = _State(points, settings._distortion(), settings.squared, self._first(points))
+        first = self._first(points, side)
+        self.state = _State(points, settings._distortion(), settings.squared, first, side)
         self._iterate()
         self.objective = self._objective()
 
-    def _first(self, points: Points) -> FloatArray:
-        """Return the centroid of the first cluster."""
-        distortion = self.settings._distortion()
-        zeros = np.zeros((1, points.shape[1]))
+    def _first(self, points: Points, side: Side) -> FloatArray | None:
+        """Return the centroid of the first cluster, None where the clusters of some are known."""
+        if (side.known >= 0).any():
+            return None
         if self.settings.start == "box":
             low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
             return np.asarray(self.rng.uniform(low, high).reshape(1, -1))
-        return distortion.centroids(points, np.zeros(points.shape[0], dtype=np.int64), 1, zeros)
+        return self.settings._mean(points, side)
 
     def _objective(self) -> float:
         state = self.state
@@ -549,23 +587,23 @@ class _Fit:
     def _sweep(self) -> bool:
         """Assign the points one by one; return whether any label changed."""
         state, settings = self.state, self.settings
-        order = np.arange(state.n)
+        order = state.free
         if settings.order == "random":
-            order = self.rng.permutation(state.n)
+            order = self.rng.permutation(order)
         changed = np.zeros(1, dtype=np.int64)
         sizes = np.bincount(state.labels[state.labels >= 0], minlength=len(state.centroids))
-        if state.labels[0] < 0:
+        if not sizes.any():
             # Before the first sweep the one cluster there is has no points yet.
             sizes[0] = 1
         at = 0
-        while at < state.n:
+        while at < order.size:
             full = len(state.centroids) >= settings.max_clusters
             at = assign(
                 state.costs, len(state.centroids), self.price, self.xi, self.pairs.ptr,
                 self.pairs.partner, self.pairs.weight, state.labels, sizes, order, at, full,
                 settings.ties == "last", changed,
             )  # fmt: skip
-            if at < state.n:
+            if at < order.size:
                 i = int(order[at])
                 if state.labels[i] >= 0:
                     sizes[state.labels[i]] -= 1
@@ -581,6 +619,7 @@ class _Fit:
         state, settings = self.state, self.settings
         for _ in range(min(settings.candidates, settings.max_clusters - len(state.centroids))):
             nearest = state.costs[:, : len(state.centroids)].min(axis=1)
+            nearest[state.known >= 0] = 0.0
             farthest = int(nearest.argmax())
             if nearest[farthest] <= 0.0:
                 break
@@ -588,7 +627,7 @@ class _Fit:
             state.open(farthest)
             state.labels[farthest] = label
         k = len(state.centroids)
-        before = None if state.labels[0] < 0 else state.labels
+        before = None if (state.labels < 0).any() else state.labels
         graph = FactorGraph.from_terms(
             np.ascontiguousarray(state.costs[:, :k]), self.pairs.terms(self.xi)
         ).with_label_costs(self.price)

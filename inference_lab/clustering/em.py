@@ -78,12 +78,15 @@ class Coupling:
         Costs to add to those of the model, such as the separable part of penalties.
     importance : float
         Factor of the free energy of these points in the objective at T > 0.
+    counts : (c,) array or None
+        How often each of them costs what the model says; None for once.
     """
 
     rows: IntArray
     terms: Sequence[DiagonalTerms]
     unary: FloatArray | None = None
     importance: float = 1.0
+    counts: FloatArray | None = None
 
 
 class Model(ABC):
@@ -190,6 +193,8 @@ class EStep:
             result = model.nearest(labels)
             unary = model.costs(rows) if rows.size else np.empty((0, 1))
         if rows.size:
+            if coupling.counts is not None:
+                unary = unary * coupling.counts[:, np.newaxis]
             if coupling.unary is not None:
                 unary = unary + coupling.unary
             graph = FactorGraph.from_terms(unary, coupling.terms)

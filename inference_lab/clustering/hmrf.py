@@ -27,6 +27,7 @@ from inference_lab.clustering.distortions import (
     cheapest,
     cluster_sizes,
     cluster_sums,
+    counted_shares,
 )
 from inference_lab.clustering.em import Assignment, Coupling, Model, as_labels
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
@@ -93,6 +94,10 @@ class HMRF(Model):
         objective as it is), keeps its centroid, or is an error.
     importance : (n,) array, optional
         What each point counts for in the centroids at T > 0; the same for all coupled points.
+    known : (n,) array of int, optional
+        Labels that no E-step changes, -1 where a point is free.
+    counts : (n,) array, optional
+        How often each point counts, whatever the temperature; once by default.
     """
 
     def __init__(
@@ -106,8 +111,14 @@ class HMRF(Model):
         learner: MetricLearner | None = None,
         empty: EmptyClusters = "reseed",
         importance: FloatArray | None = None,
+        known: IntArray | None = None,
+        counts: FloatArray | None = None,
     ) -> None:
         self._importance = importance
+        self._counts = counts
+        labels = np.full(points.shape[0], -1) if known is None else known
+        self.held: IntArray = np.flatnonzero(labels >= 0)
+        self.held_labels: IntArray = labels[self.held]
         self.points = points
         self.constraints = constraints
         self.centroids = np.array(centroids, dtype=np.float64)
@@ -134,7 +145,7 @@ class HMRF(Model):
         """
         metric = self.metrics[0]
         self._spread = (
-            float(metric.norms(self.points).sum()) if isinstance(metric, SquaredEuclidean) else 0.0
+            self._total(metric.norms(self.points)) if isinstance(metric, SquaredEuclidean) else 0.0
         )
         c = self.constraints
         self.ml_costs = c.ml_weights[:, np.newaxis]
@@ -150,10 +161,24 @@ class HMRF(Model):
             self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
             self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
 
+    def _total(self, values: FloatArray) -> float:
+        """Return the sum over the points, each as often as it counts."""
+        return float(values.sum() if self._counts is None else self._counts @ values)
+
     # -------------------------------------------------------------- the E-step
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k)."""
+        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k).
+
+        Infinite in all clusters but its own for a point that is known.
+        """
+        if self.held.size == 0:
+            return self._free_costs(rows)
+        labels = np.full(self.points.shape[0], -1)
+        labels[self.held] = self.held_labels
+        return clamped(self._free_costs(rows), labels if rows is None else labels[rows])
+
+    def _free_costs(self, rows: IntArray | None) -> FloatArray:
         points = self.points if rows is None else self.points[rows]
         if len(self.metrics) == 1:
             return self.metrics[0].distances(points, self.centroids)
@@ -167,8 +192,11 @@ class HMRF(Model):
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""
         if len(self.metrics) == 1:
-            return self.metrics[0].nearest(self.points, self.centroids, previous)
-        return cheapest(self.costs(), previous)
+            labels = self.metrics[0].nearest(self.points, self.centroids, previous)
+        else:
+            labels = cheapest(self._free_costs(None), previous)
+        labels[self.held] = self.held_labels
+        return labels
 
     def coupling(self) -> Coupling:
         """Return the penalties as diagonal terms.
@@ -179,21 +207,26 @@ class HMRF(Model):
         importance = 1.0
         if self._importance is not None and self.rows.size:
             importance = float(self._importance[self.rows[0]])
+        counts = None if self._counts is None else self._counts[self.rows]
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
             terms = [
                 DiagonalTerms(self._ml, same=0.0, differ=self.ml_costs[:, 0]),
                 DiagonalTerms(self._cl, same=self.cl_costs[:, 0], differ=0.0),
             ]
-            return Coupling(self.rows, terms, importance=importance)
+            return Coupling(self.rows, terms, importance=importance, counts=counts)
         k = len(self.centroids)
         unary = np.zeros((self.rows.size, k))
+        # A hard must-link costs nothing that could be taken back.
+        hard = np.isinf(self.ml_costs)
+        soft = np.where(hard, 0.0, self.ml_costs)
         for end in range(2):
-            np.add.at(unary, self._ml[:, end], self.ml_costs / 2.0)
+            np.add.at(unary, self._ml[:, end], soft / 2.0)
+        apart = np.where(hard[:, 0], np.inf, 0.0)
         terms = [
-            DiagonalTerms(self._ml, same=-self.ml_costs, differ=0.0),
+            DiagonalTerms(self._ml, same=-soft, differ=apart),
             DiagonalTerms(self._cl, same=self.cl_costs, differ=0.0),
         ]
-        return Coupling(self.rows, terms, unary, importance)
+        return Coupling(self.rows, terms, unary, importance, counts)
 
     # -------------------------------------------------------------- the objective
 
@@ -234,7 +267,7 @@ class HMRF(Model):
         """Return the summed cost of the points in their clusters."""
         metric = self.metrics[0]
         if len(self.metrics) > 1 or not isinstance(metric, SquaredEuclidean):
-            return float(self.own_costs(labels).sum())
+            return self._total(self.own_costs(labels))
         # From the sums of the clusters, which the centroids need anyway: O(k d).
         sums, sizes = self._cluster_sums(labels)
         scaled = metric.times(self.centroids)
@@ -245,7 +278,8 @@ class HMRF(Model):
         """Return the sums and sizes of the clusters, worked out once a labelling."""
         if self._summed is None or self._summed[0] is not labels:
             k = len(self.centroids)
-            self._summed = labels, cluster_sums(self.points, labels, k), cluster_sizes(labels, k)
+            sums = cluster_sums(self.points, labels, k, self._counts)
+            self._summed = labels, sums, cluster_sizes(labels, k, self._counts)
         return self._summed[1], self._summed[2]
 
     def normaliser(self, labels: IntArray) -> float:
@@ -254,9 +288,7 @@ class HMRF(Model):
             return 0.0
         d = self.points.shape[1]
         dets = np.array([m.log_det(d) for m in self.metrics])
-        if len(dets) == 1:
-            return -float(labels.size * dets[0])
-        return -float(dets[labels].sum())
+        return -self._total(dets[labels if len(dets) > 1 else np.zeros_like(labels)])
 
     # -------------------------------------------------------------- the M-step
 
@@ -272,13 +304,13 @@ class HMRF(Model):
             everyone = np.zeros(self.points.shape[0], dtype=np.int64)
             most = 2.0 * float(self.own_costs(everyone).mean())
             return lambda change: most * change
-        weights = np.ones(self.points.shape[0]) if self._importance is None else self._importance
+        counted = self.importance()
+        weights = np.ones(self.points.shape[0]) if counted is None else counted
         weights = weights / weights.sum()
         mean = weights @ self.points
 
         def answer(change: FloatArray) -> FloatArray:
             gained = weights * change
-            moved = gained @ self.points - gained.sum() * mean
             moved = gained @ self.points - gained.sum() * mean
             pull = np.asarray(metric.times(moved[np.newaxis]))[0]
             return np.asarray(2.0 * (self.points @ pull - mean @ pull))
@@ -291,14 +323,15 @@ class HMRF(Model):
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""
-        return self._importance
+        return times_counts(self._importance, self._counts)
 
     def maximise(self, assignment: Assignment) -> Iterator[str]:
         """Move the centroids, then learn the metric from labels."""
         if assignment.ndim == 2:
             shares = np.asarray(assignment, dtype=np.float64)
-            if self._importance is not None:
-                shares = shares * self._importance[:, np.newaxis]
+            counted = self.importance()
+            if counted is not None:
+                shares = shares * counted[:, np.newaxis]
             self.centroids = self.metrics[0].centroids(
                 self.points, shares, len(self.centroids), self.centroids
             )
@@ -320,9 +353,10 @@ class HMRF(Model):
             self.centroids = self.centroids.copy()
             self.centroids[held] = sums[held] / sizes[held, np.newaxis]
         else:
-            sizes = cluster_sizes(labels, k)
-            self.centroids = self.metrics[0].centroids(self.points, labels, k, self.centroids)
-        gone = np.flatnonzero(sizes == 0)
+            shares = counted_shares(labels, k, self._counts)
+            self.centroids = self.metrics[0].centroids(self.points, shares, k, self.centroids)
+        members = np.bincount(labels, minlength=k)
+        gone = np.flatnonzero(members == 0)
         if gone.size == 0 or self.empty == "keep":
             return
         if self.empty == "raise":
@@ -331,9 +365,13 @@ class HMRF(Model):
                 "clusters"
             )
         costs = self.own_costs(labels)
-        costs[sizes[labels] == 1] = -np.inf
+        costs[members[labels] == 1] = -np.inf
+        # A point that is known could not follow the centroid that it becomes.
+        costs[self.held] = -np.inf
         for h in gone:
             worst = int(costs.argmax())
+            if costs[worst] == -np.inf:
+                return
             self.centroids[h] = self.metrics[0].centroids(
                 self.points[[worst]], np.zeros(1, dtype=np.int64), 1, self.centroids[h : h + 1]
             )[0]
@@ -350,6 +388,7 @@ class HMRF(Model):
             self.constraints.cannot_link[cl],
             self.constraints.cl_weights[cl],
             self.penalty == "distance",
+            self._counts,
         )
         old, before = self.metrics, self.objective(labels)
 
@@ -361,6 +400,22 @@ class HMRF(Model):
         found = learner.improve(old, state, before, judged)
         if self.metrics is not found:
             judged(found)
+
+
+def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
+    """Make all clusters but their own infinitely dear to points that are known, in place."""
+    rows = np.flatnonzero(known >= 0)
+    own = costs[rows, known[rows]]
+    costs[rows] = np.inf
+    costs[rows, known[rows]] = own
+    return costs
+
+
+def times_counts(importance: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
+    """Return the product of what points count for and how often, None for ones."""
+    if importance is None or counts is None:
+        return counts if importance is None else importance
+    return importance * counts
 
 
 def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:

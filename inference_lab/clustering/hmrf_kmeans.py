@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import Fit, PairwiseClusterer
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
 from inference_lab.clustering.seeding import Init, initial_centroids
-from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 
 __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
@@ -147,11 +147,11 @@ class HMRFKMeans(PairwiseClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
+    def _fit(self, points: Points, side: Side) -> None:
         if self.closure is not None:
-            constraints = constraints.close(self.closure)
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, constraints, rng)))
-        self._judge(constraints)
+            side = replace(side, constraints=side.constraints.close(self.closure))
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
+        self._judge(side.constraints)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -178,25 +178,31 @@ class HMRFKMeans(PairwiseClusterer):
             "or a MetricLearner"
         )
 
-    def _start(
-        self, points: Points, constraints: Constraints, rng: np.random.Generator
-    ) -> FloatArray:
-        return initial_centroids(
-            points, constraints, self.n_clusters, self._distortion(), self._moved(self.init), rng
-        )
-
     def _expectation(self, rng: np.random.Generator) -> EStep:
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit)
 
-    def _fit_once(self, points: Points, constraints: Constraints, rng: np.random.Generator) -> Fit:
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
+        distortion = self._distortion()
+        start = initial_centroids(
+            points,
+            side.constraints,
+            self.n_clusters,
+            distortion,
+            self._moved(self.init),
+            rng,
+            known=side.known,
+            counts=side.weights,
+        )
         model = HMRF(
             points,
-            constraints,
-            self._distortion(),
-            self._start(points, constraints, rng),
+            side.constraints,
+            distortion,
+            start,
             penalty=self.penalty,
             learner=self._learner(),
             empty=self.empty_clusters,
+            known=side.known,
+            counts=side.weights,
         )
         return self._alternate(model, self._expectation(rng))
 

@@ -25,15 +25,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep
@@ -164,12 +165,20 @@ class _Trace:
         ``a``, positive.
     constant : float
     n_clusters : int
+    known : (n,) array of int
+        Labels that no step changes, -1 where a point is free.
     """
 
     def __init__(
-        self, matrix: Points, weights: FloatArray, constant: float, n_clusters: int
+        self,
+        matrix: Points,
+        weights: FloatArray,
+        constant: float,
+        n_clusters: int,
+        known: IntArray,
     ) -> None:
         self.matrix = matrix
+        self.known = known
         self.weights = weights
         self.constant = constant
         self.n_clusters = n_clusters
@@ -185,12 +194,7 @@ class _Trace:
 
     def scaled(self) -> Points:
         """Return ``M_ij / sqrt(a_i a_j)``, whose eigenvalues bound the objective."""
-        from scipy.sparse import diags_array
-
-        root = 1.0 / np.sqrt(self.weights)
-        if is_sparse(self.matrix):
-            return (diags_array(root) @ self.matrix @ diags_array(root)).tocsr()
-        return self.matrix * root * root[:, np.newaxis]
+        return _scaled(self.matrix, 1.0 / np.sqrt(self.weights))
 
     def smallest_shift(self) -> float:
         """Return the least ``sigma`` for which every batch step lowers the objective."""
@@ -217,9 +221,13 @@ class _Trace:
         costs[labels, everyone] -= 2.0 * sigma * inverse[labels]
         best = costs.argmin(axis=0)
         own = costs[labels, everyone]
-        found = np.where(costs[best, everyone] < own, best, labels)
+        found = np.where((costs[best, everyone] < own) & (self.known < 0), best, labels)
         distance = self.diagonal / self.weights**2 + sigma / self.weights + own
-        return fill(found, self.n_clusters, distance)
+        return self.filled(found, distance)
+
+    def filled(self, labels: IntArray, priority: FloatArray) -> IntArray:
+        """Give each empty cluster a point whose cluster is not known."""
+        return fill(labels, self.n_clusters, np.where(self.known < 0, priority, -np.inf))
 
     def singly(
         self, labels: IntArray, sums: _Sums, rng: np.random.Generator
@@ -230,7 +238,7 @@ class _Trace:
             *self._arrays,
             self.diagonal,
             self.weights,
-            rng.permutation(len(labels)),
+            rng.permutation(np.flatnonzero(self.known < 0)),
             found,
             sums.rows.copy(),
             sums.within.copy(),
@@ -248,6 +256,13 @@ def _totals(labels: IntArray, values: FloatArray, n_clusters: int) -> FloatArray
 def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     """Give each empty cluster the point of highest priority whose cluster has others.
 
+    Points of priority ``-inf`` stay.
+
+    Raises
+    ------
+    ValueError
+        If no other is left.
+
     Examples
     --------
     >>> fill(np.array([0, 0, 0]), 2, np.array([1.0, 3.0, 2.0])).tolist()
@@ -258,9 +273,15 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     if gone.size == 0:
         return labels
     labels = labels.copy()
-    candidates = iter(np.argsort(-priority, kind="stable"))
+    order = np.argsort(-priority, kind="stable")
+    candidates = iter(order[priority[order] > -np.inf])
     for h in gone:
-        point = next(i for i in candidates if counts[labels[i]] > 1)
+        point = next((i for i in candidates if counts[labels[i]] > 1), None)
+        if point is None:
+            raise ValueError(
+                f"cluster {h} has no points, and partial_labels leaves none that could join it; "
+                "give fewer clusters"
+            )
         counts[labels[point]] -= 1
         labels[point] = h
         counts[h] = 1
@@ -368,6 +389,8 @@ class KernelHMRFKMeans(PairwiseClusterer):
     """
 
     X_fit_: Points | None
+    #: Of precomputed similarities, those to points that count; None for all.
+    _columns: IntArray | None
 
     _allowed: ClassVar = {
         "form": ("ratio-association", "ratio-cut", "normalised-cut"),
@@ -407,16 +430,17 @@ class KernelHMRFKMeans(PairwiseClusterer):
 
     # -------------------------------------------------------------- fitting
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
-        _refuse_infinite(constraints)
+    def _fit(self, points: Points, side: Side) -> None:
+        _refuse_infinite(side.constraints)
         similarities = self._similarities(points)
-        trace = self._trace(similarities, constraints)
+        trace = self._trace(similarities, side)
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
         best: _Start = self._best_of(
-            lambda rng: self._fit_once(similarities, trace, constraints, sigma, rng)
+            lambda rng: self._fit_once(similarities, trace, side, sigma, rng)
         )
         self.X_fit_ = None if self._precomputed() else points
-        self.labels_ = best.labels
+        self.labels_ = self._fitted_labels = best.labels
+        self._fitted_counts = side.weights
         self.objective_ = best.objective
         self.history_ = best.history
         self.n_iter_ = best.history[-1].iteration
@@ -425,8 +449,15 @@ class KernelHMRFKMeans(PairwiseClusterer):
         sums = _Sums(trace, best.labels)
         self._sizes = sums.sizes
         # Of new points no constraints are known: they are compared with means in plain features.
-        self._within = sums.within - _rewards(constraints, best.labels, self.n_clusters)
-        self._judge(constraints)
+        self._within = sums.within - _rewards(side.constraints, best.labels, self.n_clusters)
+        self._judge(side.constraints)
+
+    def _only(self, points: Points, rows: IntArray) -> Points:
+        """Return some of the points; of similarities, those among them."""
+        if not self._precomputed():
+            return points[rows]
+        self._columns = rows
+        return points[rows][:, rows]
 
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
@@ -436,11 +467,13 @@ class KernelHMRFKMeans(PairwiseClusterer):
         if isinstance(self.init, str):
             check_setting("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
 
-    def _centred(self, points: Points) -> Points:
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
         return points
 
     def _read_points(self, X: Any, *, reset: bool) -> Points:
         """Validate the data as scikit-learn does."""
+        if reset:
+            self._columns = None
         points = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         if is_sparse(points):
             from scipy.sparse import csr_array
@@ -453,7 +486,9 @@ class KernelHMRFKMeans(PairwiseClusterer):
     def _similarities(self, points: Points, others: Points | None = None) -> Points:
         """Return similarities among points, or of `others` to points."""
         if self._precomputed():
-            return points if others is None else others
+            if others is None:
+                return points
+            return others if self._columns is None else others[:, self._columns]
         from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
         if isinstance(self.kernel, str):
@@ -478,12 +513,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
             )
         return found
 
-    def _trace(self, similarities: Points, constraints: Constraints) -> _Trace:
+    def _trace(self, similarities: Points, side: Side) -> _Trace:
         """Return the objective of the form asked for."""
         n = similarities.shape[0]
-        weights, constant = np.ones(n), 0.0
+        weights, constant = side.counts, 0.0
         if self.form == "ratio-association":
-            constant = float(similarities.diagonal().sum())
+            constant = float(weights @ similarities.diagonal())
+        if side.weights is not None:
+            similarities = _scaled(similarities, side.weights)
         degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
         if self.form == "normalised-cut":
             alone = np.flatnonzero(degrees <= 0)
@@ -493,7 +530,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
                     "form='normalised-cut' needs positive sums"
                 )
             weights, constant = degrees, float(self.n_clusters)
-        rows, columns, values = _half_weights(constraints)
+        rows, columns, values = _half_weights(side.constraints)
         if is_sparse(similarities):
             from scipy.sparse import coo_array, diags_array
 
@@ -506,18 +543,18 @@ class KernelHMRFKMeans(PairwiseClusterer):
             np.add.at(matrix, (rows, columns), values)
             if self.form == "ratio-cut":
                 matrix[np.diag_indices(n)] -= degrees
-        return _Trace(matrix, weights, constant, self.n_clusters)
+        return _Trace(matrix, weights, constant, self.n_clusters, side.known)
 
     def _fit_once(
         self,
         similarities: Points,
         trace: _Trace,
-        constraints: Constraints,
+        side: Side,
         sigma: float,
         rng: np.random.Generator,
     ) -> _Start:
         since = time.perf_counter()
-        labels = self._first_labels(similarities, trace, constraints, rng)
+        labels = self._first_labels(similarities, trace, side, rng)
         sums = _Sums(trace, labels)
         history = [HalfStep(0, "start", sums.objective, time.perf_counter() - since)]
         converged = False
@@ -546,23 +583,32 @@ class KernelHMRFKMeans(PairwiseClusterer):
         self,
         similarities: Points,
         trace: _Trace,
-        constraints: Constraints,
+        side: Side,
         rng: np.random.Generator,
     ) -> IntArray:
         n, k = similarities.shape[0], self.n_clusters
+        known = side.known
         if not isinstance(self.init, str):
-            return fill(_read_labels(self.init, n, k), k, rng.random(n))
+            given = _read_labels(self.init, n, k)
+            return trace.filled(np.where(known >= 0, known, given), rng.random(n))
         init = self.init
         if init == "auto":
             init = "neighbourhoods" if self.form == "ratio-association" else "spectral"
         if init == "random":
             labels = rng.integers(k, size=n)
         elif init == "spectral":
-            labels = _spectral(trace, rng)
+            labels = _agreeing(_spectral(trace, rng), known, k)
         else:
             space = _FeatureSpace(similarities, self.form != "ratio-association")
-            labels = space.nearest(space.seeds(constraints.neighbourhoods(), k, rng), rng)
-        return fill(labels, k, rng.random(n))
+            present = np.unique(known[known >= 0])
+            settled = [np.flatnonzero(known == h) for h in present]
+            groups = [g for g in side.constraints.neighbourhoods() if (known[g] < 0).all()]
+            found = []
+            if len(settled) < k:
+                found = space.seeds(groups, k - len(settled), rng, settled, side.counts)
+            names = np.concatenate((present, np.setdiff1d(np.arange(k), present)))
+            labels = names[space.nearest([*settled, *found], rng)]
+        return trace.filled(np.where(known >= 0, known, labels), rng.random(n))
 
     # -------------------------------------------------------------- new points
 
@@ -580,12 +626,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
         -------
         (m, k) float64 array
         """
-        check_is_fitted(self)
-        points = self._read_points(X, reset=False)
+        return super().transform(X)
+
+    def _costs(self, points: Points) -> FloatArray:
         similarities = self._similarities(self.X_fit_, points)
-        sums = cluster_sums(similarities.T, self.labels_, self.n_clusters).T
+        labels, counts = self._fitted_labels, self._fitted_counts
+        sums = cluster_sums(similarities.T, labels, self.n_clusters, counts).T
         if self.form == "normalised-cut":
-            degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
+            degrees = sums.sum(axis=1)
             sums = sums / np.where(degrees > 0, degrees, 1.0)[:, np.newaxis]
         result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
         if self.form == "ratio-association" and not self._precomputed():
@@ -653,24 +701,34 @@ class _FeatureSpace:
         return np.maximum(result, 0.0)
 
     def seeds(
-        self, groups: list[IntArray], n_clusters: int, rng: np.random.Generator
+        self,
+        groups: list[IntArray],
+        n_clusters: int,
+        rng: np.random.Generator,
+        settled: Sequence[IntArray] = (),
+        counts: FloatArray | None = None,
     ) -> list[IntArray]:
-        """Return a group of points for each cluster, from the groups given if they suffice."""
+        """Return a group of points for each cluster, from the groups given if they suffice.
+
+        For so many clusters beside those that are settled.
+        """
         if len(groups) > n_clusters:
             return [groups[q] for q in self._traverse(groups, n_clusters)]
-        chosen = list(groups)
+        chosen = [*settled, *groups]
         n = len(self.own)
         nearest = self.distances(chosen).min(axis=1) if chosen else np.ones(n)
-        trials = 2 + int(np.log(n_clusters))
-        while len(chosen) < n_clusters:
-            total = nearest.sum()
-            p = nearest / total if total > 0 else None
+        total_clusters = len(settled) + n_clusters
+        trials = 2 + int(np.log(total_clusters))
+        times = np.ones(n) if counts is None else counts
+        while len(chosen) < total_clusters:
+            total = times @ nearest
+            p = times * nearest / total if total > 0 else None
             draws = [np.array([i]) for i in rng.choice(n, size=trials if chosen else 1, p=p)]
             left = np.minimum(self.distances(draws), nearest[:, np.newaxis] if chosen else np.inf)
-            best = int(left.sum(axis=0).argmin())
+            best = int((times @ left).argmin())
             chosen.append(draws[best])
             nearest = left[:, best]
-        return chosen
+        return chosen[len(settled) :]
 
     def _traverse(self, groups: list[IntArray], k: int) -> list[int]:
         from scipy.sparse import csr_array
@@ -718,6 +776,27 @@ def _spectral(trace: _Trace, rng: np.random.Generator) -> IntArray:
         vectors = eigsh(matrix, k=k, which="LA", v0=rng.normal(size=n))[1]
     rows = vectors / np.sqrt(trace.weights)[:, np.newaxis]
     return BregmanKMeans(k, n_init=5, random_state=rng).fit(rows).labels_
+
+
+def _agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
+    """Renumber clusters so that as many points as can be have the labels known of them."""
+    from scipy.optimize import linear_sum_assignment
+
+    held = np.flatnonzero(known >= 0)
+    if held.size == 0:
+        return labels
+    agree = np.zeros((n_clusters, n_clusters), dtype=np.int64)
+    np.add.at(agree, (labels[held], known[held]), 1)
+    return np.asarray(linear_sum_assignment(agree, maximize=True)[1][labels])
+
+
+def _scaled(matrix: Points, factors: FloatArray) -> Points:
+    """Return ``f_i M_ij f_j``."""
+    from scipy.sparse import diags_array
+
+    if is_sparse(matrix):
+        return (diags_array(factors) @ matrix @ diags_array(factors)).tocsr()
+    return matrix * factors * factors[:, np.newaxis]
 
 
 def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatArray]:

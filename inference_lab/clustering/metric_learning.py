@@ -44,7 +44,7 @@ class Penalised(NamedTuple):
     """What a metric is learnt from: points, labels, centroids and the violated constraints.
 
     ``penalised`` says whether the violated constraints cost distances, so that they depend on the
-    metric.
+    metric; ``counts`` how often each point counts, None for once.
     """
 
     points: Points
@@ -55,6 +55,7 @@ class Penalised(NamedTuple):
     cl_pairs: IntArray
     cl_weights: FloatArray
     penalised: bool
+    counts: FloatArray | None = None
 
 
 class MetricLearner(ABC):
@@ -182,13 +183,16 @@ class ClosedForm(MetricLearner):
         members = np.flatnonzero(labels == h) if self.per_cluster else np.arange(labels.size)
         if members.size < 2:
             return old
+        counts = None if state.counts is None else state.counts[members]
+        points, own = state.points[members], labels[members]
         if self.shape == "diagonal":
-            total = _own_squares(state.points[members], state.centroids, labels[members])
+            total = _own_squares(points, state.centroids, own, counts)
         else:
-            total = self._scatter(dense(state.points[members]) - state.centroids[labels[members]])
+            total = self._scatter(dense(points) - state.centroids[own], counts)
         if state.penalised:
             total = total + self._from_constraints(h, metric, state)
-        return self._invert(total, float(members.size), old)
+        size = float(members.size if counts is None else counts.sum())
+        return self._invert(total, size, old)
 
     def _from_constraints(self, h: int, metric: SquaredEuclidean, state: Penalised) -> FloatArray:
         labels, points = state.labels, state.points
@@ -304,39 +308,41 @@ def _columns(rows: Points, weights: FloatArray) -> FloatArray:
     return np.asarray(rows.T @ weights, dtype=np.float64).ravel()
 
 
-def _own_squares(points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
+def _own_squares(
+    points: Points, centroids: FloatArray, labels: IntArray, counts: FloatArray | None
+) -> FloatArray:
     """Return the sum of squared gaps to the own centroids, feature by feature, shape (d,)."""
+    times = np.ones(labels.size) if counts is None else counts
     if not is_sparse(points):
         gaps = points - centroids[labels]
-        return np.asarray(np.einsum("im,im->m", gaps, gaps), dtype=np.float64)
+        return np.asarray(times @ (gaps * gaps), dtype=np.float64)
     k = len(centroids)
-    sums, sizes = cluster_sums(points, labels, k), cluster_sizes(labels, k)
-    squares = _columns(_squares(points), np.ones(points.shape[0]))
+    sums, sizes = cluster_sums(points, labels, k, counts), cluster_sizes(labels, k, counts)
     inner = centroids * (sizes[:, np.newaxis] * centroids - 2.0 * sums)
-    return np.asarray(np.maximum(squares + inner.sum(axis=0), 0.0), dtype=np.float64)
+    total = _columns(_squares(points), times) + inner.sum(axis=0)
+    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
 
 
 def _own_gradient(metric: Distortion, state: Penalised) -> FloatArray:
-    points, labels, mu = state.points, state.labels, state.centroids
+    points, labels, mu, counts = state.points, state.labels, state.centroids, state.counts
     k = len(mu)
     if isinstance(metric, SquaredEuclidean):
-        return _own_squares(points, mu, labels)
-    sums = cluster_sums
+        return _own_squares(points, mu, labels, counts)
+    times = np.ones(labels.size) if counts is None else counts
     if isinstance(metric, Cosine):
         length, size = metric.lengths(points), metric.lengths(mu)
         length = np.where(length > 0, length, 1.0)
         size = np.where(size > 0, size, 1.0)
-        cosine = 1.0 - metric.own(points, mu, labels)
+        cosine = times * (1.0 - metric.own(points, mu, labels))
         unit = _scaled(points, 1.0 / length)
-        inner = (mu / size[:, np.newaxis] * sums(unit, labels, k)).sum(axis=0)
+        inner = (mu / size[:, np.newaxis] * cluster_sums(unit, labels, k, counts)).sum(axis=0)
         spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
         spread_squares = (spread[:, np.newaxis] * mu**2).sum(axis=0)
         own_squares = _columns(_squares(points), cosine / length**2)
         return np.asarray(0.5 * (own_squares + spread_squares) - inner, dtype=np.float64)
     assert isinstance(metric, IDivergence)
-    masses = sums(points, labels, k)
-    sizes = cluster_sizes(labels, k)
-    entropies = _columns(_entropies(points), np.ones(points.shape[0]))
+    masses, sizes = cluster_sums(points, labels, k, counts), cluster_sizes(labels, k, counts)
+    entropies = _columns(_entropies(points), times)
     crossed = xlogy(masses, np.where(mu > 0, mu, 1.0)) + masses - sizes[:, np.newaxis] * mu
     return np.asarray(entropies - crossed.sum(axis=0), dtype=np.float64)
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
-from inference_lab.clustering._base import (
-    PairwiseClusterer,
-    read_constraints,
-    read_partial_labels,
-)
+from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
-from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
+from inference_lab.clustering.hmrf import clamped, times_counts
 from inference_lab.clustering.seeding import Init, initial_centroids, pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
@@ -49,6 +46,9 @@ class Gaussians(Model):
         Added to the diagonal of each covariance.
     prior : {"maximum-entropy", "chunklets", "points"}
     importance : (n,) array or None
+        What each point counts for, the same for all coupled points.
+    counts : (n,) array, optional
+        How often each point counts; once by default.
     """
 
     def __init__(
@@ -61,11 +61,13 @@ class Gaussians(Model):
         ridge: float,
         prior: Prior,
         importance: FloatArray | None,
+        counts: FloatArray | None = None,
     ) -> None:
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
         self._importance = importance
+        self._counts = counts
         n, d = points.shape
         k = len(means)
         self.known = known
@@ -84,10 +86,13 @@ class Gaussians(Model):
             self.mixed[self.rows] = 0.0
         elif prior == "chunklets":
             component = constraints.components()
-            self.mixed = 1.0 / np.bincount(component)[component]
+            size = np.bincount(component, weights=counts)[component]
+            # Copies of a point that no constraint touches are no chunklet.
+            self.mixed[self.rows] = 1.0 / size[self.rows]
         self.weights = np.full(k, 1.0 / k)
         # Spherical at first, as wide as the data.
-        spread = float(points.var(axis=0).mean()) + ridge
+        middle = np.average(points, axis=0, weights=counts)
+        spread = float(np.average((points - middle) ** 2, axis=0, weights=counts).mean()) + ridge
         shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance]
         self.covariances = np.full(shape, spread)
         if covariance in ("full", "tied"):
@@ -138,12 +143,7 @@ class Gaussians(Model):
             prior = np.where(
                 mixed[:, np.newaxis] > 0, mixed[:, np.newaxis] * np.log(self.weights), 0.0
             )
-        result = -self.log_densities(points) - prior
-        clamped = np.flatnonzero(known >= 0)
-        kept = result[clamped, known[clamped]]
-        result[clamped] = np.inf
-        result[clamped, known[clamped]] = kept
-        return result
+        return clamped(-self.log_densities(points) - prior, known)
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the most probable component of each point on its own."""
@@ -154,17 +154,19 @@ class Gaussians(Model):
         importance = 1.0
         if self._importance is not None and self.rows.size:
             importance = float(self._importance[self.rows[0]])
-        return Coupling(self.rows, self._terms, importance=importance)
+        counts = None if self._counts is None else self._counts[self.rows]
+        return Coupling(self.rows, self._terms, importance=importance, counts=counts)
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""
-        return self._importance
+        return times_counts(self._importance, self._counts)
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
         """Return how costs answer to shares, with the ridge left aside."""
         z, _ = self._whitened(self.points, 0)
         d = z.shape[1]
-        weights = np.ones(len(z)) if self._importance is None else self._importance
+        counted = self.importance()
+        weights = np.ones(len(z)) if counted is None else counted
         weights = weights / weights.sum()
         mixing = weights * self.mixed
         # Of each point what its variances are above the mean, as the covariance has them.
@@ -191,7 +193,8 @@ class Gaussians(Model):
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
-        own = self.costs()[np.arange(labels.size), labels].sum()
+        costs = self.costs()[np.arange(labels.size), labels]
+        own = costs.sum() if self._counts is None else self._counts @ costs
         local = labels[self.rows]
         ml, cl = self._terms
         e, f = np.asarray(ml.edges), np.asarray(cl.edges)
@@ -207,7 +210,8 @@ class Gaussians(Model):
         """Fit all parameters to the shares."""
         k = len(self.means)
         shares = np.eye(k)[assignment] if assignment.ndim == 1 else assignment
-        weighted = shares if self._importance is None else shares * self._importance[:, np.newaxis]
+        counted = self.importance()
+        weighted = shares if counted is None else shares * counted[:, np.newaxis]
         mass = (self.mixed[:, np.newaxis] * weighted).sum(axis=0)
         if mass.sum() == 0:
             # The prior of constrained points has no mixing weights, and there are no others.
@@ -350,51 +354,13 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
-        partial_labels: npt.ArrayLike | None = None,
-        sample_ids: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Fit the mixture.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-        y : ignored
-        must_link, cannot_link, ml_weight, cl_weight, sample_ids
-            See `HMRFKMeans.fit`; weights are those of the prior, in units of log-probability.
-        partial_labels : (n,) array of int, optional
-            Components of the points that are known, -1 elsewhere.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        InfeasibleConstraintsError
-            If constraints of infinite weight cannot be satisfied, or no way was found.
-        """
-        points = self._data(X)
-        n = points.shape[0]
-        constraints = read_constraints(n, must_link, cannot_link, ml_weight, cl_weight, sample_ids)
-        known = read_partial_labels(partial_labels, n, self.n_clusters)
+    def _fit(self, points: FloatArray, side: Side) -> None:
         best = best_alpha(
             self.alpha,
             self.alpha_mode,
-            constraints,
-            known,
+            side,
             lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, constraints, known, importance, rng)
+                lambda rng: self._fit_once(points, side, importance, rng)
             ),
         )
         model: Gaussians = best.model
@@ -403,48 +369,47 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         self.covariances_ = model.covariances
         self._take_soft(best)
         self._fitted = model
-        self._judge(constraints)
-        return self
+        self._judge(side.constraints)
 
     def _fit_once(
         self,
         points: FloatArray,
-        constraints: Constraints,
-        known: IntArray,
+        side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> SoftFit[Gaussians]:
         start = initial_centroids(
-            points, constraints, self.n_clusters, SquaredEuclidean(), self._moved(self.init), rng
+            points,
+            side.constraints,
+            self.n_clusters,
+            SquaredEuclidean(),
+            self._moved(self.init),
+            rng,
+            known=side.known,
+            counts=side.weights,
         )
-        for h in np.unique(known[known >= 0]):
-            start[h] = points[known == h].mean(axis=0)
-        model = self._gaussians(points, constraints, known, start, importance)
+        model = self._gaussians(points, side, start, importance)
         # The first parameters are those of the nearest means.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
-        for _ in model.maximise(np.where(known >= 0, known, nearest)):
+        for _ in model.maximise(np.where(side.known >= 0, side.known, nearest)):
             pass
         e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
         return SoftFit(model, result)
 
     def _gaussians(
-        self,
-        points: FloatArray,
-        constraints: Constraints,
-        known: IntArray,
-        means: FloatArray,
-        importance: FloatArray | None,
+        self, points: FloatArray, side: Side, means: FloatArray, importance: FloatArray | None
     ) -> Gaussians:
         return Gaussians(
             points,
-            constraints,
-            known,
+            side.constraints,
+            side.known,
             means,
             self.covariance_type,
             self.reg_covar,
             self.prior,
             importance,
+            side.weights,
         )
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
@@ -468,8 +433,9 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
     def transform(self, X: Any) -> FloatArray:
         """Return ``-log(weight_h N(x | mu_h, Sigma_h))``, shape (n, k)."""
-        check_is_fitted(self)
-        points = self._read_points(X, reset=False)
+        return super().transform(X)
+
+    def _costs(self, points: Points) -> FloatArray:
         if self._origin is not None:
             points = points - self._origin
         with np.errstate(divide="ignore"):

@@ -7,70 +7,16 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, Fit, read_partial_labels
-from inference_lab.clustering.distortions import Distortion, Points, cluster_sizes
+from inference_lab.clustering._base import ConstrainedClusterer, Fit
+from inference_lab.clustering._side import Side
+from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.seeding import _spread, initial_centroids
-from inference_lab.constraints import Constraints
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.clustering.seeding import initial_centroids
 
 __all__ = ["ConstrainedKMeans", "SeededKMeans"]
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
-
-
-class _Clamped(HMRF):
-    """The model of K-means in which some points have a label that no E-step changes.
-
-    Parameters
-    ----------
-    seeds : (n,) array of int
-        -1 where a point is free.
-    """
-
-    def __init__(
-        self,
-        points: Points,
-        constraints: Constraints,
-        distortion: Distortion,
-        centroids: FloatArray,
-        seeds: IntArray,
-        empty: EmptyClusters,
-    ) -> None:
-        super().__init__(points, constraints, distortion, centroids, empty=empty)
-        self.held = np.flatnonzero(seeds >= 0)
-        self.held_labels = seeds[self.held]
-
-    def nearest(self, previous: IntArray | None) -> IntArray:
-        """Return the cheapest cluster of each free point, and the labels of the others."""
-        labels = super().nearest(previous)
-        labels[self.held] = self.held_labels
-        return labels
-
-    def _move(self, labels: IntArray) -> None:
-        k = len(self.centroids)
-        sizes = cluster_sizes(labels, k)
-        gone = np.flatnonzero(sizes == 0)
-        if gone.size == 0 or self.empty != "reseed":
-            super()._move(labels)
-            return
-        # A clamped point could not follow the centroid that it becomes.
-        before = self.empty
-        self.empty = "keep"
-        super()._move(labels)
-        self.empty = before
-        costs = self.own_costs(labels)
-        costs[self.held] = -np.inf
-        costs[sizes[labels] == 1] = -np.inf
-        for h in gone:
-            worst = int(costs.argmax())
-            if costs[worst] == -np.inf:
-                return
-            self.centroids[h] = self.metrics[0].centroids(
-                self.points[[worst]], np.zeros(1, dtype=np.int64), 1, self.centroids[h : h + 1]
-            )[0]
-            costs[worst] = -np.inf
 
 
 class SeededKMeans(ConstrainedClusterer):
@@ -127,6 +73,8 @@ class SeededKMeans(ConstrainedClusterer):
     """
 
     _allowed: ClassVar = {"init": ("k-means++", "perturbed", "random")}
+    #: Whether labelled points keep their labels.
+    _holds_on: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -155,6 +103,7 @@ class SeededKMeans(ConstrainedClusterer):
         y: Any = None,
         *,
         partial_labels: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> Self:
         """Cluster the points.
 
@@ -167,6 +116,8 @@ class SeededKMeans(ConstrainedClusterer):
             A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Clusters
             may lack labelled points; without any, this is K-means. Cross-validation cuts it along
             with the data.
+        sample_weight : (n,) array of float, optional
+            How often each point counts; zero leaves it out of the fit, and labels it afterwards.
 
         Returns
         -------
@@ -177,38 +128,33 @@ class SeededKMeans(ConstrainedClusterer):
         ValueError, TypeError
             If data, labels or settings cannot be used.
         """
-        points = self._data(X)
-        seeds = read_partial_labels(partial_labels, points.shape[0], self.n_clusters)
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, seeds, rng)))
-        return self
+        return self._fit_to(X, partial_labels=partial_labels, sample_weight=sample_weight)
 
-    def _fit_once(self, points: Points, seeds: IntArray, rng: np.random.Generator) -> Fit:
-        start = self._start(points, seeds, rng)
-        return self._alternate(self._model(points, seeds, start), EStep("icm", rng))
+    def _fit(self, points: Points, side: Side) -> None:
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
 
-    def _model(self, points: Points, seeds: IntArray, start: FloatArray) -> HMRF:
-        nobody = Constraints(None, None, n_points=points.shape[0])
-        return HMRF(points, nobody, self._distortion(), start, empty=self.empty_clusters)
-
-    def _start(self, points: Points, seeds: IntArray, rng: np.random.Generator) -> FloatArray:
-        """Return the means of the seeds, and other centroids for clusters without any."""
-        distortion, k, (n, d) = self._distortion(), self.n_clusters, points.shape
-        held = np.flatnonzero(seeds >= 0)
-        present, place = np.unique(seeds[held], return_inverse=True)
-        known = distortion.centroids(points[held], place, len(present), np.zeros((len(present), d)))
-        result = np.empty((k, d))
-        result[present] = known
-        absent = np.setdiff1d(np.arange(k), present)
-        if absent.size == 0:
-            return result
-        if self.init == "k-means++":
-            result[absent] = _spread(points, known, k, distortion, rng)[len(known) :]
-        else:
-            nobody = Constraints(None, None, n_points=n)
-            result[absent] = initial_centroids(
-                points, nobody, absent.size, distortion, self.init, rng
-            )
-        return result
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
+        distortion = self._distortion()
+        start = initial_centroids(
+            points,
+            side.constraints,
+            self.n_clusters,
+            distortion,
+            self.init,
+            rng,
+            known=side.known,
+            counts=side.weights,
+        )
+        model = HMRF(
+            points,
+            side.constraints,
+            distortion,
+            start,
+            empty=self.empty_clusters,
+            known=side.known if self._holds_on else None,
+            counts=side.weights,
+        )
+        return self._alternate(model, EStep("icm", rng))
 
 
 class ConstrainedKMeans(SeededKMeans):
@@ -241,6 +187,4 @@ class ConstrainedKMeans(SeededKMeans):
     [1, 0, 0, 0]
     """
 
-    def _model(self, points: Points, seeds: IntArray, start: FloatArray) -> HMRF:
-        nobody = Constraints(None, None, n_points=points.shape[0])
-        return _Clamped(points, nobody, self._distortion(), start, seeds, self.empty_clusters)
+    _holds_on = True

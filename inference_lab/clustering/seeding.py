@@ -11,7 +11,7 @@ from inference_lab.clustering.distortions import (
     Distortion,
     Points,
     SquaredEuclidean,
-    dense,
+    counted_shares,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
@@ -39,9 +39,13 @@ def initial_centroids(
     init: Init | npt.ArrayLike,
     rng: np.random.Generator,
     *,
+    known: IntArray | None = None,
+    counts: FloatArray | None = None,
     perturbation: Literal["multiplicative", "additive"] | None = None,
 ) -> FloatArray:
     """Choose initial centroids.
+
+    Clusters of labelled points start at their means, the others as `init` says.
 
     Parameters
     ----------
@@ -62,6 +66,11 @@ def initial_centroids(
         * "random": distinct points;
         * "perturbed": random perturbations of the global centroid only (Basu 2005, sec. 2.3.1).
     rng : numpy.random.Generator
+    known : (n,) array of int, optional
+        Labels of the points that have one, -1 elsewhere; neighbourhoods with such points found no
+        cluster besides.
+    counts : (n,) array, optional
+        How often each point counts; once by default.
     perturbation : {"multiplicative", "additive"}, optional
         By 0.7 (U - 1/2), U uniform, times the global centroid, or times the standard deviation of
         each feature; by default additive for squared Euclidean costs, whose data may be centred,
@@ -89,21 +98,52 @@ def initial_centroids(
         raise ValueError(
             f"init = {init!r} is unknown; allowed: {', '.join(get_args(Init))}, or an array"
         )
+    labels = np.full(n, -1) if known is None else known
+    present = np.unique(labels[labels >= 0])
+    settled = _group_centroids(
+        points, [np.flatnonzero(labels == h) for h in present], distortion, counts
+    )
+    absent = np.setdiff1d(np.arange(k), present)
+    result = np.empty((k, d))
+    result[present] = settled
+    if absent.size:
+        alike = init.startswith(("neighbourhoods", "largest"))
+        groups = constraints.neighbourhoods() if alike else []
+        groups = [group for group in groups if (labels[group] < 0).all()]
+        result[absent] = _others(
+            points, settled, groups, absent.size, distortion, init, rng, counts, perturbation
+        )
+    return result
+
+
+def _others(
+    points: Points,
+    settled: FloatArray,
+    groups: list[IntArray],
+    k: int,
+    distortion: Distortion,
+    init: str,
+    rng: np.random.Generator,
+    counts: FloatArray | None,
+    perturbation: Literal["multiplicative", "additive"] | None,
+) -> FloatArray:
+    """Return centroids of k clusters beside those that are settled."""
+    n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
-    groups = [] if init in ("k-means++", "perturbed") else constraints.neighbourhoods()
-    known = _group_centroids(points, groups, distortion)
+    known = _group_centroids(points, groups, distortion, counts)
     if len(groups) >= k:
         if init == "largest+perturbed":
             return known[:k]
-        return known[_traverse(points, known, groups, k, distortion)]
+        return known[_traverse(points, known, groups, k, distortion, counts)]
     if init in ("neighbourhoods", "k-means++"):
-        return _spread(points, known, k, distortion, rng)
-    centre = _centre(points, distortion)
+        before = np.concatenate((settled, known))
+        return _spread(points, before, len(settled) + k, distortion, rng, counts)[len(settled) :]
+    centre = _centre(points, distortion, counts)
     if perturbation is None:
         additive = isinstance(distortion, SquaredEuclidean)
         perturbation = "additive" if additive else "multiplicative"
-    scale = centre if perturbation == "multiplicative" else _deviations(points)
+    scale = centre if perturbation == "multiplicative" else _deviations(points, counts)
     uniform = rng.random((k - len(groups), d))
     perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)
     return np.concatenate((known, perturbed))
@@ -128,26 +168,30 @@ def pushed_apart(
     return (1.0 - share) * centroids + share * alone(points[drawn], distortion)
 
 
-def _centre(points: Points, distortion: Distortion) -> FloatArray:
+def _centre(points: Points, distortion: Distortion, counts: FloatArray | None = None) -> FloatArray:
     """Return the centroid of all points, shape (1, d)."""
-    everyone = np.zeros(points.shape[0], dtype=np.int64)
+    everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, counts)
     return distortion.centroids(points, everyone, 1, np.zeros((1, points.shape[1])))
 
 
-def _deviations(points: Points) -> FloatArray:
-    mean = dense(points.mean(axis=0)).reshape(-1)
+def _deviations(points: Points, counts: FloatArray | None) -> FloatArray:
+    share = np.full(points.shape[0], 1.0 / points.shape[0])
+    if counts is not None:
+        share = counts / counts.sum()
     squares = points.multiply(points) if hasattr(points, "multiply") else points * points
-    second = dense(squares.mean(axis=0)).reshape(-1)
-    return np.sqrt(np.maximum(second - mean**2, 0.0))
+    return np.asarray(np.sqrt(np.maximum(share @ squares - (share @ points) ** 2, 0.0)))
 
 
-def _group_centroids(points: Points, groups: list[IntArray], distortion: Distortion) -> FloatArray:
+def _group_centroids(
+    points: Points, groups: list[IntArray], distortion: Distortion, counts: FloatArray | None
+) -> FloatArray:
     if not groups:
         return np.empty((0, points.shape[1]))
     members = np.concatenate(groups)
     labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
     start = np.zeros((len(groups), points.shape[1]))
-    return distortion.centroids(points[members], labels, len(groups), start)
+    shares = counted_shares(labels, len(groups), None if counts is None else counts[members])
+    return distortion.centroids(points[members], shares, len(groups), start)
 
 
 def _traverse(
@@ -156,20 +200,26 @@ def _traverse(
     groups: list[IntArray],
     k: int,
     distortion: Distortion,
+    counts: FloatArray | None,
 ) -> list[int]:
     everyone = np.arange(len(known))
 
     def distances_to(q: int) -> FloatArray:
         return distortion.between(known, np.stack([everyone, np.full_like(everyone, q)], axis=1))
 
-    with_centre = np.concatenate((known, _centre(points, distortion)))
+    with_centre = np.concatenate((known, _centre(points, distortion, counts)))
     to_centre = np.stack([everyone, np.full_like(everyone, len(known))], axis=1)
-    sizes = np.array([len(g) for g in groups], dtype=np.float64)
+    sizes = np.array([len(g) if counts is None else counts[g].sum() for g in groups])
     return farthest_first(distances_to, sizes, distortion.between(with_centre, to_centre), k)
 
 
 def _spread(
-    points: Points, known: FloatArray, k: int, distortion: Distortion, rng: np.random.Generator
+    points: Points,
+    known: FloatArray,
+    k: int,
+    distortion: Distortion,
+    rng: np.random.Generator,
+    counts: FloatArray | None,
 ) -> FloatArray:
     """Add points drawn by greedy k-means++ until there are k centroids."""
     n = points.shape[0]
@@ -178,18 +228,20 @@ def _spread(
     if len(known):
         nearest = distortion.distances(points, known).min(axis=1)
     trials = 2 + int(np.log(k))
+    times = np.ones(n) if counts is None else counts
     while len(chosen) < k:
         weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
-        total = weights.sum()
-        if chosen and total == 0:
+        if chosen and weights.sum() == 0:
             # All points coincide with centroids, or none can be reached from them.
             weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
-            total = weights.sum()
+        weights *= times
+        total = weights.sum()
         count = min(trials, n) if chosen else 1
         draws = rng.choice(n, size=count, p=weights / total)
         candidates = alone(points[draws], distortion)
         left = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
-        best = int(np.where(np.isfinite(left), left, np.finfo(float).max / n).sum(axis=0).argmin())
+        left_over = np.where(np.isfinite(left), left, np.finfo(float).max / n / times.max())
+        best = int((times @ left_over).argmin())
         chosen.append(candidates[best])
         nearest = left[:, best]
     return np.array(chosen)

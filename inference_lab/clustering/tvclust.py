@@ -19,15 +19,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.seeding import initial_centroids
-from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -290,9 +290,9 @@ class TVClust(PairwiseClusterer):
             random_state=random_state,
         )
 
-    def _fit(self, points: FloatArray, constraints: Constraints) -> None:
-        pairs = Pairs(constraints, points.shape[0], both_ways=self.both_ways)
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, pairs, rng))
+    def _fit(self, points: FloatArray, side: Side) -> None:
+        pairs = Pairs(side.constraints, points.shape[0], both_ways=self.both_ways)
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, rng))
         self._best = best
         self.responsibilities_ = best.shares
         self.labels_ = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
@@ -304,7 +304,7 @@ class TVClust(PairwiseClusterer):
         self.p_ = float(best.p[0] / best.p.sum())
         self.q_ = float(best.q[0] / best.q.sum())
         self._note(best)
-        self._judge(constraints)
+        self._judge(side.constraints)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -315,12 +315,11 @@ class TVClust(PairwiseClusterer):
     def _check_number(self, n_points: int) -> None:
         """With fewer points than components, some are left without any."""
 
-    def _centred(self, points: Points) -> Points:
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
         """Return the points on the scale that the prior of the components is for."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.standardise:
-            spread = points.std(axis=0)
-            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+            self._shift, self._scale = shift_and_scale(points, counts)
         return (points - self._shift) / self._scale
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
@@ -328,9 +327,17 @@ class TVClust(PairwiseClusterer):
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, shape (n, k)."""
-        check_is_fitted(self)
-        points = (self._read_points(X, reset=False) - self._shift) / self._scale
-        return -self._best.logits(points)
+        return super().transform(X)
+
+    def _costs(self, points: Points) -> FloatArray:
+        return -self._best.logits((points - self._shift) / self._scale)
+
+
+def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means and standard deviations of features, 1 in place of 0."""
+    mean = counts @ points / counts.sum()
+    spread = np.sqrt(counts @ (points - mean) ** 2 / counts.sum())
+    return mean, np.where(spread > 0, spread, 1.0)
 
 
 def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
@@ -350,9 +357,15 @@ class _Fit:
     q: FloatArray
 
     def __init__(
-        self, settings: TVClust, points: FloatArray, pairs: Pairs, rng: np.random.Generator
+        self,
+        settings: TVClust,
+        points: FloatArray,
+        side: Side,
+        pairs: Pairs,
+        rng: np.random.Generator,
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
+        self.known, self.counts = side.known, side.counts
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
@@ -387,7 +400,14 @@ class _Fit:
             self.shares += 1.0 / k
             return
         start = initial_centroids(
-            points, self.pairs.constraints, min(k, n), SquaredEuclidean(), "k-means++", self.rng
+            points,
+            self.pairs.constraints,
+            max(min(k, n), int(self.known.max()) + 1),
+            SquaredEuclidean(),
+            "k-means++",
+            self.rng,
+            known=self.known,
+            counts=self.counts,
         )
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
         self.shares = np.eye(k)[nearest]
@@ -409,10 +429,11 @@ class _Fit:
     def maximise(self) -> None:
         """Update sticks, components, and the shares of right answers."""
         settings, c = self.settings, self.pairs.constraints
-        sizes = self.shares.sum(axis=0)
+        counted = self.shares * self.counts[:, None]
+        sizes = counted.sum(axis=0)
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
-        self.components = Gaussians(self.points, self.shares)
+        self.components = Gaussians(self.points, counted)
         must, cannot = self.agreement()
         w, v = c.ml_weights, c.cl_weights
         same = np.array([w @ must, v @ cannot])
@@ -435,12 +456,14 @@ class _Fit:
         """Update the shares."""
         from scipy.special import softmax
 
-        logits = self.logits(self.points)
+        logits = -clamped(-self.logits(self.points), self.known)
         alone = np.ones(len(logits), dtype=bool)
         alone[self.rows] = False
         self.shares[alone] = softmax(logits[alone], axis=1)
         if self.rows.size == 0:
             return
+        # What pairs couple is in one component as often as it counts.
+        logits *= self.counts[:, None]
         gain, loss = self.evidence()
         weight = self.pairs.weight
         if self.solver is not None:
@@ -484,7 +507,10 @@ class _Fit:
         from scipy.special import xlogy
 
         r, c, settings = self.shares, self.pairs.constraints, self.settings
-        value = float((r * self.logits(self.points)).sum() - xlogy(r, r).sum())
+        drawn = self.counts.copy()
+        drawn[self.rows] = 1.0
+        value = float(self.counts @ (r * self.logits(self.points)).sum(axis=1))
+        value -= float(drawn @ xlogy(r, r).sum(axis=1))
         log_p, log_not_p = _log_means(*self.p)
         log_q, log_not_q = _log_means(*self.q)
         must, cannot = self.agreement()

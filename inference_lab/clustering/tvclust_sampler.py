@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -25,9 +26,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.tvclust import shift_and_scale
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
@@ -427,11 +430,12 @@ class TVClustSampler(PairwiseClusterer):
     objective_ : float
         That mean.
     samples_ : (n_samples, n) int array
-        The partitions.
+        The partitions, of the points whose weight is not zero.
     p_samples_, q_samples_ : (n_samples,) arrays
     p_, q_ : float
         Their means.
     n_clusters_ : int
+        Clusters that ``partial_labels`` names come first, in the order of their numbers.
     cluster_centers_ : (k, d) array
         Posterior means of the clusters, in the units of the data; for counts, the probabilities.
     accepted_ : float
@@ -501,16 +505,37 @@ class TVClustSampler(PairwiseClusterer):
         self.split_merge = split_merge
         self.random_state = random_state
 
-    def _fit(self, points: FloatArray, constraints: Constraints) -> None:
-        chain = _Chain(self, points, Pairs(constraints, points.shape[0]), self._generator())
+    def _label_limit(self) -> None:
+        """Labels can name any number of clusters."""
+
+    def _fit(self, points: FloatArray, side: Side) -> None:
+        rows = np.repeat(np.arange(len(points)), _times(side))
+        first = np.searchsorted(rows, np.arange(len(points)))
+        told = side.constraints
+        chain = _Chain(
+            self,
+            points[rows],
+            replace(
+                side,
+                constraints=Constraints(
+                    first[told.must_link],
+                    first[told.cannot_link],
+                    told.ml_weight,
+                    told.cl_weight,
+                    n_points=rows.size,
+                ),
+                known=side.known[rows],
+            ),
+            self._generator(),
+        )
         best, self.objective_ = least_variation(chain.samples)
-        self.samples_ = chain.samples
+        self.samples_ = chain.samples[:, first]
         self.p_samples_, self.q_samples_ = chain.right.T
         self.p_, self.q_ = (float(each.mean()) for each in chain.right.T)
-        self.labels_ = chain.samples[best].copy()
-        self.n_clusters_ = int(self.labels_.max()) + 1
-        self._state = clusters(points, self.n_clusters_, self._belief)
-        gather(self._state, points, self.labels_)
+        self.labels_ = self.samples_[best].copy()
+        self.n_clusters_ = int(chain.samples[best].max()) + 1
+        self._state = clusters(points[rows], self.n_clusters_, self._belief)
+        gather(self._state, points[rows], chain.samples[best])
         k = self.n_clusters_
         sizes, sums = self._state.sizes[:k, None], self._state.sums[:k]
         if self.data == "counts":
@@ -522,7 +547,7 @@ class TVClustSampler(PairwiseClusterer):
         self.n_iter_ = len(chain.history)
         self.converged_ = True
         self.accepted_ = chain.accepted / max(1, self.split_merge * self.n_iter_)
-        self._judge(constraints)
+        self._judge(side.constraints)
 
     def co_clustering(self, rows: npt.ArrayLike | None = None) -> FloatArray:
         """Return how often points share a cluster in the samples.
@@ -557,7 +582,7 @@ class TVClustSampler(PairwiseClusterer):
     def _check_number(self, n_points: int) -> None:
         """There are never more clusters than points."""
 
-    def _centred(self, points: Points) -> Points:
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
         """Return the points on the scale that the prior of the components is for."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.data == "counts":
@@ -565,8 +590,7 @@ class TVClustSampler(PairwiseClusterer):
                 raise ValueError("X has negative values; data='counts' needs counts")
             return np.ascontiguousarray(points)
         if self.standardise:
-            spread = points.std(axis=0)
-            self._shift, self._scale = points.mean(axis=0), np.where(spread > 0, spread, 1.0)
+            self._shift, self._scale = shift_and_scale(points, counts)
         return np.ascontiguousarray((points - self._shift) / self._scale)
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
@@ -574,8 +598,10 @@ class TVClustSampler(PairwiseClusterer):
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the log-probability that a point joins each cluster, shape (n, k)."""
-        check_is_fitted(self)
-        points = (self._read_points(X, reset=False) - self._shift) / self._scale
+        return super().transform(X)
+
+    def _costs(self, points: Points) -> FloatArray:
+        points = (points - self._shift) / self._scale
         out = np.empty((len(points), self.n_clusters_))
         # What is written to is new, as the estimator may have come from a read-only file.
         state = self._state._replace(room=np.zeros(points.shape[1]))
@@ -583,16 +609,37 @@ class TVClustSampler(PairwiseClusterer):
         return -out - np.log(self._state.sizes[: self.n_clusters_])
 
 
+def _times(side: Side) -> IntArray:
+    """Return how many points each stands for: partitions are of whole ones."""
+    counts = side.counts
+    broken = np.flatnonzero(counts != np.round(counts))
+    if broken.size:
+        raise ValueError(
+            f"sample_weight = {counts[broken[0]]:g} is no whole number, as it has to be here: a "
+            "weight of m is m equal points, each in a cluster of the partition"
+        )
+    return counts.astype(np.int64)
+
+
 class _Chain:
     """One run of the sampler."""
 
     def __init__(
-        self, settings: TVClustSampler, points: FloatArray, pairs: Pairs, rng: np.random.Generator
+        self,
+        settings: TVClustSampler,
+        points: FloatArray,
+        side: Side,
+        rng: np.random.Generator,
     ) -> None:
-        self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
+        self.settings, self.points, self.rng = settings, points, rng
         n = len(points)
-        self.state = clusters(points, 16, settings._belief)
-        self.labels: IntArray = np.zeros(n, dtype=np.int64)
+        self.pairs = Pairs(side.constraints, n)
+        #: Clusters of the points whose cluster is known; the first ones there are.
+        self.known = side.groups()
+        self.free: IntArray = np.flatnonzero(self.known < 0)
+        self.n_known = int(self.known.max()) + 1
+        self.state = clusters(points, max(16, 2 * self.n_known), settings._belief)
+        self.labels: IntArray = np.maximum(self.known, 0)
         gather(self.state, points, self.labels)
         self.history: list[HalfStep] = []
         self.accepted = 0
@@ -633,15 +680,14 @@ class _Chain:
         self.effect: FloatArray = np.where(weight > 0, gain * weight, -loss * weight)
 
     def _sweep(self) -> None:
-        n = len(self.points)
-        order, uniform = self.rng.permutation(n), self.rng.random(n)
+        order, uniform = self.rng.permutation(self.free), self.rng.random(self.free.size)
         at = 0
         while True:
             at = sweep(
                 self.state, self.points, self.labels, self.pairs.ptr, self.pairs.partner,
                 self.effect, self.log_alpha, order, at, uniform, np.empty(self.state.sizes.size),
             )  # fmt: skip
-            if at == n:
+            if at == order.size:
                 return
             self._widen()
 
@@ -654,6 +700,9 @@ class _Chain:
     def _split_or_merge(self) -> None:
         n = len(self.points)
         first, second = self.rng.choice(n, size=2, replace=False)
+        if min(self.labels[first], self.labels[second]) < self.n_known:
+            # Clusters whose points are known neither split nor merge; single points still move.
+            return
         if (self.state.sizes[:-_SCRATCH] > 0).all():
             self._widen()
         self.accepted += split_or_merge(

@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.seeding import Init, initial_centroids
-from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["CVQE", "LCVQE"]
@@ -30,6 +31,7 @@ __all__ = ["CVQE", "LCVQE"]
 @lean_kernel
 def settle_pairs(
     cost: FloatArray,
+    own: FloatArray,
     ml: IntArray,
     ml_weight: FloatArray,
     cl: IntArray,
@@ -42,7 +44,10 @@ def settle_pairs(
     Parameters
     ----------
     cost : (n, k) array
-        Squared distances to the centroids.
+        Squared distances to the centroids, which violated pairs cost.
+    own : (n, k) array
+        What points cost in the clusters: the same as often as they count, infinite where they are
+        known not to be.
     ml, cl : (p, 2) int64 arrays
     labels : (n,) int64 array
     pull : (n, k) array
@@ -55,9 +60,9 @@ def settle_pairs(
         j, n, w = labels[a], labels[b], ml_weight[at]
         if j == n:
             continue
-        keep = 0.5 * (cost[a, j] + cost[b, n]) + 0.25 * w * (cost[a, n] + cost[b, j])
-        first = 0.5 * (cost[a, j] + cost[b, j])
-        second = 0.5 * (cost[a, n] + cost[b, n])
+        keep = 0.5 * (own[a, j] + own[b, n]) + 0.25 * w * (cost[a, n] + cost[b, j])
+        first = 0.5 * (own[a, j] + own[b, j])
+        second = 0.5 * (own[a, n] + own[b, n])
         if keep <= first and keep <= second:
             pull[b, j] += 0.5 * w
             pull[a, n] += 0.5 * w
@@ -76,8 +81,8 @@ def settle_pairs(
         for h in range(k):
             if h != j and cost[far, h] < cost[far, other]:
                 other = h
-        keep = 0.5 * (cost[a, j] + cost[b, j] + w * cost[far, other])
-        if keep <= 0.5 * (cost[near, j] + cost[far, other]):
+        keep = 0.5 * (own[a, j] + own[b, j] + w * cost[far, other])
+        if keep <= 0.5 * (own[near, j] + own[far, other]):
             pull[far, other] += w
         else:
             labels[far] = other
@@ -85,7 +90,7 @@ def settle_pairs(
 
 @lean_kernel
 def settle_jointly(
-    cost: FloatArray,
+    own: FloatArray,
     between: FloatArray,
     other: FloatArray,
     ml: IntArray,
@@ -98,8 +103,8 @@ def settle_jointly(
 
     Parameters
     ----------
-    cost : (n, k) array
-        Squared distances to the centroids.
+    own : (n, k) array
+        What points cost in the clusters.
     between : (k, k) array
         Squared distances between centroids.
     other : (k,) array
@@ -107,7 +112,7 @@ def settle_jointly(
     ml, cl : (p, 2) int64 arrays
     labels : (n,) int64 array
     """
-    k = cost.shape[1]
+    k = own.shape[1]
     for at in range(ml.shape[0] + cl.shape[0]):
         must = at < ml.shape[0]
         place = at if must else at - ml.shape[0]
@@ -115,7 +120,7 @@ def settle_jointly(
         best = np.inf
         for h in range(k):
             for g in range(k):
-                value = cost[a, h] + cost[b, g]
+                value = own[a, h] + own[b, g]
                 if must and h != g:
                     value += ml_weight[place] * between[h, g]
                 elif not must and h == g:
@@ -126,9 +131,15 @@ def settle_jointly(
 
 
 class _Pairs:
-    """Pairs as the kernels take them, once, or twice as the evaluation by Khashabi et al. did."""
+    """Pairs as the kernels take them, once, or twice as the evaluation by Khashabi et al. did.
 
-    def __init__(self, constraints: Constraints, *, twice: bool) -> None:
+    With what is known of the points besides.
+    """
+
+    def __init__(self, side: Side, *, twice: bool) -> None:
+        constraints = side.constraints
+        self.known = side.known
+        self.counts = side.counts
         self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
         self.cl, self.cl_weight = self._listed(
             constraints.cannot_link, constraints.cl_weights, twice
@@ -136,6 +147,10 @@ class _Pairs:
         for name in ("ml_weight", "cl_weight"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} must be finite here; a hard pair cannot be had")
+
+    def own(self, cost: FloatArray) -> FloatArray:
+        """Return what points cost in the clusters, given their squared distances."""
+        return clamped(cost * self.counts[:, np.newaxis], self.known)
 
     @staticmethod
     def _listed(pairs: IntArray, weight: FloatArray, twice: bool) -> tuple[IntArray, FloatArray]:
@@ -149,10 +164,13 @@ class _Linear:
     """Labels, and which points pull other centroids than their own."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
-        self.labels: IntArray = cheapest(cost, None)
+        own = pairs.own(cost)
+        self.labels: IntArray = cheapest(own, None)
         pull = np.zeros_like(cost)
-        settle_pairs(cost, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels, pull)
-        pull[np.arange(len(cost)), self.labels] += 1.0
+        settle_pairs(
+            cost, own, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels, pull
+        )
+        pull[np.arange(len(cost)), self.labels] += pairs.counts
         #: Weight of each point in each centroid.
         self.shares: FloatArray = pull
 
@@ -175,11 +193,13 @@ class _Joint:
     """Labels, and the pairs that they violate."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
-        self.labels: IntArray = cheapest(cost, None)
+        own = pairs.own(cost)
+        self.labels: IntArray = cheapest(own, None)
+        self.counts = pairs.counts
         between, nearest = _between(centroids)
         other = between[np.arange(len(between)), nearest] if len(between) > 1 else np.zeros(1)
         settle_jointly(
-            cost, between, other, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels
+            own, between, other, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels
         )
         first, second = self.labels[pairs.ml].T
         broken = first != second
@@ -193,7 +213,7 @@ class _Joint:
     def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
         """Return the objective, with the nearest other centroids as the pairs found them."""
         between, _ = _between(centroids)
-        value = cost[np.arange(len(cost)), self.labels].sum()
+        value = self.counts @ cost[np.arange(len(cost)), self.labels]
         value += self.apart_weight @ between[self.apart[:, 0], self.apart[:, 1]]
         value += self.joined_weight @ between[self.joined, self.other[self.joined]]
         return 0.5 * float(value)
@@ -201,7 +221,7 @@ class _Joint:
     def centroids(self, points: Points, before: FloatArray) -> FloatArray:
         """Return means of the points and of the centroids that violated pairs pull towards."""
         k = len(before)
-        shares = np.eye(k)[self.labels]
+        shares = np.eye(k)[self.labels] * self.counts[:, None]
         pull = np.zeros((k, k))
         np.add.at(pull, (self.apart[:, 0], self.apart[:, 1]), self.apart_weight)
         np.add.at(pull, (self.apart[:, 1], self.apart[:, 0]), self.apart_weight)
@@ -295,14 +315,14 @@ class LCVQE(PairwiseClusterer):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def _fit(self, points: Points, constraints: Constraints) -> None:
-        pairs = _Pairs(constraints, twice=self.paired_twice)
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, constraints, pairs, rng))
+    def _fit(self, points: Points, side: Side) -> None:
+        pairs = _Pairs(side, twice=self.paired_twice)
+        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, rng))
         self.labels_ = best.assignment.labels
         self.cluster_centers_ = self._moved_back(best.centroids)
         self.metrics_ = [SquaredEuclidean()]
         self._note(best)
-        self._judge(constraints)
+        self._judge(side.constraints)
 
     def _takes_sparse(self, distortion: Any) -> bool:
         return False
@@ -353,14 +373,21 @@ class _Fit:
         self,
         settings: LCVQE,
         points: Points,
-        constraints: Constraints,
+        side: Side,
         pairs: _Pairs,
         rng: np.random.Generator,
     ) -> None:
         distance = SquaredEuclidean().distances
         init = settings._moved(settings.init)
         self.centroids = initial_centroids(
-            points, constraints, settings.n_clusters, SquaredEuclidean(), init, rng
+            points,
+            side.constraints,
+            settings.n_clusters,
+            SquaredEuclidean(),
+            init,
+            rng,
+            known=side.known,
+            counts=side.weights,
         )
         self.history: list[HalfStep] = []
         self.converged = False

@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 from scipy.special import rel_entr
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import (
     Bregman,
@@ -35,11 +34,6 @@ class Logistic(Bregman):
 
     def gradient(self, centroids: Floats) -> Floats:
         return 1.0 / (1.0 + np.exp(-centroids))
-
-
-@parametrize_with_checks([BregmanKMeans(), SphericalKMeans()])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def blobs(seed: int, n: int = 60, d: int = 3, k: int = 4) -> Floats:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import InfeasibleConstraintsError
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
@@ -24,11 +23,6 @@ from inference_lab.constraints import Constraints
 Floats = npt.NDArray[np.float64]
 Pairs = list[tuple[int, int]]
 ORDERS = ["random", "given", "most-constrained"]
-
-
-@parametrize_with_checks([COPKMeans()])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def satisfied(labels: Any, must: Any, cannot: Any) -> bool:

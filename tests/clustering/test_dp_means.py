@@ -8,17 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import DPMeans, RDPMeans
 from inference_lab.constraints import Constraints
 
 IRIS = load_iris(return_X_y=True)
-
-
-@parametrize_with_checks([DPMeans(), RDPMeans()])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def drawn(seed: int, n: int = 40, pairs: int = 30) -> tuple[np.ndarray, Constraints]:

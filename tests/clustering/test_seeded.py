@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import EmptyClusterError
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
@@ -22,11 +21,6 @@ from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 BOTH = [SeededKMeans, ConstrainedKMeans]
-
-
-@parametrize_with_checks([SeededKMeans(), ConstrainedKMeans()])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def cost(points: Floats, labels: Ints) -> float:

@@ -9,15 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, logsumexp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import TVClust
 from inference_lab.constraints import Constraints
-
-
-@parametrize_with_checks([TVClust(max_iter=10)])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def drawn(seed: int, n: int = 60, pairs: int = 60) -> tuple[np.ndarray, np.ndarray, Constraints]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, multigammaln
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from inference_lab.clustering import TVClustSampler
+from inference_lab.clustering._side import read_side
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.tvclust_sampler import (
     _Chain,
@@ -31,11 +31,6 @@ COUNTS = np.array([[4.0, 0, 1], [3, 1, 0], [1, 1, 1], [0, 2, 3], [0, 1, 4], [2, 
 ANSWERS = Constraints([(0, 1), (3, 4), (2, 3)], [(0, 4), (1, 2)], n_points=6)
 #: Settings of the posterior that is summed.
 ALPHA, P, Q = 0.8, (3.0, 1.5), (2.5, 1.0)
-
-
-@parametrize_with_checks([TVClustSampler(n_samples=10, burn_in=5)])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def partitions(n: int) -> Iterator[tuple[int, ...]]:
@@ -138,7 +133,7 @@ def test_frequencies_are_the_probabilities(data, moves):
             seen.append(self.labels.copy())
             return 0.0
 
-    Watched(model, points, Pairs(ANSWERS, 6), np.random.default_rng(moves))
+    Watched(model, points, read_side(6, None, **ANSWERS.fit_params()), np.random.default_rng(moves))
     exact = posterior(points, 0.7 if data == "counts" else 0.0)
     # Sweeps are not independent, but nearly: the chain forgets in about two.
     assert distance(seen, exact) < 2.5 * expected_distance(exact, samples)

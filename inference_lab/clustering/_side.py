@@ -1,0 +1,230 @@
+"""What `fit` is told besides the points: pairs, labels of some, and how often each counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sized
+from dataclasses import dataclass
+from types import FrameType
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray
+
+__all__ = ["Side", "read_partial_labels", "read_side"]
+
+#: Where scikit-learn fits the rows `train` of `X`.
+_FOLDS = "sklearn.model_selection._validation"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is known of points besides where they are.
+
+    Parameters
+    ----------
+    constraints : Constraints
+    known : (n,) int64 array
+        Labels of the points that have one, -1 elsewhere.
+    weights : (n,) float64 array or None
+        How often each point counts; None for once.
+    """
+
+    constraints: Constraints
+    known: IntArray
+    weights: FloatArray | None
+
+    @property
+    def counts(self) -> FloatArray:
+        """How often each point counts, shape (n,)."""
+        return np.ones(self.known.size) if self.weights is None else self.weights
+
+    def groups(self) -> IntArray:
+        """Return the known labels, -1 elsewhere, renumbered so that none is left out."""
+        held = np.flatnonzero(self.known >= 0)
+        result = np.full(self.known.size, -1, dtype=np.int64)
+        result[held] = np.unique(self.known[held], return_inverse=True)[1]
+        return result
+
+    def only(self, rows: IntArray) -> Side:
+        """Return what is known of some of the points, which are numbered anew."""
+        return Side(
+            self.constraints.restrict(rows, renumber=True),
+            self.known[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+def read_side(
+    n_points: int,
+    n_clusters: int | None,
+    *,
+    must_link: npt.ArrayLike | None = None,
+    cannot_link: npt.ArrayLike | None = None,
+    ml_weight: npt.ArrayLike = 1.0,
+    cl_weight: npt.ArrayLike = 1.0,
+    sample_ids: npt.ArrayLike | None = None,
+    partial_labels: npt.ArrayLike | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+) -> Side:
+    """Turn the arguments of ``fit`` into what is known of rows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        What `Constraints` refuses; repeated `sample_ids`; pairs of rows where cross-validation has
+        cut rows out; labels that are no clusters; weights that are negative, not finite or all
+        zero.
+    """
+    if sample_ids is not None:
+        must_link, ml_weight = _by_ids(sample_ids, must_link, ml_weight, n_points, "must_link")
+        cannot_link, cl_weight = _by_ids(
+            sample_ids, cannot_link, cl_weight, n_points, "cannot_link"
+        )
+    elif _any(must_link) or _any(cannot_link):
+        _refuse_folds()
+    return Side(
+        Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points),
+        read_partial_labels(partial_labels, n_points, n_clusters),
+        _read_sample_weight(sample_weight, n_points),
+    )
+
+
+def read_partial_labels(
+    partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int | None
+) -> IntArray:
+    """Validate labels of some of the points.
+
+    Parameters
+    ----------
+    partial_labels : (n,) array of int, optional
+    n_points : int
+    n_clusters : int or None
+        None where there may be any number of clusters.
+
+    Returns
+    -------
+    (n_points,) int64 array
+        -1 where a point has no label; everywhere, if None is given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the shape is wrong, or a label is neither -1 nor the number of a cluster.
+
+    Examples
+    --------
+    >>> read_partial_labels([1, -1, 0], 3, 2).tolist()
+    [1, -1, 0]
+    """
+    if partial_labels is None:
+        return np.full(n_points, -1, dtype=np.int64)
+    given = np.asarray(partial_labels)
+    if given.shape != (n_points,):
+        raise ValueError(
+            f"partial_labels has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
+            "each point without a label"
+        )
+    if given.dtype.kind not in "iu":
+        raise TypeError(
+            f"partial_labels has dtype {given.dtype}; integers are needed: the number of a "
+            "cluster, or -1 for a point without a label"
+        )
+    most = np.inf if n_clusters is None else n_clusters - 1
+    outside = np.flatnonzero((given < -1) | (given > most))
+    if outside.size:
+        at = int(outside[0])
+        to = "on" if n_clusters is None else f"to n_clusters - 1 = {n_clusters - 1}"
+        raise ValueError(
+            f"partial_labels[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, "
+            "and -1 for a point without a label"
+        )
+    return given.astype(np.int64)
+
+
+def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> FloatArray | None:
+    """Validate how often points count; None where all count once."""
+    if sample_weight is None:
+        return None
+    given = np.asarray(sample_weight, dtype=np.float64)
+    if given.shape != (n_points,):
+        raise ValueError(
+            f"sample_weight has shape {given.shape}; shape ({n_points},) is needed, a weight for "
+            "each point"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] = {given[wrong[0]]:g}; finite numbers that are not "
+            "negative are allowed"
+        )
+    if not given.any():
+        raise ValueError("sample_weight is zero everywhere; some point has to count")
+    return None if (given == 1.0).all() else given
+
+
+def _any(pairs: npt.ArrayLike | None) -> bool:
+    """Whether there are pairs; what is no list is refused elsewhere."""
+    return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
+
+
+def _refuse_folds() -> None:
+    """Refuse pairs of rows where scikit-learn fits some of the rows it was given.
+
+    It cuts arrays of a row for each point, and hands on pairs as they are; the rows of a fold look
+    like any others, so that only who calls `fit` tells.
+
+    Raises
+    ------
+    ValueError
+        Unless all rows are fitted, in their order.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        called = frame.f_locals
+        if frame.f_globals.get("__name__") == _FOLDS and {"train", "X"} <= called.keys():
+            X, train = called["X"], called["train"]
+            n = X.shape[0] if hasattr(X, "shape") else len(X)
+            if not np.array_equal(train, np.arange(n)):
+                raise ValueError(
+                    f"must_link and cannot_link number the {n} rows of X, of which "
+                    f"cross-validation fits {len(train)}, so that they would mean other rows; name "
+                    "the rows by sample_ids (constraints.fit_params(sample_ids=...) gives all "
+                    "arguments)"
+                )
+        frame = frame.f_back
+
+
+def _by_ids(
+    sample_ids: npt.ArrayLike,
+    pairs: npt.ArrayLike | None,
+    weight: npt.ArrayLike,
+    n_points: int,
+    name: str,
+) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
+    """Translate pairs of ids into pairs of rows, without those of ids that no row has."""
+    ids = np.asarray(sample_ids)
+    if ids.shape != (n_points,):
+        raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
+    order = np.argsort(ids, kind="stable")
+    repeated = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
+    if repeated.size:
+        raise ValueError(f"sample_ids names {ids[order[repeated[0]]]!r} twice; ids are unique")
+    if pairs is None or len(np.asarray(pairs)) == 0:
+        return None, weight
+    given = np.asarray(pairs)
+    if given.ndim != 2 or given.shape[1] != 2:
+        raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
+    if len(given) == n_points:
+        raise ValueError(
+            f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
+            "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
+            "the numbers differ"
+        )
+    place = np.searchsorted(ids, given, sorter=order)
+    place = order[np.minimum(place, n_points - 1)]
+    present = (ids[place] == given).all(axis=1)
+    weights = np.asarray(weight, dtype=np.float64)
+    return place[present], weights[present] if weights.ndim else weight

@@ -1,0 +1,239 @@
+"""Weights of points, labels of some of them, and the pairs of a fold, in all estimators."""
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import inference_lab.clustering as clustering
+from inference_lab.clustering import (
+    CVQE,
+    LCVQE,
+    BregmanKMeans,
+    ConstrainedGaussianMixture,
+    COPKMeans,
+    DPMeans,
+    HMRFKMeans,
+    KernelHMRFKMeans,
+    MPCKMeans,
+    PCKMeans,
+    RDPMeans,
+    TVClust,
+    TVClustSampler,
+)
+from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.constraints import Constraints
+
+RNG = np.random.default_rng(3)
+TRUTH = np.repeat([0, 1, 2], 8)
+POINTS = RNG.normal(size=(24, 2)) + 4.0 * np.array([[0, 0], [1, 0], [0, 1]])[TRUTH] + 20.0
+COUNTS = RNG.integers(1, 4, size=24)
+START = POINTS[[0, 9, 17]] + 0.3
+PAIRS = Constraints([[0, 1], [8, 9], [1, 4]], [[0, 9], [2, 17], [10, 20]], 2.0, 3.0, n_points=24)
+
+#: Those that can hold the copies of a point together, by must-links of infinite weight.
+LINKED = {
+    "hmrf": HMRFKMeans(3, e_step="ilp", init=START),
+    "diagonal": MPCKMeans(3, e_step="ilp", init=START),
+    "metrics": MPCKMeans(3, metric="full", metric_per_cluster=True, e_step="ilp", init=START),
+    "cosine": HMRFKMeans(3, distortion="cosine", metric="gradient", e_step="ilp", init=START),
+    "i-divergence": HMRFKMeans(
+        3, distortion="i-divergence", metric="gradient", e_step="ilp", init=START
+    ),
+    "cop": COPKMeans(3, order="given", init=START),
+    "mixture": ConstrainedGaussianMixture(3, e_step="junction-tree", init=START),
+    "chunklets": ConstrainedGaussianMixture(
+        3, prior="chunklets", e_step="junction-tree", covariance_type="tied", init=START
+    ),
+    "alpha": ConstrainedGaussianMixture(
+        3, alpha=0.3, alpha_mode="mean", e_step="junction-tree", covariance_type="diag", init=START
+    ),
+}
+#: Those that need no links while there are no pairs.
+ALONE = {
+    "bregman": BregmanKMeans(3, distortion="itakura-saito", init=START),
+    "kernel": KernelHMRFKMeans(3, kernel="linear", local_search=False),
+    "ratio-cut": KernelHMRFKMeans(3, form="ratio-cut", gamma=0.1, local_search=False),
+    "normalised-cut": KernelHMRFKMeans(3, form="normalised-cut", gamma=0.1, local_search=False),
+    "lcvqe": LCVQE(3, init=START),
+    "cvqe": CVQE(3, init=START),
+    "tvclust": TVClust(5, random_state=0),
+}
+
+
+def repeated() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
+    """Return the points as often as they count, with the pairs that says, and their rows."""
+    rows = np.repeat(np.arange(24), COUNTS)
+    first = np.searchsorted(rows, np.arange(24))
+    copies = [
+        (first[i], first[i] + c) for i in PAIRS.touches(np.arange(24)) for c in range(1, COUNTS[i])
+    ]
+    told = {
+        "must_link": [*first[PAIRS.must_link].tolist(), *copies],
+        "cannot_link": first[PAIRS.cannot_link],
+        "ml_weight": [2.0] * len(PAIRS.must_link) + [np.inf] * len(copies),
+        "cl_weight": 3.0,
+    }
+    return POINTS[rows], told, rows
+
+
+@pytest.mark.parametrize("name", [*LINKED, *ALONE])
+def test_a_whole_weight_is_so_many_equal_points(name: str) -> None:
+    points, told, rows = repeated()
+    mine: dict[str, Any] = PAIRS.fit_params()
+    one = clone(LINKED[name] if name in LINKED else ALONE[name])
+    if name in ALONE:
+        mine, told = {}, {}
+    two = clone(one)
+    if isinstance(one, KernelHMRFKMeans):
+        one.set_params(init=TRUTH)
+        two.set_params(init=TRUTH[rows])
+    one.fit(POINTS, sample_weight=COUNTS, **mine)
+    two.fit(points, **told)
+    np.testing.assert_array_equal(two.labels_, one.labels_[rows])
+    assert two.objective_ == pytest.approx(one.objective_, rel=1e-6)
+    np.testing.assert_allclose(two.transform(POINTS), one.transform(POINTS), rtol=1e-4, atol=1e-8)
+
+
+def test_clusters_open_for_all_copies_of_a_point_at_once():
+    model = DPMeans(cluster_cost=40.0, order="sequential").fit(POINTS, sample_weight=COUNTS)
+    own = ((POINTS - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
+    assert model.objective_ == pytest.approx(COUNTS @ own + 40.0 * model.n_clusters_)
+    for h in range(model.n_clusters_):
+        held = model.labels_ == h
+        mean = COUNTS[held] @ POINTS[held] / COUNTS[held].sum()
+        np.testing.assert_allclose(model.cluster_centers_[h], mean)
+    assert DPMeans(cluster_cost=40.0).fit(POINTS).n_clusters_ < model.n_clusters_
+
+
+def estimators() -> list[Any]:
+    """Return an estimator of each kind that takes weights."""
+    kinds = (getattr(clustering, name) for name in clustering.__all__)
+    found = [kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "fit")]
+    quick = {
+        "AnnealedConstrainedKMeans": {"cooling": 0.1},
+        "AnnealedConstrainedMixture": {"cooling": 0.1},
+        "TVClustSampler": {"n_samples": 5, "burn_in": 0},
+    }
+    counted = {kind: {"n_clusters": 3} for kind in found if "n_clusters" in kind().get_params()}
+    return [
+        kind(random_state=0, **counted.get(kind, {}), **quick.get(kind.__name__, {}))
+        for kind in found
+    ]
+
+
+@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: type(e).__name__)
+def test_a_point_of_no_weight_is_left_out_and_labelled(estimator: Any) -> None:
+    held = np.flatnonzero(np.arange(24) % 5 != 2)
+    weights = (np.arange(24) % 5 != 2).astype(float)
+    told, some = {}, {}
+    if isinstance(estimator, PairwiseClusterer):
+        told = PAIRS.fit_params()
+        some = PAIRS.restrict(held, renumber=True).fit_params()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", clustering.ConstraintsNotMetWarning)
+        one = clone(estimator).fit(POINTS, sample_weight=weights, **told)
+        two = clone(estimator).fit(POINTS[held], **some)
+    np.testing.assert_array_equal(one.labels_[held], two.labels_)
+    assert one.objective_ == pytest.approx(two.objective_)
+    np.testing.assert_array_equal(one.labels_[weights == 0], two.predict(POINTS[weights == 0]))
+    if told:
+        assert set(one.constraints_.must_link.ravel()) <= set(held)
+        assert one.violations_ == two.violations_
+    if hasattr(one, "responsibilities_"):
+        np.testing.assert_allclose(one.responsibilities_.sum(axis=1), 1.0)
+
+
+def test_precomputed_similarities_to_points_of_no_weight_are_left_out():
+    weights = (np.arange(24) % 5 != 2).astype(float)
+    matrix = POINTS @ POINTS.T
+    one = KernelHMRFKMeans(3, kernel="precomputed", random_state=0)
+    two = KernelHMRFKMeans(3, kernel="linear", random_state=0)
+    one.fit(matrix, sample_weight=weights), two.fit(POINTS, sample_weight=weights)
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.predict(matrix), two.predict(POINTS))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [each for each in estimators() if isinstance(each, PairwiseClusterer)],
+    ids=lambda e: type(e).__name__,
+)
+def test_labels_that_are_known_are_kept_beside_pairs(estimator: Any) -> None:
+    known = np.full(24, -1)
+    known[[0, 5]], known[[8, 13]], known[16] = 2, 0, 1
+    # One of them where it would not be of itself.
+    known[20] = 0
+    estimator.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
+    np.testing.assert_array_equal(estimator.labels_[known >= 0], known[known >= 0])
+
+
+@pytest.mark.parametrize("solver", ["icm", "ilp"])
+def test_open_clusters_keep_labels_with_any_e_step(solver: str) -> None:
+    known = np.full(24, -1)
+    known[[0, 20]], known[8] = 0, 1
+    model = RDPMeans(cluster_cost=40.0, xi=1.0, e_step=solver, random_state=0)
+    model.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
+    np.testing.assert_array_equal(model.labels_[known >= 0], known[known >= 0])
+
+
+def test_labels_that_pairs_contradict_are_told():
+    known = np.full(24, -1)
+    known[[0, 4]] = [0, 1]
+    with pytest.raises(
+        clustering.InfeasibleConstraintsError, match="must-links connect point 0 to"
+    ):
+        COPKMeans(3, on_failure="raise").fit(POINTS, must_link=[(0, 4)], partial_labels=known)
+    known[[0, 4]] = 1
+    with pytest.raises(clustering.InfeasibleConstraintsError, match="points 0 and 4 into one"):
+        COPKMeans(3, on_failure="raise").fit(POINTS, cannot_link=[(0, 4)], partial_labels=known)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"sample_weight": np.ones(3)}, "sample_weight has shape"),
+        ({"sample_weight": np.r_[-1.0, np.ones(23)]}, r"sample_weight\[0\] = -1"),
+        ({"sample_weight": np.r_[np.ones(23), np.inf]}, r"sample_weight\[23\] = inf"),
+        ({"sample_weight": np.zeros(24)}, "zero everywhere"),
+        ({"sample_weight": np.r_[np.ones(2), np.zeros(22)]}, "n_samples=2 should be >="),
+        ({"partial_labels": np.full(24, 3)}, r"partial_labels\[0\] = 3"),
+    ],
+)
+def test_weights_and_labels_that_cannot_be_used(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        PCKMeans(3).fit(POINTS, **given)
+
+
+def test_a_sampler_takes_whole_weights_only():
+    with pytest.raises(ValueError, match="sample_weight = 0"):
+        TVClustSampler().fit(POINTS, sample_weight=np.full(24, 0.5))
+
+
+# ------------------------------------------------------------------ folds
+
+
+def test_pairs_of_rows_are_refused_where_a_fold_has_other_rows():
+    search = GridSearchCV(PCKMeans(3), {"max_iter": [1, 2]}, cv=3)
+    # Each names rows that every fold has, as numbers.
+    with pytest.raises(ValueError, match="name the rows by sample_ids"):
+        search.fit(POINTS, must_link=[(0, 1)])
+    with pytest.raises(ValueError, match="name the rows by sample_ids"):
+        model = make_pipeline(StandardScaler(), PCKMeans(3))
+        cross_val_predict(model, POINTS, params={"pckmeans__must_link": [(0, 1)]})
+    search.fit(POINTS, must_link=[(0, 1)], sample_ids=np.arange(24))
+    assert search.best_estimator_.labels_.size == 24
+
+
+def test_pairs_of_rows_are_taken_where_rows_keep_their_numbers():
+    rows = np.arange(24)
+    search = GridSearchCV(PCKMeans(3), {"max_iter": [1, 2]}, cv=[(rows, rows)])
+    assert search.fit(POINTS, must_link=[(0, 1)]).best_score_ < 0
+    no_pairs = GridSearchCV(PCKMeans(3), {"max_iter": [1]}, cv=3)
+    no_pairs.fit(POINTS, must_link=np.empty((0, 2), dtype=int), cannot_link=[])
