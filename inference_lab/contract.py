@@ -29,6 +29,27 @@ from inference_lab.words import counted, no_attribute, seconds_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = [
+    "OPTIMALITY_TOLERANCE",
+    "Marginals",
+    "Outcome",
+    "Run",
+    "Solution",
+    "Solver",
+    "Status",
+    "TracePoint",
+    "UnsolvedError",
+    "UnsolvedWarning",
+    "proves",
+    "small_energy",
+]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
 #: A bound that is within this relative distance of an energy proves it optimal.
 OPTIMALITY_TOLERANCE = 1e-8
 

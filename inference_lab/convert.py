@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["FromPgmpy", "from_networkx", "from_pgmpy", "to_networkx", "to_pgmpy"]
 
 
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
 def _costs(values: Any, what: str) -> FloatArray:
     """Return an array of finite or ``+inf`` costs, or say which entry of what is wrong."""
     try:

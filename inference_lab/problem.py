@@ -15,6 +15,13 @@ from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import Settings
 
+__all__ = ["Problem", "ProblemFamily"]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -258,3 +258,17 @@ def test_public_names() -> None:
         assert name in dir(inference_lab)
     with pytest.raises(AttributeError, match="no attribute 'slove'"):
         _ = inference_lab.slove
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("clustering", "conformance", "constraints", "contract", "convert", "io", "io.results"),
+        *("problem", "specs.settings", "studies"),
+    ],
+)
+def test_public_modules_list_public_names_only(name: str) -> None:
+    """What ``dir`` shows, and a shell completes, is what there is to use, and nothing else."""
+    module = importlib.import_module(f"inference_lab.{name}")
+    assert dir(module) == sorted(module.__all__)
+    assert all(getattr(module, public) is not None for public in module.__all__)

@@ -19,6 +19,7 @@ from inference_lab.cli.common import (
     quiet_stdout,
     temperature_option,
 )
+from inference_lab.cli.completion import complete_problem, complete_solver
 
 if TYPE_CHECKING:
     from inference_lab.contract import Solution
@@ -31,8 +32,15 @@ _SHOWN_MARGINALS = 10
 
 
 @click.command()
-@click.argument("file")
-@click.option("--solver", default="loopy-bp", show_default=True, metavar="SPEC", help="The solver.")
+@click.argument("file", shell_complete=complete_problem)
+@click.option(
+    "--solver",
+    default="loopy-bp",
+    show_default=True,
+    metavar="SPEC",
+    shell_complete=complete_solver,
+    help="The solver.",
+)
 @click.option(
     "--time-limit",
     callback=as_seconds,

@@ -68,3 +68,8 @@ __all__ = [
     "Violations",
     "ask_at_terminal",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

@@ -21,13 +21,30 @@ that knows all energies), `runs`, `checks`, `verdicts`, `separate` (processes of
 if it offers labellings or bounds on the way; `run_checks` and the command line isolate them.
 """
 
-from inference_lab.conformance.graphs import TOLERANCE as TOLERANCE
-from inference_lab.conformance.graphs import Exhaustive as Exhaustive
-from inference_lab.conformance.graphs import exhaustive as exhaustive
-from inference_lab.conformance.suite import run_checks as run_checks
-from inference_lab.conformance.suite import solver_checks as solver_checks
-from inference_lab.conformance.verdicts import Check as Check
-from inference_lab.conformance.verdicts import CheckResult as CheckResult
-from inference_lab.conformance.verdicts import ConformanceFailure as ConformanceFailure
-from inference_lab.conformance.verdicts import NotApplicable as NotApplicable
-from inference_lab.conformance.verdicts import Verdict as Verdict
+from inference_lab.conformance.graphs import TOLERANCE, Exhaustive, exhaustive
+from inference_lab.conformance.suite import run_checks, solver_checks
+from inference_lab.conformance.verdicts import (
+    Check,
+    CheckResult,
+    ConformanceFailure,
+    NotApplicable,
+    Verdict,
+)
+
+__all__ = [
+    "TOLERANCE",
+    "Check",
+    "CheckResult",
+    "ConformanceFailure",
+    "Exhaustive",
+    "NotApplicable",
+    "Verdict",
+    "exhaustive",
+    "run_checks",
+    "solver_checks",
+]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

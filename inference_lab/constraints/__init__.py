@@ -14,3 +14,8 @@ __all__ = [
     "sample_pairs",
     "split_points",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

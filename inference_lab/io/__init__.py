@@ -37,6 +37,11 @@ from inference_lab.words import listed, nearest
 __all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 
 
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
 class Format(NamedTuple):
     """How to read and write one kind of model file."""
 

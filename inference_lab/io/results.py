@@ -44,6 +44,12 @@ __all__ = [
     "write_marginals",
 ]
 
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
 _LN_10 = math.log(10.0)
 _BEGIN = re.compile(rb"(?<![^ \t\n\v\f\r])-BEGIN-(?![^ \t\n\v\f\r])")
 

@@ -29,6 +29,12 @@ from inference_lab.words import shortened
 
 __all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
 
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
 _T = TypeVar("_T")
 
 

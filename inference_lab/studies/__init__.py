@@ -26,3 +26,8 @@ __all__ = [
     "run_comparison",
     "run_study",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
