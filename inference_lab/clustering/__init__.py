@@ -25,6 +25,7 @@ from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
+from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.tvclust_sampler import TVClustSampler
@@ -41,6 +42,7 @@ __all__ = [
     "ClosedForm",
     "ConstrainedGaussianMixture",
     "ConstrainedKMeans",
+    "ConstraintCV",
     "ConstraintsNotMetWarning",
     "Cosine",
     "DPMeans",

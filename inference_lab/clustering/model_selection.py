@@ -1,0 +1,139 @@
+"""Cross-validation over constraints: held-out pairs judge the settings of a clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints import Constraints
+from inference_lab.constraints.vote import connected
+from inference_lab.graph.arrays import IntArray
+
+__all__ = ["ConstraintCV"]
+
+
+class ConstraintCV:
+    """Folds of constrained points, and the share of the pairs within a fold that are kept.
+
+    For scikit-learn's searches and `cross_val_score`: number of clusters, weights and all other
+    settings are chosen by answers that the fit did not see (Pourrajabi et al. 2014). A fold holds
+    points that pairs touch; the fit gets all others, with the pairs among them, and `score` asks
+    whether predictions for the fold agree with the pairs within it. Pairs between a fold and the
+    rest serve neither. Points that pairs connect share a fold, unless they are too many.
+
+    Parameters
+    ----------
+    constraints : Constraints
+        Closed perhaps: within a fold, implied pairs are as good as given ones.
+    n_splits : int
+        Number of folds.
+    random_state : int
+        Seeds the drawing of folds.
+
+    References
+    ----------
+    M. Pourrajabi, D. Moulavi, R. Campello, A. Zimek, J. Sander, R. Goebel, "Model selection for
+    semi-supervised clustering", EDBT 2014.
+
+    Examples
+    --------
+    The rows are named by their numbers, which `score` needs as ``y``:
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from inference_lab.clustering import PCKMeans
+    >>> X, truth = load_iris(return_X_y=True)
+    >>> pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
+    >>> cv, rows = ConstraintCV(pairs, n_splits=3), np.arange(150)
+    >>> model = PCKMeans(init="k-means++", n_init=5, random_state=0)
+    >>> search = GridSearchCV(model, {"n_clusters": [2, 3, 8]}, cv=cv, scoring=cv.score)
+    >>> search.fit(X, rows, **pairs.fit_params(sample_ids=rows)).best_params_
+    {'n_clusters': 3}
+    """
+
+    def __init__(
+        self, constraints: Constraints, n_splits: int = 5, *, random_state: int = 0
+    ) -> None:
+        if n_splits < 2:
+            raise ValueError(f"n_splits must be at least 2, got {n_splits}")
+        self.constraints = constraints
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return self.n_splits
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield the rows of each fit, and those that it is judged by.
+
+        Raises
+        ------
+        ValueError
+            If X has not one row for each point of the constraints, or a fold would hold no pair.
+        """
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if n != self.constraints.n_points:
+            raise ValueError(
+                f"X has {n} rows, but the constraints are over {self.constraints.n_points} points"
+            )
+        fold = self._folds()
+        for h in range(self.n_splits):
+            test = np.flatnonzero(fold == h)
+            if len(self.constraints.restrict(test)) == 0:
+                raise ValueError(
+                    f"fold {h} of {self.n_splits} holds none of the {len(self.constraints)} pairs; "
+                    "give fewer folds, or more pairs"
+                )
+            yield np.flatnonzero(fold != h), test
+
+    def _folds(self) -> IntArray:
+        """Return the fold of each point, -1 for those that no pair touches."""
+        c, rng = self.constraints, np.random.default_rng(self.random_state)
+        touched = c.touches(np.arange(c.n_points))
+        group = connected(c.n_points, np.concatenate([c.must_link, c.cannot_link]))
+        many = np.bincount(group)[group] > touched.size / self.n_splits
+        # Those of a group too large for a fold are dealt out one by one.
+        group = np.where(many, c.n_points + np.arange(c.n_points), group)
+        names, place, sizes = np.unique(group[touched], return_inverse=True, return_counts=True)
+        where, filled = (
+            np.empty(names.size, dtype=np.int64),
+            np.zeros(self.n_splits, dtype=np.int64),
+        )
+        mixed = rng.permutation(names.size)
+        for at in mixed[np.argsort(-sizes[mixed], kind="stable")]:
+            where[at] = filled.argmin()
+            filled[where[at]] += sizes[at]
+        fold = np.full(c.n_points, -1, dtype=np.int64)
+        fold[touched] = where[place]
+        return fold
+
+    def score(self, estimator: Any, X: Any, y: npt.ArrayLike) -> float:
+        """Return how many pairs among some rows the predictions for them keep.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with ``predict``
+        X : (m, d) array-like
+        y : (m,) array of int
+            The numbers of the rows.
+
+        Returns
+        -------
+        float
+            The mean of the shares of must-links and of cannot-links, of one kind where there are
+            none of the other.
+        """
+        some = self.constraints.restrict(np.asarray(y), renumber=True)
+        labels = np.asarray(estimator.predict(X))
+        same = [
+            labels[pairs[:, 0]] == labels[pairs[:, 1]]
+            for pairs in (some.must_link, some.cannot_link)
+        ]
+        kept = [share.mean() for share in (same[0], ~same[1]) if share.size]
+        return float(np.mean(kept))
