@@ -23,7 +23,12 @@ from inference_lab.clustering.em import HalfStep, InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import EmptyClusterError, Violations
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
-from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
+from inference_lab.clustering.metric_learning import (
+    ClosedForm,
+    DegenerateMetricWarning,
+    GradientStep,
+    MetricLearner,
+)
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
@@ -46,6 +51,7 @@ __all__ = [
     "ConstraintsNotMetWarning",
     "Cosine",
     "DPMeans",
+    "DegenerateMetricWarning",
     "Distortion",
     "EmptyClusterError",
     "ExploreConsolidate",

@@ -33,6 +33,7 @@ __all__ = [
     "PairwiseClusterer",
     "Whole",
     "check_setting",
+    "refuse_large",
 ]
 
 
@@ -50,6 +51,10 @@ _COMMON: dict[str, tuple[Any, ...]] = {
     "tol": (Range(at_least=0, below=math.inf),),
     "empty_clusters": ("reseed", "keep", "raise"),
 }
+
+
+#: Values of points; squared distances then stay below what graphs take as costs, 1e100.
+LARGEST_VALUE = 1e48
 
 
 def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
@@ -82,6 +87,21 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         choices = ", ".join(map(repr, words))
         number = f", or a number {' or '.join(map(str, ranges))}" if ranges else ""
         raise ValueError(f"{name} = {value!r} is unknown; allowed: {choices}{number}")
+
+
+def refuse_large(points: Points) -> None:
+    """Refuse values whose squared distances would leave the range of numbers.
+
+    Raises
+    ------
+    ValueError
+    """
+    most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
+    if most > LARGEST_VALUE:
+        raise ValueError(
+            f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
+            "that costs stay numbers: scale the data"
+        )
 
 
 class Fit:
@@ -229,6 +249,7 @@ class ConstrainedClusterer(
             from scipy.sparse import csr_array
 
             points = csr_array(points)
+        refuse_large(points)
         distortion.check(points)
         return distortion.prepare(points)
 

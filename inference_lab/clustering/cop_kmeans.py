@@ -380,7 +380,7 @@ class COPKMeans(PairwiseClusterer):
             message = self._explanation(units)
             if self.on_failure == "raise":
                 raise InfeasibleConstraintsError(message)
-            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=3)
+            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=4)
 
     def _explanation(self, units: _Units) -> str:
         if self.status_ == "infeasible":

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from inference_lab.constraints.vote import connected
 from inference_lab.contract import Solution, Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -36,6 +37,12 @@ __all__ = [
 
 #: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
 Assignment: TypeAlias = "IntArray | FloatArray"
+
+
+#: Points listed in a message before it is cut.
+_SHOWN = 5
+#: Vertices from which cliques are grown, those of most edges first.
+_STARTS = 50
 
 
 def as_labels(assignment: Assignment) -> IntArray:
@@ -211,12 +218,15 @@ class EStep:
                 raise ValueError(
                     f"e_step={solution.solver} cannot label these points: {solution.message}"
                 )
-            if solution.status == Status.INFEASIBLE:
+            found = solution.labels is not None and math.isfinite(solution.energy)
+            reason = "" if found else contradiction(unary, coupling)
+            if solution.status == Status.INFEASIBLE or reason:
+                reason = reason or "each pair of points for itself could keep them"
                 raise InfeasibleConstraintsError(
-                    f"no labelling satisfies the constraints: {solution.message}. Give finite "
-                    "weights, or more clusters"
+                    f"no labelling satisfies the constraints: {reason}. Give finite weights, or "
+                    "more clusters"
                 )
-            if solution.labels is None or not math.isfinite(solution.energy):
+            if not found:
                 raise InfeasibleConstraintsError(
                     f"{solution.solver} found no labelling that satisfies the constraints of "
                     "infinite weight; one may exist. Give finite weights, or another e_step, "
@@ -225,7 +235,7 @@ class EStep:
             self.status = str(solution.status)
             self.energy, self.lower_bound = solution.energy, solution.lower_bound
             if self.temperature == 0:
-                result[rows] = solution.labels
+                result[rows] = as_labels(np.asarray(solution.labels))
             else:
                 shares, value = self._coupled(unary, solution)
                 result[rows] = shares
@@ -261,6 +271,59 @@ class EStep:
             energies = energies * importance[alone]
         self.free_energy = float(energies.sum())
         return np.asarray(softmax(negative, axis=1))
+
+
+def contradiction(unary: FloatArray, coupling: Coupling) -> str:
+    """Return which hard constraints on an E-step contradict each other, empty if none is found.
+
+    Looked for are cannot-links within a component of the must-links, components that no cluster
+    may hold all of, and more components than clusters each two of which are a cannot-link.
+    """
+    rows, k = coupling.rows, unary.shape[1]
+    together, apart = [np.empty((0, 2), np.int64)], [np.empty((0, 2), np.int64)]
+    for term in coupling.terms:
+        edges = np.asarray(term.edges)
+        for costs, pairs in ((term.differ, together), (term.same, apart)):
+            hard = np.isposinf(np.asarray(costs, dtype=np.float64))
+            each = hard.any(axis=1) if hard.ndim > 1 else hard
+            pairs.append(edges[np.broadcast_to(each, len(edges))])
+    component = connected(rows.size, np.concatenate(together))
+    ends = np.concatenate(apart)
+    blocks = component[ends]
+    within = np.flatnonzero(blocks[:, 0] == blocks[:, 1])
+    if within.size:
+        i, j = rows[ends[within[0]]].tolist()
+        return f"must-links connect points {i} and {j}, which are a cannot-link"
+    open_to = np.ones((int(component.max()) + 1, k), dtype=np.bool_)
+    np.logical_and.at(open_to, component, np.isfinite(unary))
+    shut = np.flatnonzero(~open_to.any(axis=1))
+    if shut.size:
+        members = rows[component == shut[0]].tolist()
+        shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
+        return f"no cluster is open to all of the points {shown}, which must-links connect"
+    clique = _clique(blocks)
+    if len(clique) > k:
+        first = np.unique(component, return_index=True)[1]
+        shown = ", ".join(str(rows[first[c]]) for c in clique[: k + 1])
+        return f"each two of the points {shown} are a cannot-link, and there are {k} clusters"
+    return ""
+
+
+def _clique(edges: IntArray) -> list[int]:
+    """Return vertices each two of which are an edge, as many as a greedy search finds."""
+    neighbours: dict[int, set[int]] = {}
+    for a, b in edges.tolist():
+        neighbours.setdefault(a, set()).add(b)
+        neighbours.setdefault(b, set()).add(a)
+    best: list[int] = []
+    for start in sorted(neighbours, key=lambda v: -len(neighbours[v]))[:_STARTS]:
+        clique, left = [start], set(neighbours[start])
+        while left:
+            chosen = max(sorted(left), key=lambda v: len(neighbours[v] & left))
+            clique.append(chosen)
+            left &= neighbours[chosen]
+        best = max(best, clique, key=len)
+    return best
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -13,12 +14,21 @@ from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
-from inference_lab.clustering.metric_learning import ClosedForm, GradientStep, MetricLearner
+from inference_lab.clustering.metric_learning import (
+    ClosedForm,
+    DegenerateMetricWarning,
+    GradientStep,
+    MetricLearner,
+    effective_rank,
+)
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 
 __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
+
+#: Metrics of so little more than the least rank are warned of.
+_MARGIN = 1.02
 
 Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
@@ -150,8 +160,29 @@ class HMRFKMeans(PairwiseClusterer):
     def _fit(self, points: Points, side: Side) -> None:
         if self.closure is not None:
             side = replace(side, constraints=side.constraints.close(self.closure))
+        learner = self._learner()
+        if learner is not None:
+            learner.check_points(points)
         self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
         self._judge(side.constraints)
+        if learner is not None:
+            self._watch(learner, points.shape[1])
+
+    def _watch(self, learner: MetricLearner, n_features: int) -> None:
+        """Warn of metrics that look at hardly any direction."""
+        for metric in self.metrics_:
+            if metric.weights is None or n_features == 1:
+                continue
+            rank = effective_rank(metric.weights)
+            if rank < _MARGIN * learner.least_rank(metric, self.n_clusters, n_features):
+                warnings.warn(
+                    f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
+                    "which clusters may look better than they are; use fewer iterations, a "
+                    "smaller rate, metric=None, or scale the features",
+                    DegenerateMetricWarning,
+                    stacklevel=5,
+                )
+                return
 
     def _check_settings(self) -> None:
         super()._check_settings()

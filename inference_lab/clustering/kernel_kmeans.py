@@ -33,7 +33,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from inference_lab._numba import kernel as compiled
-from inference_lab.clustering._base import PairwiseClusterer, check_setting
+from inference_lab.clustering._base import PairwiseClusterer, check_setting, refuse_large
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
@@ -479,6 +479,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
             from scipy.sparse import csr_array
 
             points = csr_array(points)
+        refuse_large(points)
         if self._precomputed() and reset:
             _check_symmetric(points)
         return points

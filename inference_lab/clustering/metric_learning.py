@@ -34,8 +34,17 @@ from inference_lab.clustering.distortions import (
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 
-__all__ = ["ClosedForm", "GradientStep", "MetricLearner", "Penalised"]
+__all__ = [
+    "ClosedForm",
+    "DegenerateMetricWarning",
+    "GradientStep",
+    "MetricLearner",
+    "Penalised",
+    "effective_rank",
+]
 
+#: Features of which full matrices are learnt: one of them takes 200 MB.
+_FULL_FEATURES = 5000
 #: Halvings of a step before the old metric is kept.
 _HALVINGS = 30
 
@@ -80,6 +89,18 @@ class MetricLearner(ABC):
         ValueError
         """
 
+    def check_points(self, points: Points) -> None:  # noqa: B027  # most learn from any points
+        """Refuse points that no metric can be learnt from.
+
+        Raises
+        ------
+        ValueError
+        """
+
+    def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
+        """Return the effective rank (see `effective_rank`) below which a metric tells nothing."""
+        return 1.0
+
     @abstractmethod
     def improve(
         self,
@@ -91,17 +112,40 @@ class MetricLearner(ABC):
         """Return metrics of an objective no higher than `before`, those given at worst."""
 
 
+class DegenerateMetricWarning(UserWarning):
+    """A metric was learnt that looks at hardly any direction of the data."""
+
+
+def effective_rank(weights: FloatArray) -> float:
+    """Return how many directions weights count for: ``exp`` of the entropy of their shares.
+
+    Parameters
+    ----------
+    weights : (d,) or (d, d) array
+        Of the features, or the metric whose eigenvalues they are.
+
+    Examples
+    --------
+    >>> effective_rank(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    values = np.maximum(np.linalg.eigvalsh(weights), 0.0) if weights.ndim == 2 else weights
+    shares = values / values.sum()
+    return float(np.exp(-xlogy(shares, shares).sum()))
+
+
 def _shorten(
     metrics: list[Distortion],
     at: Callable[[float], list[Distortion]],
     before: float,
     objective: Callable[[list[Distortion]], float],
+    sound: Callable[[list[Distortion]], bool] | None = None,
 ) -> list[Distortion]:
-    """Return the metrics of the longest step, halved until the objective does not rise."""
+    """Return the metrics of the longest sound step, halved until the objective does not rise."""
     step = 1.0
     for _ in range(_HALVINGS):
         found = at(step)
-        if objective(found) <= before:
+        if (sound is None or sound(found)) and objective(found) <= before:
             return found
         step /= 2.0
     return metrics
@@ -122,7 +166,17 @@ class ClosedForm(MetricLearner):
     per_cluster : bool
     ridge : float
         This share of the mean eigenvalue of ``S_h`` is added to each, and is the least that an
-        eigenvalue may have: few points leave ``S_h`` singular, cannot-links indefinite.
+        eigenvalue may have: cannot-links leave ``S_h`` indefinite.
+
+    Notes
+    -----
+    Where ``S_h`` has fewer points than directions, no full matrix is its inverse, and ``J`` falls
+    without end along directions in which the points do not vary: it is shrunk towards a multiple
+    of the identity, by the share of Chen et al. (2010), whose estimate bears few points. Full
+    matrices of more than 5,000 features are refused, for their size.
+
+    Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage algorithms for MMSE covariance estimation",
+    IEEE Trans. Signal Processing 58(10), 2010.
     """
 
     shape: Literal["diagonal", "full"] = "diagonal"
@@ -137,6 +191,16 @@ class ClosedForm(MetricLearner):
             raise ValueError(
                 "the closed form of the metric is that of squared Euclidean costs, not of "
                 f"{type(distortion).__name__}; use metric='gradient'"
+            )
+
+    def check_points(self, points: Points) -> None:
+        """Refuse full matrices of very many features."""
+        d = points.shape[1]
+        if self.shape == "full" and d > _FULL_FEATURES:
+            raise ValueError(
+                f"metric='full' for {d} features is a matrix of {8e-9 * d * d:.1f} GB, several "
+                f"times; up to {_FULL_FEATURES} features are allowed: use metric='diagonal', or "
+                "fewer features"
             )
 
     def improve(
@@ -188,9 +252,12 @@ class ClosedForm(MetricLearner):
         if self.shape == "diagonal":
             total = _own_squares(points, state.centroids, own, counts)
         else:
-            total = self._scatter(dense(points) - state.centroids[own], counts)
+            gaps = dense(points) - state.centroids[own]
+            total = self._scatter(gaps, counts)
         if state.penalised:
             total = total + self._from_constraints(h, metric, state)
+        if self.shape == "full" and members.size - np.unique(own).size < total.shape[0]:
+            total = _shrunk(total, gaps)
         size = float(members.size if counts is None else counts.sum())
         return self._invert(total, size, old)
 
@@ -225,6 +292,15 @@ class ClosedForm(MetricLearner):
         return (result + result.T) / 2.0
 
 
+def _shrunk(scatter: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Return a scatter matrix nearer to a multiple of the identity, as its points suggest."""
+    from sklearn.covariance import oas
+
+    share = float(oas(gaps, assume_centered=True)[1])
+    mean = float(np.trace(scatter)) / len(scatter)
+    return (1.0 - share) * scatter + share * mean * np.eye(len(scatter))
+
+
 @dataclass(frozen=True)
 class GradientStep(MetricLearner):
     r"""One step ``a <- max(a - rate dJ/da, 0)`` on the weights of the features.
@@ -240,6 +316,12 @@ class GradientStep(MetricLearner):
     normalise : bool
         Keep the mean weight at one. Without, ``J`` of all but the cosine is linear in ``a`` and
         falls by shrinking all weights.
+
+    Notes
+    -----
+    ``J`` is least where one feature has all weight: all points are alike in it. Steps end before
+    weights count for fewer features than there are clusters (for costs other than the cosine, than
+    two), but for those of `paper_signs`; estimators warn of what comes so far.
     """
 
     rate: float | None = setting(None, above=0, below=math.inf)
@@ -250,6 +332,11 @@ class GradientStep(MetricLearner):
         """Accept distortions with weights of features."""
         if not isinstance(distortion, (SquaredEuclidean, Cosine, IDivergence)):
             raise ValueError(f"{type(distortion).__name__} has no weights to learn")
+
+    def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
+        """Return the number of clusters, or two; half the number of features for few of these."""
+        needed = n_clusters if isinstance(metric, Cosine) else 2
+        return min(needed, 0.5 * (1.0 + n_features))
 
     def improve(
         self,
@@ -278,7 +365,12 @@ class GradientStep(MetricLearner):
                 weights = weights / mean if mean > 0 else old
             return [metric.reweighted(weights)]
 
-        return _shorten(metrics, at, before, objective)
+        least = min(self.least_rank(metric, len(state.centroids), d), effective_rank(old))
+
+        def sound(found: list[Distortion]) -> bool:
+            return found[0].weights is not None and effective_rank(found[0].weights) >= least
+
+        return _shorten(metrics, at, before, objective, sound)
 
 
 def gradient(metric: Distortion, state: Penalised) -> FloatArray:
