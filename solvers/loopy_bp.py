@@ -187,7 +187,7 @@ class Passes:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
             unary = np.where(domains.allowed, graph.unary_values, np.inf)
-            self.arrays = self.arrays._replace(unary=unary[self._entries])
+            self.arrays = self.arrays._replace(unary=unary[self._entries]).read_only()
         start = message_starts(self.arrays)
         self.net = Network(
             self.arrays.cardinalities,

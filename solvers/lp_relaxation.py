@@ -273,7 +273,9 @@ class LPRelaxation(Solver):
             finished = energies.size == self.draws
             if not finished:
                 notes.append(f"time for {energies.size} of {self.draws} draws")
-            diagnostics["rounding"] = self._distribution(graph, run, u, energies)
+            diagnostics["rounding"] = self._distribution(
+                graph, run, u if free.size else None, energies
+            )
         if every or self.rounding == "derandomised":
             rounded = self._derandomise(graph, run, u, shared)
             if rounded is None:
@@ -342,9 +344,9 @@ class LPRelaxation(Solver):
         return np.concatenate(energies)
 
     def _distribution(
-        self, graph: FactorGraph, run: Run, u: FloatArray, energies: FloatArray
+        self, graph: FactorGraph, run: Run, u: FloatArray | None, energies: FloatArray
     ) -> dict[str, Any]:
-        """Describe the energies of the draws."""
+        """Describe the energies of the draws; None for ``u`` where all are the same."""
         finite = energies[np.isfinite(energies)]
         bound = run.lower_bound
         figures: dict[str, Any] = {"draws": int(energies.size), "feasible": int(finite.size)}
@@ -358,11 +360,13 @@ class LPRelaxation(Solver):
             if bound > 0:
                 figures["mean_ratio"] = figures["mean"] / bound
                 figures["best_ratio"] = figures["best"] / bound
-        figures["expected"] = (
-            None
-            if graph.n_factors or graph.n_label_costs
-            else expected_energy(graph.arrays, u, math.inf) + graph.constant
-        )
+        figures["expected"] = None
+        if not (graph.n_factors or graph.n_label_costs):
+            figures["expected"] = (
+                float(energies[0])
+                if u is None
+                else expected_energy(graph.arrays, u, math.inf) + graph.constant
+            )
         return figures
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -73,3 +73,18 @@ class GraphArrays(NamedTuple):
     inc_ptr: IntArray
     inc_slot: IntArray
     slot_factor: Int32Array
+
+    def read_only(self) -> GraphArrays:
+        """Return the arrays as kernels take them; each that may be written to is a type of its own.
+
+        All kernels would be compiled anew for it.
+        """
+        return GraphArrays(*map(_read_only, self))
+
+
+def _read_only(array: Any) -> npt.NDArray[Any]:
+    contiguous: npt.NDArray[Any] = np.ascontiguousarray(array)
+    if contiguous.flags.writeable:
+        contiguous = contiguous.view()
+        contiguous.flags.writeable = False
+    return contiguous

@@ -717,21 +717,21 @@ class FactorGraph:
             weights=self.edge_weights,
             offsets=self.edge_offsets,
             pairwise=self.pairwise_values,
-            forms=freeze(self._forms()),
-            adj_ptr=freeze(adj_ptr.astype(np.int64)),
-            adj_half=freeze(half),
-            adj_var=freeze(ends[half ^ 1] if m else np.empty(0, np.int32)),
-            adj_reverse=freeze(position[half ^ 1]),
+            forms=self._forms(),
+            adj_ptr=adj_ptr.astype(np.int64),
+            adj_half=half,
+            adj_var=ends[half ^ 1] if m else np.empty(0, np.int32),
+            adj_reverse=position[half ^ 1],
             factor_ptr=self.factor_ptr,
             scopes=self.factor_scopes,
             table_ptr=self.table_ptr,
             tables=self.table_values,
-            inc_ptr=freeze(inc_ptr.astype(np.int64)),
-            inc_slot=freeze(slots),
-            slot_factor=freeze(
-                np.repeat(np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr))
+            inc_ptr=inc_ptr.astype(np.int64),
+            inc_slot=slots,
+            slot_factor=np.repeat(
+                np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr)
             ),
-        )
+        ).read_only()
 
     def _forms(self) -> npt.NDArray[np.uint8]:
         """Find the table edges of a form whose messages cost O(k), each distinct table once."""
@@ -942,7 +942,7 @@ class FactorGraph:
                 weights=graph.edge_weights,
                 pairwise=graph.pairwise_values,
                 tables=graph.table_values,
-            )
+            ).read_only()
         return graph
 
 

@@ -404,4 +404,4 @@ def soften(graph: FactorGraph) -> GraphArrays:
         weights=np.where(table, g.weights, finite(g.weights, above)),
         pairwise=finite(g.pairwise, in_tables),
         tables=finite(g.tables, above),
-    )
+    ).read_only()

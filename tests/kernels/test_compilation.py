@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
+from numba import typeof
 
+from inference_lab import _numba
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.belief_propagation.layout import renumber
+from inference_lab.algorithms.dual.clusters import Clusters
+from inference_lab.algorithms.dual.reparametrisation import start_dual
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import OwnTables
+from inference_lab.kernels.forests import soften
 from inference_lab.loading import meter
 
 
-@inlined
-def scaled(values, at, factor):
-    """Return a value times a factor: called with constants, and with integers of several widths."""
-    return values[at] * factor
+class Kernels(NamedTuple):
+    scaled: Any
+    total: Any
 
 
-@lean_kernel
-def total(values, places):
-    """Call the step in each way."""
-    found = scaled(values, 0, 2) + scaled(values, 1, 3)
-    for q in range(places.size):
-        found += scaled(values, places[q], places[q])
-    return found
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    """Return a step, and a kernel that calls it in each way, of which no machine code is kept."""
+    monkeypatch.setattr(_numba, "_FOLDER", str(tmp_path))
+
+    @inlined
+    def scaled(values, at, factor):
+        """Return a value times a factor."""
+        return values[at] * factor
+
+    @lean_kernel
+    def total(values, places):
+        """Call the step with constants, and with integers of several widths."""
+        found = scaled(values, 0, 2) + scaled(values, 1, 3)
+        for q in range(places.size):
+            found += scaled(values, places[q], places[q])
+        return found
+
+    return Kernels(scaled, total)
 
 
-def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width():
+def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width(kernels):
+    scaled, total = kernels
     values = np.array([1.0, 10.0, 100.0])
     assert total(values, np.array([1, 2], dtype=np.int32)) == 2 + 30 + 10 + 200
     assert len(scaled.within.overloads) == 1
@@ -34,9 +57,31 @@ def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width():
     assert scaled(values, 2, 2) == 200
 
 
-def test_a_first_call_takes_loading_time_and_hardly_any_other():
+def test_a_first_call_takes_loading_time_and_hardly_any_other(kernels):
     values = np.ones(3, dtype=np.float32)
     begin, loaded = time.perf_counter(), meter.seconds
-    scaled(values, 1, 2)
+    kernels.scaled(values, 1, 2)
     taken, loaded = time.perf_counter() - begin, meter.seconds - loaded
     assert 0.9 * taken < loaded <= taken
+
+
+def test_kernels_are_compiled_for_one_type_of_graph():
+    """However the arrays of a graph came about: its own, renumbered, softened, with clusters."""
+    rng = np.random.default_rng(0)
+    edges = np.stack(np.triu_indices(6, 1), axis=1)
+    tables = rng.normal(size=(len(edges), 3, 3))
+    graph = FactorGraph.from_terms(
+        rng.normal(size=(6, 3)),
+        [OwnTables(edges, tables)],
+        [((0, 1, 2), rng.normal(size=(3, 3, 3)))],
+    )
+    clusters = Clusters(graph, start_dual(graph))
+    clusters.add(np.array([[1, 2, 3]], dtype=np.int32))
+    others = [
+        clusters.g,
+        renumber(graph.arrays, graph.breadth_first_order)[0],
+        soften(graph),
+        graph.scaled(1).arrays,
+        graph.with_unary(rng.normal(size=(6, 3))).arrays,
+    ]
+    assert {typeof(g) for g in others} == {typeof(graph.arrays)}

@@ -47,7 +47,7 @@ def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
         scopes=rank[g.scopes],
         inc_ptr=inc_ptr,
         inc_slot=g.inc_slot[slots],
-    )
+    ).read_only()
     return changed, entries
 
 

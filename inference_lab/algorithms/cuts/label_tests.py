@@ -192,11 +192,11 @@ class AgainstAll(NamedTuple):
 
 
 @inlined
-def _fits(alive: Flags, start: int, k: int, role: int, alpha: int, a: int) -> bool:
-    """Whether a variable that has this role in the test may have label ``a`` before."""
+def _fits(alive: Flags, start: int, k: int, free: bool, alpha: int, a: int) -> bool:
+    """Whether a variable that is free or changes to ``alpha`` may have label ``a`` before."""
     if a < 0 or a >= k or not alive[start + a]:
         return False
-    return role == FREE or (a == alpha) == (role == AT_ALPHA)
+    return free or a != alpha
 
 
 @inlined
@@ -220,9 +220,9 @@ def _unary_fall(g: GraphArrays, alive: Flags, i: int, alpha: int) -> float:
 
 @inlined
 def _least_fall(
-    g: GraphArrays, alive: Flags, e: int, alpha: int, role_i: int, role_j: int
+    g: GraphArrays, alive: Flags, e: int, alpha: int, free_i: bool, free_j: bool
 ) -> float:
-    """Return the least fall of an edge's cost when its ends get ``alpha`` as their roles say."""
+    """Return the least fall of an edge's cost when its ends that are not free get ``alpha``."""
     i = g.edges[e, 0]
     j = g.edges[e, 1]
     si = g.unary_ptr[i]
@@ -230,21 +230,14 @@ def _least_fall(
     ki = g.cardinalities[i]
     kj = g.cardinalities[j]
     least = np.inf
-    first, last = (alpha, min(ki, alpha + 1)) if role_i == AT_ALPHA else (0, ki)
-    for a in range(first, last):
-        if not _fits(alive, si, ki, role_i, alpha, a):
+    for a in range(ki):
+        if not _fits(alive, si, ki, free_i, alpha, a):
             continue
-        after_a = a if role_i == FREE else alpha
-        if role_j == AT_ALPHA:
-            if _fits(alive, sj, kj, role_j, alpha, alpha):
-                least = min(
-                    least, _fall(edge_cost(g, e, a, alpha), edge_cost(g, e, after_a, alpha))
-                )
-            continue
+        after_a = a if free_i else alpha
         if g.kinds[e] == TABLE:
             for b in range(kj):
-                if _fits(alive, sj, kj, role_j, alpha, b):
-                    after_b = b if role_j == FREE else alpha
+                if _fits(alive, sj, kj, free_j, alpha, b):
+                    after_b = b if free_j else alpha
                     least = min(
                         least, _fall(edge_cost(g, e, a, b), edge_cost(g, e, after_a, after_b))
                     )
@@ -252,7 +245,7 @@ def _least_fall(
         # All labels but a and alpha are alike.
         other = -1
         for b in range(kj):
-            if b != a and b != alpha and _fits(alive, sj, kj, role_j, alpha, b):
+            if b != a and b != alpha and _fits(alive, sj, kj, free_j, alpha, b):
                 other = b
                 break
         for which in range(3):
@@ -261,8 +254,8 @@ def _least_fall(
                 b = a
             elif which == 1:
                 b = alpha
-            if _fits(alive, sj, kj, role_j, alpha, b):
-                after_b = b if role_j == FREE else alpha
+            if _fits(alive, sj, kj, free_j, alpha, b):
+                after_b = b if free_j else alpha
                 least = min(least, _fall(edge_cost(g, e, a, b), edge_cost(g, e, after_a, after_b)))
     return least
 
@@ -340,10 +333,7 @@ def prune(
                 after = _fall(half_cost(g, h, a, a), half_cost(g, h, a, alpha))
             budget -= g.cardinalities[i]
             if score[i] + _clipped(after, infinity) >= 0.0:
-                if h & 1 == 0:
-                    after = _least_fall(g, alive, h >> 1, alpha, CHANGES, FREE)
-                else:
-                    after = _least_fall(g, alive, h >> 1, alpha, FREE, CHANGES)
+                after = _least_fall(g, alive, h >> 1, alpha, h & 1 == 1, h & 1 == 0)
                 budget -= g.cardinalities[i] * g.cardinalities[j]
             score[i] += _clipped(after, infinity)
             if score[i] < 0.0:
@@ -396,19 +386,27 @@ def fill_network(
     for e in range(begin, end):
         i = g.edges[e, 0]
         j = g.edges[e, 1]
-        half = 0.0
-        if role[i] == CHANGES and role[j] == CHANGES:
-            only_i = _clipped(_least_fall(g, alive, e, alpha, CHANGES, AT_ALPHA), infinity)
-            only_j = _clipped(_least_fall(g, alive, e, alpha, AT_ALPHA, CHANGES), infinity)
-            both = _clipped(_least_fall(g, alive, e, alpha, CHANGES, CHANGES), infinity)
-            # Not more than zero: a smaller fall only makes the test stricter.
-            half = 0.5 * min(0.0, both - only_i - only_j)
+        changes_i, changes_j = role[i] == CHANGES, role[j] == CHANGES
+        only_i = only_j = half = 0.0
+        if changes_i and role[j] != FREE:
+            only_i = _clipped(_at_alpha(g, alive, i, 2 * e, alpha), infinity)
+        if changes_j and role[i] != FREE:
+            only_j = _clipped(_at_alpha(g, alive, j, 2 * e + 1, alpha), infinity)
+        if (changes_i or changes_j) and role[i] != AT_ALPHA and role[j] != AT_ALPHA:
+            fall = _clipped(
+                _least_fall(g, alive, e, alpha, role[i] == FREE, role[j] == FREE), infinity
+            )
+            if changes_i and changes_j:
+                # Not more than zero: a smaller fall only makes the test stricter.
+                half = 0.5 * min(0.0, fall - only_i - only_j)
+            elif changes_i:
+                only_i = fall
+            else:
+                only_j = fall
+        if changes_i:
             c.excess[i] += only_i + half
+        if changes_j:
             c.excess[j] += only_j + half
-        elif role[i] == CHANGES:
-            c.excess[i] += _clipped(_least_fall(g, alive, e, alpha, CHANGES, role[j]), infinity)
-        elif role[j] == CHANGES:
-            c.excess[j] += _clipped(_least_fall(g, alive, e, alpha, role[i], CHANGES), infinity)
         c.residual[place[e, 0]] = -half
         c.residual[place[e, 1]] = -half
     for f in range(g.factor_ptr.size - 1 if end == g.edges.shape[0] else 0):

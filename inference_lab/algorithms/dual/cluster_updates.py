@@ -103,9 +103,9 @@ def store_pairs(
             for b in range(g.cardinalities[j]):
                 entry = g.offsets[e] + a * row + b * column
                 if hard and np.isinf(kept[at]):
-                    g.pairwise[entry] = np.inf
+                    clusters.pool[entry] = np.inf
                 else:
-                    g.pairwise[entry] -= kept[at] + clusters.parts[start + at]
+                    clusters.pool[entry] -= kept[at] + clusters.parts[start + at]
                     clusters.parts[start + at] = -kept[at]
                 at += 1
 
@@ -461,7 +461,7 @@ def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
             for b in range(g.cardinalities[j]):
                 part = clusters.parts[start]
                 largest = max(largest, abs(part))
-                g.pairwise[g.offsets[e] + a * row + b * column] += part
+                clusters.pool[g.offsets[e] + a * row + b * column] += part
                 start += 1
         scale += largest
     return scale

@@ -210,6 +210,7 @@ class Clusters:
             tables=old.tables,
             inside_ptr=old.inside_ptr,
             inside=old.inside,
+            pool=self._pool,
         )
 
     def _sizes(self, members: Int32Array) -> tuple[IntArray, IntArray]:
@@ -250,7 +251,7 @@ class Clusters:
             offsets=self._offsets,
             pairwise=self._pool,
             forms=self._forms,
-        )
+        ).read_only()
         sizes = graph.cardinalities[edges]
         arity = np.diff(clusters.ptr)
         work = np.zeros(arity.size, dtype=np.int64)

@@ -64,7 +64,8 @@ class ClusterArrays(NamedTuple):
     * ``table`` (C,): where the cluster's own costs start in ``tables``, row-major by rising
       variables; -1 if it has none;
     * ``inside_ptr`` (n + 1,) into ``inside``: where each variable stands in ``variables``, each
-      place given as ``LARGEST_CLUSTER * cluster + position``.
+      place given as ``LARGEST_CLUSTER * cluster + position``;
+    * ``pool``: the graph's ``pairwise``, in which the tables of the pairs change.
     """
 
     ptr: IntArray
@@ -77,6 +78,7 @@ class ClusterArrays(NamedTuple):
     tables: FloatArray
     inside_ptr: IntArray
     inside: IntArray
+    pool: FloatArray
 
 
 def no_clusters(graph: FactorGraph) -> ClusterArrays:
@@ -84,7 +86,9 @@ def no_clusters(graph: FactorGraph) -> ClusterArrays:
     nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     names, costs = np.empty(0, dtype=np.int32), np.empty(0)
     inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
-    return ClusterArrays(start, names, start, names, start, costs, nothing, costs, inside, nothing)
+    return ClusterArrays(
+        start, names, start, names, start, costs, nothing, costs, inside, nothing, costs
+    )
 
 
 def offsets(sizes: npt.NDArray[np.int64]) -> IntArray:

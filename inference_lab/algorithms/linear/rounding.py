@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.traversal import reach
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.odometer import next_labels
 
@@ -239,31 +238,6 @@ def kleinberg_tardos(
         energies[d] = energy_of(g, labelled)
 
 
-@kernel
-def _fractional_components(g: GraphArrays, x: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the variables with ``x = -1`` component by component, and where each starts."""
-    n = x.size
-    order = np.empty(n, dtype=np.int64)
-    starts = np.empty(n + 1, dtype=np.int64)
-    seen = (x >= 0).astype(np.uint8)
-    count = 0
-    tail = 0
-    head = 0
-    for root in range(n):
-        if seen[root]:
-            continue
-        starts[count] = tail
-        count += 1
-        seen[root] = 1
-        order[tail] = root
-        tail += 1
-        while head < tail:
-            tail = reach(g, order[head], seen, 1, order, tail, n)
-            head += 1
-    starts[count] = tail
-    return order[:tail].copy(), starts[: count + 1].copy()
-
-
 class _Expected(NamedTuple):
     """The expected energy term by term, given the labels so far.
 
@@ -308,27 +282,6 @@ def _begin(g: GraphArrays, u: FloatArray, x: IntArray, order: IntArray, big: flo
             state.factor[f] = _factor_estimate(g, f, state.belief, big)
             state.trial[f] = state.factor[f]
     return state
-
-
-@kernel
-def _rank(g: GraphArrays, u: FloatArray, members: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for each label the members by falling ``u``, those without it left out; how many."""
-    width = 0
-    for i in members:
-        width = max(width, g.cardinalities[i])
-    ranked = np.empty((width, members.size), dtype=np.int64)
-    count = np.zeros(width, dtype=np.int64)
-    keys = np.empty(members.size)
-    for h in range(width):
-        for q in range(members.size):
-            i = members[q]
-            keys[q] = -u[g.unary_ptr[i] + h] if h < g.cardinalities[i] else 0.0
-        by_key = np.argsort(keys)
-        for q in range(members.size):
-            if keys[by_key[q]] < 0.0:
-                ranked[h, count[h]] = members[by_key[q]]
-                count[h] += 1
-    return ranked, count
 
 
 @kernel
@@ -421,6 +374,87 @@ def _give_label(g: GraphArrays, h: int, chosen: IntArray, big: float, state: _Ex
 
 
 @kernel
+def _run_phases(
+    g: GraphArrays,
+    u: FloatArray,
+    free: IntArray,
+    ranked: IntArray,
+    starts: IntArray,
+    counts: IntArray,
+    x: IntArray,
+    big: float,
+    max_steps: float,
+) -> float:
+    """Label the free variables, component after component, as `derandomise` says."""
+    state = _begin(g, u, x, free, big)
+    steps = 0.0
+    for c in range(starts.size - 1):
+        count = counts[c]
+        first = starts[c]
+        n_left = starts[c + 1] - first
+        while n_left > 0:
+            if steps > max_steps:
+                return steps
+            best_change = np.inf
+            best_h = -1
+            best_length = 0
+            for h in range(count.size):
+                # Drop those that have got their label since.
+                members = ranked[h, first : first + count[h]]
+                kept = 0
+                for q in range(members.size):
+                    if x[members[q]] < 0:
+                        members[kept] = members[q]
+                        kept += 1
+                count[h] = kept
+                change, length, taken = _try_label(g, u, h, members[:kept], big, state)
+                steps += taken
+                if change < best_change:
+                    best_change = change
+                    best_h = h
+                    best_length = length
+            _give_label(g, best_h, ranked[best_h, first : first + best_length], big, state)
+            n_left -= best_length
+    return steps
+
+
+def _components(g: GraphArrays, free: IntArray) -> IntArray:
+    """Return the number of the component of each of some variables, what lies between left out."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    number = np.full(g.cardinalities.size, -1)
+    number[free] = np.arange(free.size)
+    ends = number[g.edges]
+    slots = np.flatnonzero(number[g.scopes] >= 0)
+    inside = number[g.scopes[slots]]
+    same = np.diff(g.slot_factor[slots]) == 0
+    links = np.concatenate(
+        [ends[(ends >= 0).all(axis=1)], np.stack([inside[:-1][same], inside[1:][same]], axis=1)]
+    )
+    matrix = coo_array((np.ones(len(links), dtype=np.int8), links.T), shape=(free.size, free.size))
+    return np.asarray(connected_components(matrix, directed=False)[1], dtype=np.int64)
+
+
+def _rank(
+    g: GraphArrays, u: FloatArray, free: IntArray, part: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the free variables by component and falling ``u``, for each label.
+
+    Besides, where each component starts, shape (c + 1,), and how many of its variables have each
+    label at all, shape (c, labels).
+    """
+    sizes = g.cardinalities[free]
+    rows = np.repeat(np.arange(free.size), sizes)
+    labels = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    values = np.zeros((int(sizes.max(initial=0)), free.size))
+    values[labels, rows] = u[g.unary_ptr[free][rows] + labels]
+    ranked = np.stack([free[np.lexsort((-value, part))] for value in values])
+    count = np.stack([np.bincount(part[value > 0.0], minlength=part.max() + 1) for value in values])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(part))])
+    return ranked, starts, np.ascontiguousarray(count.T)
+
+
 def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
     """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
 
@@ -458,33 +492,8 @@ def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_step
     For a component of f variables and m edges: O(k (f + m)) a phase for the diagonal family and
     at most f phases (usually far fewer). Memory O(f k + m).
     """
-    order, starts = _fractional_components(g, x)
-    state = _begin(g, u, x, order, big)
-    steps = 0.0
-    for c in range(starts.size - 1):
-        members = order[starts[c] : starts[c + 1]]
-        n_left = members.size
-        ranked, count = _rank(g, u, members)
-        while n_left > 0:
-            if steps > max_steps:
-                return steps
-            best_change = np.inf
-            best_h = -1
-            best_length = 0
-            for h in range(count.size):
-                # Drop those that have got their label since.
-                kept = 0
-                for q in range(count[h]):
-                    if x[ranked[h, q]] < 0:
-                        ranked[h, kept] = ranked[h, q]
-                        kept += 1
-                count[h] = kept
-                change, length, taken = _try_label(g, u, h, ranked[h, :kept], big, state)
-                steps += taken
-                if change < best_change:
-                    best_change = change
-                    best_h = h
-                    best_length = length
-            _give_label(g, best_h, ranked[best_h, :best_length], big, state)
-            n_left -= best_length
-    return steps
+    free = np.flatnonzero(x < 0)
+    if free.size == 0:
+        return 0.0
+    ranked, starts, count = _rank(g, u, free, _components(g, free))
+    return _run_phases(g, u, free, ranked, starts, count, x, big, max_steps)
