@@ -79,7 +79,7 @@ $(VENV)/.package: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the tools for development"
-	@$(PIP) install --group dev
+	@$(PIP) install --group dev --editable '.[report,images]'
 	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
 	@$(PIP) install --only-binary ortools --only-binary pytoulbar2 --editable '.[all]' || \
 	  echo "The optional solvers cannot be installed here; the rest is complete" >&2
@@ -87,5 +87,5 @@ $(VENV)/.dev: $(VENV)/.package
 
 $(VENV)/.docs: $(VENV)/.package
 	@echo "Adding the tools that build the site"
-	@$(PIP) install --group docs
+	@$(PIP) install --group docs --editable '.[report,images]'
 	@touch $@

@@ -15,8 +15,8 @@ from places import ROOT
 #: The table of rooms in CONTRIBUTING.md has the same order.
 ROOMS = (
     "words",
-    "pictures",
     "specs",
+    "pictures",
     "loading",
     "processes",
     "_numba",

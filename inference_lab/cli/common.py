@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from inference_lab.specs.extras import MissingExtra
+
 if TYPE_CHECKING:
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.tables import Part
@@ -43,6 +45,8 @@ class Group(click.Group):
             ctx.exit(130)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except MissingExtra as problem:
+            raise BadInput(str(problem)) from problem
         except Exception as problem:
             if ctx.meta.get("debug"):
                 raise

@@ -21,6 +21,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
+from inference_lab.specs.extras import require
 from inference_lab.specs.trust import DATA_VARIABLE, data_folder, places
 from inference_lab.words import nearest
 
@@ -121,6 +122,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     OSError
         If the file cannot be opened.
     """
+    require("images", "PIL")
     from PIL import Image as Pillow
 
     path = Path(path)
@@ -161,6 +163,7 @@ def load_image(name: str, data_dir: Path | None = None) -> Image:
     """
     if name not in EMBEDDED:
         return read_image(find_file(name, data_dir))
+    require("images", "PIL")
     from sklearn.datasets import load_sample_image
 
     return np.array(load_sample_image(f"{name}.jpg"), dtype=np.uint8)
@@ -175,7 +178,10 @@ def check_picture_path(path: Path) -> None:
         If its suffix is not one of `WRITTEN`.
     NotADirectoryError
         If its folder does not exist.
+    MissingExtra
+        If Pillow is not installed.
     """
+    require("images", "PIL")
     if path.suffix.lower() not in WRITTEN:
         raise ValueError(f"cannot write {path}: pictures end in {', '.join(WRITTEN)}")
     if not path.absolute().parent.is_dir():
@@ -192,10 +198,10 @@ def write_image(path: str | os.PathLike[str], image: npt.NDArray[np.uint8]) -> N
     OSError
         If the file cannot be written.
     """
-    from PIL import Image as Pillow
-
     path = Path(path)
     check_picture_path(path)
+    from PIL import Image as Pillow
+
     image = np.asarray(image)
     if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)):
         raise ValueError(

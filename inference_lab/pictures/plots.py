@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.specs.extras import require
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -18,9 +20,16 @@ MOST_NODES = 300
 
 
 def own_axes(axes: Axes | None) -> Axes:
-    """Return the axes that are given, or those of a new figure of pyplot."""
+    """Return the axes that are given, or those of a new figure of pyplot.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    """
     if axes is not None:
         return axes
+    require("report", "matplotlib")
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1]

@@ -14,9 +14,9 @@ from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
-from inference_lab.reporting.page import render_page
 from inference_lab.reporting.style import RC
 from inference_lab.results.files import write_whole
+from inference_lab.specs.extras import require
 
 __all__ = ["check_folder", "write_document"]
 
@@ -67,9 +67,12 @@ def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index
 
     Raises
     ------
+    MissingExtra
+        If what reports are made with is not installed.
     FileExistsError
         If one of the files is there and the list of an earlier report does not have it.
     """
+    require("report", "matplotlib", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
     for name in names:
@@ -117,6 +120,8 @@ def write_document(
     ------
     FileExistsError
         If there is a ``README.md`` or ``index.html`` that no report wrote; nothing is written.
+    MissingExtra
+        If matplotlib or jinja2 is not installed.
     OSError
         If the folder cannot be written to.
 
@@ -138,6 +143,8 @@ def write_document(
     folder = Path(folder)
     before = _listed(folder)
     check_folder(folder, ["README.md"] * markdown + ["index.html"] * html)
+    from inference_lab.reporting.page import render_page
+
     tables, pictures = document.tables(), document.pictures()
     table_stems = file_stems([table.name for table in tables], "table")
     picture_stems = file_stems([picture.name for picture in pictures], "figure")

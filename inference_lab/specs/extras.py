@@ -1,4 +1,7 @@
-"""Packages that only some solvers need: named in the solver's file, installed as extras.
+"""Packages that only some solvers or one feature need, installed as extras.
+
+What a feature needs it asks for by `require` before it begins: figures and pages (``report``),
+pictures in files (``images``).
 
 A solver's file that needs one says so in two constants, which listings read without importing it::
 
@@ -15,7 +18,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-__all__ = ["how_to_install", "why_missing"]
+__all__ = ["MissingExtra", "how_to_install", "require", "why_missing"]
+
+
+class MissingExtra(ImportError):
+    """A feature needs a package that is not installed; the message says how to install it."""
 
 
 def how_to_install(package: str, extra: str) -> str | None:
@@ -32,6 +39,26 @@ def how_to_install(package: str, extra: str) -> str | None:
     except ValueError:  # a module without a specification is loaded under this name
         found = True
     return None if found else f'not installed: pip install "inference-lab[{extra}]"'
+
+
+def require(extra: str, *packages: str) -> None:
+    """Refuse to go on without packages of an extra; none is imported.
+
+    Raises
+    ------
+    MissingExtra
+
+    Examples
+    --------
+    >>> require("report", "numpy", "no_such_package")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    inference_lab.specs.extras.MissingExtra: no_such_package is not installed: pip install ...
+    """
+    for package in packages:
+        reason = how_to_install(package, extra)
+        if reason is not None:
+            raise MissingExtra(f"{package} is {reason}", name=package)
 
 
 def why_missing(solver: object) -> str | None:

@@ -1,0 +1,113 @@
+"""What every installation has to bring is stated, and the rest is asked for by its name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from places import ROOT
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.data.images import read_image, write_image
+from inference_lab.specs.extras import MissingExtra
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+#: Distributions whose packages are called otherwise.
+PACKAGES = {"scikit-learn": "sklearn", "pillow": "PIL"}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[<>=\[]", requirement)[0]
+
+
+def imported() -> set[str]:
+    """Return the top-level packages that our modules import anywhere."""
+    found = set()
+    for folder in ("inference_lab", "solvers", "problems"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_what_is_mandatory_is_used_and_said() -> None:
+    """README has a line on each package that every installation brings."""
+    names = {name_of(requirement) for requirement in PROJECT["dependencies"]}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## What it brings along")[2].partition("\n## ")[0]
+    mandatory, _, extras = table.partition("| extra |")
+    assert names == set(re.findall(r"^\| `([\w-]+)` \|", mandatory, flags=re.MULTILINE))
+    assert set(PROJECT["optional-dependencies"]) == set(
+        re.findall(r"`([a-z0-9]+)`(?=[ ,].*\|.*\|$)", extras, flags=re.M)
+    )
+    assert {PACKAGES.get(name, name) for name in names} <= imported()
+
+
+def test_all_extras_are_in_all() -> None:
+    extras = set(PROJECT["optional-dependencies"]) - {"all"}
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    assert set(everything.partition("[")[2].rstrip("]").split(",")) == extras
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do without what the extras bring."""
+    for package in ("matplotlib", "jinja2", "PIL"):
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+def test_without_the_extras_each_feature_names_its_own(
+    bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    comparison = il.compare(graph, ["icm"], isolate=False)
+    solution = il.solve(graph, "junction-tree", temperature=1.0)
+    report = re.escape('matplotlib is not installed: pip install "inference-lab[report]"')
+    for draw in (
+        *(graph.plot, solution.plot_trace, solution.plot_marginals, comparison.plot),
+        lambda: comparison.report(tmp_path / "report"),
+    ):
+        with pytest.raises(MissingExtra, match=report):
+            draw()
+    images = re.escape('PIL is not installed: pip install "inference-lab[images]"')
+    for use in (lambda: read_image("a.png"), lambda: write_image("a.png", None)):  # type: ignore
+        with pytest.raises(MissingExtra, match=images):
+            use()
+    comparison.save(tmp_path / "saved")  # as `compare` does
+    for command, said in (
+        ("report saved", report),
+        ("reproduce first-comparison --quick", report),
+        ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
+    ):
+        result = CliRunner().invoke(main, command.split())
+        assert result.exit_code == 2 and re.search(said, result.stderr), result.output
+        assert "Traceback" not in result.output
+
+
+def test_pgmpy_is_imported_when_its_methods_run() -> None:
+    """Listing, making and asking its solvers do not wait for it, nor do other solvers."""
+    code = """
+import sys
+import inference_lab as il
+from inference_lab.registry.registry import as_solver
+il.available_solvers()
+g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+for name in ("pgmpy-mplp", "pgmpy-junction-tree"):
+    assert as_solver(name).refusal(g, 0.0) is None
+il.solve(g, "brute-force")
+print([name for name in ("pgmpy", "matplotlib", "jinja2", "PIL") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
