@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.specs.extras import why_missing
 from inference_lab.specs.settings import Settings
 from inference_lab.words import counted, no_attribute, seconds_text
@@ -123,6 +124,10 @@ def small_energy(graph: FactorGraph) -> float:
     return min(1.0, graph.magnitude) or 1.0
 
 
+#: Seconds after which one evaluation of the energy tells how fast the machine is.
+_LONG_EVALUATION = 0.01
+
+
 class Run:
     """The state of one run: what the solver is given, and the incumbent it reports to.
 
@@ -210,6 +215,26 @@ class Run:
             return math.inf
         spent = time.perf_counter() - self._start - self._loaded()
         return max(0.0, self.time_limit - spent)
+
+    def evaluations(self, count: float) -> float:
+        """Seconds that so many evaluations of the energy take, by which this machine is measured.
+
+        For what a method cannot interrupt and does not know otherwise.
+        """
+        return count * self._evaluation
+
+    @cached_property
+    def _evaluation(self) -> float:
+        labels = unary_minimum(self.graph)
+
+        def seconds() -> float:
+            begin = time.perf_counter()
+            self.graph.energy(labels)
+            return time.perf_counter() - begin
+
+        # The least of several, where they are short: what interrupts one is not the speed.
+        taken = seconds()
+        return taken if taken > _LONG_EVALUATION else min(taken, seconds(), seconds())
 
     def should_stop(self, iterations: int = 0) -> bool:
         """Whether the budget is used up after this many iterations."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -324,23 +323,11 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
 
 
 def _may_begin(method: Solver, run: Run) -> bool:
-    """Whether the time suffices for what the method cannot interrupt, by its `Solver.start_up`.
-
-    How fast this machine is shows in one evaluation of the energy.
-    """
+    """Whether the time suffices for what the method cannot interrupt, by its `Solver.start_up`."""
     graph = run.graph
     if run.time_limit is None or method.start_up * n_entries(graph) < _NOTICED:
         return True
-    labels = unary_minimum(graph)
-
-    def evaluation() -> float:
-        begin = time.perf_counter()
-        graph.energy(labels)
-        return time.perf_counter() - begin
-
-    # The least of several: what interrupts one of them is not the machine's speed.
-    seconds = min(evaluation() for _ in range(3))
-    return method.start_up * seconds <= run.remaining + _LATE
+    return run.evaluations(method.start_up) <= run.remaining + _LATE
 
 
 def _exponent(graph: FactorGraph, temperature: float) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import reduce
+from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -31,7 +31,11 @@ _SPARSE = 2.5
 _ELIMINABLE = 10_000
 #: Share of the budget that the first descent may take, and the reduction.
 _FIRST = 0.05
-_REDUCTION = 0.2
+#: Where that is short, evaluations of the energy that some sweeps of the descent take, and the
+#: share they may take.
+_DESCENT = 20.0
+_LONG_DESCENT = 0.15
+_REDUCTION = 0.1
 
 
 class Stage(NamedTuple):
@@ -87,8 +91,8 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     if kind == "attractive":
-        yield Stage("alpha-expansion", 0.25, "attractive terms: expansion moves are strong")
-        yield Stage("trw-s(tighten=cycles)", 0.8, "bounds, often tight on attractive terms")
+        yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
+        yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
     elif kind in ("binary", "signed-potts"):
         yield Stage("memetic", 0.25, "terms of either sign: a population of local optima")
         if sparse:
@@ -130,12 +134,12 @@ class Auto(Solver):
 
     Forests are solved exactly at once. Else labels that some optimum does without are ruled out
     (persistency), which alone solves binary submodular energies. What is left is solved exactly
-    where it is a forest or of small treewidth. Else stages follow that depend on the terms:
-    expansion moves and TRW-S for attractive ones, memetic search, exact moves on subgraphs or a
-    semidefinite relaxation for Potts terms of either sign, message passing tightened by clusters
-    for others, then branch and bound, elimination with larger tables, toulbar2 if it is installed,
-    and further searches for labellings in turn, as size and time allow. Each stage starts from the
-    best labelling so far; the run ends when bound and energy meet.
+    where it is a forest or of small treewidth. Else stages follow that depend on the terms: TRW-S,
+    and expansion moves from its labelling, for attractive ones, memetic search, exact moves on
+    subgraphs or a semidefinite relaxation for Potts terms of either sign, message passing tightened
+    by clusters for others, then branch and bound, elimination with larger tables, toulbar2 if it
+    is installed, and further searches for labellings in turn, as size and time allow. Each stage
+    starts from the best labelling so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -175,7 +179,7 @@ class Auto(Solver):
     (0.5, 'optimal', 'forest')
     """
 
-    start_up: ClassVar[float] = 100.0
+    start_up: ClassVar[float] = 10.0
 
     seconds: float = setting(10.0, above=0, below=math.inf)
 
@@ -195,13 +199,15 @@ class Auto(Solver):
             return outcome
         first = unary_minimum(graph)
         run.offer(first)
-        descent = solve(graph, "icm", time_limit=_FIRST * end, initial=run.initial)
+        sweeps = min(run.evaluations(_DESCENT), _LONG_DESCENT * end)
+        descent = solve(graph, "icm", time_limit=max(_FIRST * end, sweeps), initial=run.initial)
         if descent.labels is not None:
             first = descent.labels
             run.offer(first)
+        last = _REDUCTION * end - run.evaluations(SHRINKING)
         reduction = reduce(
             graph,
-            lambda: run.seconds >= _REDUCTION * end or run.should_stop(),
+            lambda: run.seconds >= last or run.should_stop(),
             keep_forms=True,
         )
         rest = reduction.graph

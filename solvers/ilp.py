@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import Reduction, reduce
+from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.linear.backends import (
     Relaxation,
     Relaxed,
@@ -20,7 +20,7 @@ from inference_lab.algorithms.linear.backends import (
     why_unavailable,
 )
 from inference_lab.algorithms.linear.cycle_cuts import tighten
-from inference_lab.algorithms.linear.model import build_linear_model, model_size, sum_of_minima
+from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
@@ -110,7 +110,7 @@ class ILP(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 140.0
+    start_up: ClassVar[float] = 20.0
 
     backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"
@@ -131,7 +131,7 @@ class ILP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         run.bound(trivial)
         if trivial == math.inf:
             return Outcome(infeasible=True)
@@ -162,7 +162,8 @@ class _Search:
         self._reduction: Reduction | None = None
         # Persistency looks at single variables and terms; label costs are beyond it.
         if settings.reduce and not graph.n_label_costs:
-            self._reduction = reduce(graph, lambda: run.remaining <= 0.0)
+            shrinking = run.evaluations(SHRINKING)
+            self._reduction = reduce(graph, lambda: run.remaining <= shrinking)
             self.graph = self._reduction.graph
             self.infeasible = self._reduction.infeasible
             self.diagnostics["share_fixed"] = self._reduction.share_fixed

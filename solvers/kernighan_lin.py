@@ -30,7 +30,7 @@ from inference_lab.kernels.chains import (
 from inference_lab.specs.settings import setting
 
 #: Terms and labels looked at between two looks at the clock: some tens of milliseconds.
-_WORK = 2_000_000
+_WORK = 500_000
 #: Moves of a pass after its best state; more made no difference on grids and E-steps.
 _PASS = 100
 
@@ -120,7 +120,7 @@ class KernighanLin(Solver):
     0.6
     """
 
-    start_up: ClassVar[float] = 8.0
+    start_up: ClassVar[float] = 20.0
 
     chain: int = setting(20, at_least=1)
     branches: int = setting(3, at_least=1)

@@ -16,7 +16,7 @@ from inference_lab.algorithms.linear.backends import (
     why_too_large,
     why_unavailable,
 )
-from inference_lab.algorithms.linear.model import build_linear_model, model_size, sum_of_minima
+from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
 from inference_lab.algorithms.linear.rounding import (
     derandomise,
@@ -27,8 +27,8 @@ from inference_lab.algorithms.linear.rounding import (
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.label_costs import descend_on
+from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 
 #: A variable with a label of at least this value counts as integral.
@@ -41,8 +41,6 @@ _MAX_STEPS = 3e8
 _POLISH_SWEEPS = 200
 #: Seconds that the polish may take when the time is over, since it gains so much.
 _AFTER_THE_END = 0.1
-#: Seconds that a sweep takes for each entry of the graph, at most.
-_SECONDS_A_SWEEP = 1e-8
 #: How many of the best rounded labellings are polished.
 _POLISHED = 4
 #: Draws are made in blocks of about this many steps, between which the clock is looked at.
@@ -187,7 +185,7 @@ class LPRelaxation(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build, solve, bound, round, polish."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         run.bound(trivial)
         if trivial == math.inf:
             return Outcome(infeasible=True)
@@ -229,11 +227,17 @@ class LPRelaxation(Solver):
         """Answer from the cheapest labels where there is no solution of the LP to round."""
         labels = unary_minimum(graph)
         run.offer(labels)
-        seconds = run.remaining + _AFTER_THE_END
-        sweeps = min(_POLISH_SWEEPS, seconds / (_SECONDS_A_SWEEP * n_entries(graph)))
-        if self.polish and sweeps >= 1.0:
-            descend_on(graph, labels, run.rng.permutation(labels.size), int(sweeps))
-            run.offer(labels)
+        if self.polish:
+            local = Run(
+                graph,
+                rng=run.rng,
+                initial=labels,
+                time_limit=run.remaining + _AFTER_THE_END,
+                max_iterations=_POLISH_SWEEPS,
+            )
+            ICM().run(graph, local)
+            if local.best_labels is not None:
+                run.offer(local.best_labels)
         return Outcome(iterations=iterations, diagnostics=diagnostics)
 
     def _round(

@@ -41,7 +41,7 @@ _CHAINED = 30
 _CHAIN, _BRANCHES = 10, 2
 #: A pass over all variables ends so many moves after its best state; work between two looks at the
 #: clock.
-_PASS, _WORK = 100, 2_000_000
+_PASS, _WORK = 100, 500_000
 #: Uniform numbers of a mutation beside those of its variables: centre, size, kind and two labels.
 _HEAD = 5
 #: Individuals that differ in a smaller share of the variables count as one.
@@ -220,7 +220,7 @@ class Memetic(Solver):
     True
     """
 
-    start_up: ClassVar[float] = 20.0
+    start_up: ClassVar[float] = 25.0
 
     population: int = setting(8, at_least=2)
     region: int = setting(100, at_least=1)

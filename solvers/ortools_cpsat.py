@@ -15,7 +15,6 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
-from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -107,7 +106,7 @@ class CPSAT(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build the model, solve it, and report labellings and bounds as they come."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         run.bound(trivial)
         if trivial == math.inf:
             return Outcome(infeasible=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from inference_lab.algorithms.cuts.persistency import reduce
+from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
 from inference_lab.contract import Outcome, Run, Solver, Status
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
@@ -60,7 +60,7 @@ class Persistency(Solver):
     (0.5, 'optimal', 1.0)
     """
 
-    start_up: ClassVar[float] = 90.0
+    start_up: ClassVar[float] = 10.0
 
     then: str = "ilp"
 
@@ -74,7 +74,8 @@ class Persistency(Solver):
         if graph.n_variables:
             run.offer(unary_minimum(graph))
         before = run.seconds
-        reduction = reduce(graph, lambda: run.remaining <= 0.0)
+        shrinking = run.evaluations(SHRINKING)
+        reduction = reduce(graph, lambda: run.remaining <= shrinking)
         rest = reduction.graph
         labels_left = reduction.labels.size + int((reduction.fixed >= 0).sum())
         diagnostics: dict[str, Any] = {

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
@@ -108,7 +107,7 @@ class PgmpyJunctionTree(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build a tree for each component, pass beliefs, and read the answer."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         if run.temperature == 0:
             run.bound(trivial)
         if trivial == math.inf:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
@@ -92,7 +91,7 @@ class PgmpyMPLP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update messages, sweep by sweep, until the bound rests."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         run.bound(trivial)
         if trivial == math.inf:
             return Outcome(infeasible=True)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import reduce
-from inference_lab.algorithms.linear.model import sum_of_minima
+from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
 from inference_lab.algorithms.semidefinite.model import Model, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxation
 from inference_lab.contract import Outcome, Run, Solver, proves
@@ -173,7 +172,7 @@ class Semidefinite(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Iterate until the bound is proved, converged or stands still, or the budget is spent."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         if trivial == math.inf:
             return Outcome(infeasible=True)
         run.bound(trivial)
@@ -185,7 +184,8 @@ class Semidefinite(Solver):
         building = _SECONDS_AN_ENTRY * n_entries(graph)
         alive = None
         if self.persistency and run.remaining > building:
-            reduction = reduce(graph, lambda: run.remaining <= building)
+            kept = building + run.evaluations(SHRINKING)
+            reduction = reduce(graph, lambda: run.remaining <= kept)
             if reduction.infeasible:
                 return Outcome(infeasible=True)
             alive = np.zeros(graph.unary_values.size, dtype=np.bool_)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.graph.traversal import nearest
 from inference_lab.kernels.descent import sweep as icm_sweep
@@ -229,6 +229,9 @@ class SimulatedAnnealing(Solver):
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Anneal, reheat and restart, each time down to a local minimum."""
         state = _State(self, graph, run)
+        if state.n:
+            # Where the time is short for the graph, an anneal ends above this.
+            run.offer(unary_minimum(graph))
         complete = state.n > 0
         for attempt in range(self.restarts + 1 if state.n else 0):
             if attempt:

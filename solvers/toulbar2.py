@@ -22,7 +22,6 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
-from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
@@ -123,7 +122,7 @@ class Toulbar2(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Hand the problem over, search, and report the labelling and the bound."""
-        trivial = sum_of_minima(graph)
+        trivial = graph.sum_of_minima
         run.bound(trivial)
         if trivial == math.inf:
             return Outcome(infeasible=True)

@@ -84,11 +84,15 @@ _ELSEWHERE = {
 
 
 class _Extent(NamedTuple):
-    """Sums over terms: of the largest finite cost by absolute value, and of the least cost."""
+    """Sums over terms: of the largest finite cost by absolute value, and of the least cost.
+
+    The last is the number of terms without a finite cost, which count 0 in the others.
+    """
 
     size: float
     low: float
     low_size: float
+    forbidding: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -395,13 +399,17 @@ class FactorGraph:
     @cached_property
     def _terms_extent(self) -> _Extent:
         """The extent of the terms beyond the unaries."""
-        potts = self.edge_kinds == POTTS
+        potts, weights = self.edge_kinds == POTTS, self.edge_weights
+        if self.cardinalities.min(initial=2) < 2:
+            # Two variables with one label each cannot differ; their terms are Potts terms.
+            alone = (self.cardinalities[self.edges] < 2).all(axis=1)
+            weights = np.where(alone, self.pairwise_values[self.edge_offsets], weights)
         # Most graphs have nothing but these, and no stretches to look at.
         low = high = self.pairwise_values[self.edge_offsets[potts]]
-        lows = [np.minimum(low, self.edge_weights[potts])]
-        highs = [np.maximum(_finite_or_less(high), _finite_or_less(self.edge_weights[potts]))]
+        lows = [np.minimum(low, weights[potts])]
+        highs = [np.maximum(_finite_or_less(high), _finite_or_less(weights[potts]))]
         if not potts.all():
-            kinds, weights = self.edge_kinds[~potts], self.edge_weights[~potts]
+            kinds, weights = self.edge_kinds[~potts], weights[~potts]
             sizes = self.cardinalities[self.edges[~potts]]
             lengths = np.where(kinds == TABLE, sizes.prod(axis=1), sizes.min(axis=1))
             # Each stretch of the pool once, however many edges share it.
@@ -429,7 +437,7 @@ class FactorGraph:
     def _whole_extent(self) -> _Extent:
         """The extent of all terms and the constant."""
         unary = _extent(*_extremes(self.unary_values, self.unary_ptr[:-1], self.unary_ptr[1:]))
-        constant = _Extent(abs(self.constant), self.constant, abs(self.constant))
+        constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0)
         return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
 
     @property
@@ -439,6 +447,27 @@ class FactorGraph:
         No labelling of finite energy costs more, by absolute value. Linear time, once.
         """
         return self._whole_extent.size
+
+    @property
+    def sum_of_minima(self) -> float:
+        """The sum of the least costs of all terms: a lower bound that is always there.
+
+        ``constant + sum_i min theta_i + sum_ij min theta_ij + sum_f min theta_f``, and the least
+        label costs that a single label brings, less an allowance for rounding; ``+inf`` where a
+        term forbids everything. Linear time, once.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.25]], [(0, 1)], [0.5])
+        >>> round(g.sum_of_minima, 12)
+        0.25
+        """
+        extent = self._whole_extent
+        if extent.forbidding:
+            return math.inf
+        used = self.label_costs.least() if self.n_variables else 0.0
+        return extent.low + used - 2.0**-46 * (extent.low_size + used)
 
     @cached_property
     def resolution(self) -> float:
@@ -803,8 +832,10 @@ class FactorGraph:
         """
         if self.n_label_costs:
             return self.n_variables <= 1
-        n_components = int(self.components.max()) + 1 if self.n_variables else 0
         links = self.n_edges + int(self.factor_scopes.size)
+        if links >= self.n_variables + self.n_factors > 0:
+            return False
+        n_components = int(self.components.max()) + 1 if self.n_variables else 0
         return links == self.n_variables + self.n_factors - n_components
 
     @cached_property
@@ -972,12 +1003,15 @@ def _finite_or_less(values: FloatArray) -> FloatArray:
 
 
 def _extent(low: FloatArray, high: FloatArray) -> _Extent:
-    """Add up terms of these least and largest finite costs; those without finite costs count 0."""
+    """Add up terms of these least and largest finite costs."""
     known = np.isfinite(low)
     low, high = low[known], high[known]
     sizes = np.abs(low)
     return _Extent(
-        float(np.maximum(sizes, np.abs(high)).sum()), float(low.sum()), float(sizes.sum())
+        size=float(np.maximum(sizes, np.abs(high)).sum()),
+        low=float(low.sum()),
+        low_size=float(sizes.sum()),
+        forbidding=known.size - low.size,
     )
 
 

@@ -17,7 +17,6 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
-from inference_lab.algorithms.linear.model import sum_of_minima
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
@@ -52,7 +51,7 @@ def test_integer_energies_bound_the_energy(family, seed, bits, unit, cut):
     graph = il.FactorGraph.from_factors(
         graph.cardinalities, [(scope, table * unit) for scope, table in graph.factors()]
     )
-    if sum_of_minima(graph) == math.inf:
+    if graph.sum_of_minima == math.inf:
         return
     every = labellings(graph)
     energy = graph.energy(every)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import inference_lab as il
-from inference_lab.algorithms.linear import model as linear_model
 from inference_lab.algorithms.linear.backends import (
     pulp_solver,
     solve_integer,
@@ -25,7 +24,6 @@ from inference_lab.algorithms.linear.model import (
     labels_from_pulp,
     links,
     model_size,
-    sum_of_minima,
     to_pulp,
 )
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -220,7 +218,7 @@ def test_duals_of_a_wrong_shape_are_refused():
 def test_sum_of_minima_is_a_bound_and_that_of_zero_duals(family, seed):
     graph = random_graph(family, seed)
     least = optimum(graph) if graph.n_variables else graph.constant
-    bound = sum_of_minima(graph)
+    bound = graph.sum_of_minima
     assert bound <= least
     at_zero = build_linear_model(graph).lower_bound()
     # The model may know more (two variables made equal share costs), or less (it lets variables
@@ -242,9 +240,9 @@ def test_sum_of_minima_by_hand():
         [((0, 1, 2), np.arange(8.0).reshape(2, 2, 2) - 0.25)],
         constant=100.0,
     )
-    assert sum_of_minima(graph) == pytest.approx(100 + 1 + 0.5 + 0 - 8 + 3 + 5 - 0.25)
+    assert graph.sum_of_minima == pytest.approx(100 + 1 + 0.5 + 0 - 8 + 3 + 5 - 0.25)
     single = il.FactorGraph.from_terms([[0.0], [0.0]], [il.DiagonalTerms([(0, 1)], 2.0, 0.0)])
-    assert sum_of_minima(single) == pytest.approx(2.0)
+    assert single.sum_of_minima == pytest.approx(2.0)
 
 
 @given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
@@ -275,18 +273,6 @@ def test_links_are_joint_probabilities(family, seed):
     assert np.unique(known.both[held]).size == held.sum()
     tables = int(np.diff(graph.table_ptr).sum())
     assert held.sum() == model.n_columns - model.n_node_columns - tables
-
-
-def test_sum_of_minima_looks_at_shared_tables_in_blocks(monkeypatch):
-    rng = np.random.default_rng(5)
-    edges = [(i, i + 1) for i in range(6)]
-    tables = rng.normal(size=(6, 3, 3))
-    graph = il.FactorGraph.pairwise(np.zeros((7, 3)), edges, tables)
-    whole = sum_of_minima(graph)
-    monkeypatch.setattr(
-        linear_model, "_blocks", lambda count, width: [np.array([i]) for i in range(count)]
-    )
-    assert sum_of_minima(graph) == whole == pytest.approx(tables.min(axis=(1, 2)).sum())
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.booleans())

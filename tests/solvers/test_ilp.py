@@ -12,7 +12,7 @@ from strategies import optimum
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_integer
-from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
+from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import ilp
@@ -41,7 +41,7 @@ def test_branch_and_bound_alone_is_exact(family, seed):
     graph = random_graph(family, seed)
     least = optimum(graph)
     model = build_linear_model(graph)
-    result = solve_integer(model, magnitude=max(1.0, sum_of_minima(graph)))
+    result = solve_integer(model, magnitude=max(1.0, graph.sum_of_minima))
     if least == math.inf:
         assert result.infeasible
         return
@@ -209,7 +209,7 @@ def test_time_limit_leaves_incumbent_and_bound(limit):
     s = il.solve(graph, "ilp", time_limit=limit)
     assert time.perf_counter() - begin < limit + 1.5
     assert s.status == "limit"
-    assert sum_of_minima(graph) <= s.lower_bound < s.energy
+    assert graph.sum_of_minima <= s.lower_bound < s.energy
     assert s.energy <= graph.energy(graph.unary.argmin(axis=1))
 
 

@@ -14,7 +14,7 @@ from strategies import labellings, optimum, random_pairs
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_relaxation
-from inference_lab.algorithms.linear.model import build_linear_model, sum_of_minima
+from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.algorithms.linear.rounding import (
     derandomise,
     expected_energy,
@@ -99,7 +99,7 @@ def test_bound_lies_between_the_sum_of_minima_and_the_optimum(family, seed):
     if least == math.inf:
         assert s.energy == math.inf and s.status in ("infeasible", "converged")
         return
-    assert sum_of_minima(graph) <= s.lower_bound <= least + 1e-13 * abs(least)
+    assert graph.sum_of_minima <= s.lower_bound <= least + 1e-13 * abs(least)
     assert s.energy >= least - 1e-13 * abs(least)
     assert s.claimed_energy == pytest.approx(s.energy, rel=1e-9, abs=1e-9)
     if s.status == "optimal":
@@ -562,7 +562,7 @@ def test_time_limit_is_kept_and_leaves_a_labelling_and_a_bound():
     # Importing SciPy's optimisers is not the solver's time.
     assert time.perf_counter() - begin - s.compile_seconds < 2.5
     assert s.status == "limit"
-    assert s.lower_bound == pytest.approx(sum_of_minima(graph))
+    assert s.lower_bound == pytest.approx(graph.sum_of_minima)
     assert s.energy < graph.energy(graph.unary.argmin(axis=1))
 
 
@@ -571,7 +571,7 @@ def test_no_time_at_all_still_gives_an_answer():
     s = il.solve(graph, LPRelaxation(polish=False), time_limit=1e-9)
     assert s.status == "limit"
     assert s.energy == pytest.approx(graph.energy(graph.unary.argmin(axis=1)))
-    assert s.lower_bound == pytest.approx(sum_of_minima(graph))
+    assert s.lower_bound == pytest.approx(graph.sum_of_minima)
 
 
 def test_limit_on_iterations_of_the_simplex_method():

@@ -193,6 +193,38 @@ def test_attractive_grid_is_mostly_fixed():
     assert s.energy == pytest.approx(il.solve(graph, "ilp").energy, rel=1e-9)
 
 
+def test_next_to_nothing_is_not_worth_another_graph():
+    """One variable in two hundred is fixed, on a ring that is frustrated everywhere else."""
+    rng = np.random.default_rng(2)
+    n = 200
+    unary = rng.random((n, 2))
+    unary[0] = 0.0, 100.0
+    edges = np.concatenate([[(i, (i + d) % n) for i in range(n)] for d in (1, 2, 3)])
+    graph = il.FactorGraph.potts(unary, edges, rng.choice([-5.0, 5.0], len(edges)))
+    reduction = reduce(graph)
+    assert reduction.rounds > 0
+    assert reduction.graph is graph
+    x = rng.integers(0, 2, n)
+    assert (reduction.expand(x) == x).all()
+    assert (reduction.restrict(x) == x).all()
+    assert reduction.share_fixed == 0.0
+
+
+def test_classes_of_labels_left_are_exact_beyond_a_word():
+    """More labels than an integer has bits, left in sets that differ in the last ones."""
+    k = 70
+    unary = np.zeros((4, k))
+    unary[:, :] = np.inf
+    for i, left in enumerate([(1, 2, 65), (1, 2, 65), (1, 2, 66), (33, 65, 66)]):
+        unary[i, list(left)] = np.arange(3.0) / (i + 1)
+    edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
+    graph = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -2.0, -2.0])
+    reduction = reduce(graph)
+    for small in labellings(reduction.graph):
+        energy = graph.energy(reduction.expand(small))
+        assert reduction.graph.energy(small) == pytest.approx(energy, abs=1e-12)
+
+
 def test_restrict_is_the_way_back():
     graph = random_graph("own-tables", 12)
     reduction = reduce(graph)

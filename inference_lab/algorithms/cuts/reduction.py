@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,13 @@ from inference_lab.graph.arrays import (
     IntArray,
 )
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
+from inference_lab.graph.terms import (
+    DiagonalTerms,
+    OwnTables,
+    PairwiseTerms,
+    SharedTable,
+    Unaries,
+)
 from inference_lab.kernels.messages import edge_cost
 
 
@@ -121,6 +126,13 @@ def _fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
     return total
 
 
+def unchanged(graph: FactorGraph, rounds: int) -> Reduction:
+    """Return the graph as it is, nothing being ruled out."""
+    n, ptr = graph.n_variables, graph.unary_ptr
+    labels = np.arange(graph.unary_values.size) - np.repeat(ptr[:-1], graph.cardinalities)
+    return Reduction(graph, np.full(n, -1), np.arange(n), ptr, labels, False, rounds)
+
+
 def shrink(
     graph: FactorGraph,
     alive: npt.NDArray[np.bool_],
@@ -159,11 +171,8 @@ def shrink(
             constant += float(part.item())
     if math.isinf(constant):
         infeasible, constant = True, 0.0
-    uniform = variables.size > 0 and bool((left[variables] == left[variables[0]]).all())
     reduced = FactorGraph.from_terms(
-        kept.reshape(variables.size, -1)
-        if uniform
-        else [kept[lo:hi] for lo, hi in pairwise(label_ptr)],
+        Unaries(left[variables], label_ptr, kept),
         _restricted_terms(graph, alive, number),
         factors,
         constant,
@@ -214,6 +223,21 @@ def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArra
     return mask
 
 
+def _classes(mask: npt.NDArray[np.bool_], cardinalities: IntArray) -> tuple[IntArray, IntArray]:
+    """Class variables by the labels that they had and have left.
+
+    Returns a variable of each class, and the class of each variable, shape (n,).
+    """
+    _, example, kind_of = np.unique(cardinalities, return_index=True, return_inverse=True)
+    for begin in range(0, mask.shape[1], 32):
+        part = mask[:, begin : begin + 32]
+        bits = part @ (np.int64(1) << np.arange(part.shape[1], dtype=np.int64))
+        _, example, kind_of = np.unique(
+            kind_of << 32 | bits, return_index=True, return_inverse=True
+        )
+    return example, kind_of
+
+
 def _restricted_terms(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
 ) -> list[PairwiseTerms]:
@@ -221,27 +245,17 @@ def _restricted_terms(
     inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
     if inside.size == 0:
         return []
-    # Variables with the same labels left, of the same number of labels, form a class.
     mask = _labels_left(graph, alive)
-    packed = np.concatenate(
-        [
-            np.packbits(mask, axis=1),
-            graph.cardinalities.astype("<i8").view(np.uint8).reshape(graph.n_variables, 8),
-        ],
-        axis=1,
-    )
-    key = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, example, kind_of = np.unique(key, return_index=True, return_inverse=True)
-    which = kind_of.reshape(-1)[graph.edges[inside]]
-    groups, member = np.unique(
-        np.column_stack([which, graph.edge_kinds[inside]]), axis=0, return_inverse=True
-    )
-    order = np.argsort(member.reshape(-1), kind="stable")
-    ends = np.cumsum(np.bincount(member.reshape(-1), minlength=len(groups)))
+    example, kind_of = _classes(mask, graph.cardinalities)
+    which = kind_of[graph.edges[inside]]
+    code = (which[:, 0] * example.size + which[:, 1]) * 256 + graph.edge_kinds[inside]
+    groups, member = np.unique(code, return_inverse=True)
+    order = np.argsort(member, kind="stable")
+    ends = np.cumsum(np.bincount(member, minlength=groups.size))
     terms: list[PairwiseTerms] = []
-    for (ci, cj, kind), edges in zip(
-        groups.tolist(), np.split(inside[order], ends[:-1]), strict=True
-    ):
+    for group, edges in zip(groups.tolist(), np.split(inside[order], ends[:-1]), strict=True):
+        pair, kind = divmod(group, 256)
+        ci, cj = divmod(pair, example.size)
         a, b = np.flatnonzero(mask[example[ci]]), np.flatnonzero(mask[example[cj]])
         terms += _restricted(graph, edges, number[graph.edges[edges]], kind, a, b)
     return terms

@@ -287,7 +287,10 @@ def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
     """Return the cheapest label of each variable on its own, of those that are left to it."""
     owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
     costs = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
-    return domains.labels[np.lexsort((costs, owner))][domains.ptr[:-1]]
+    start = domains.ptr[:-1]
+    least = np.minimum.reduceat(costs, start) if costs.size else costs
+    cheapest = np.flatnonzero(costs == least[owner])
+    return domains.labels[cheapest[np.searchsorted(cheapest, start)]]
 
 
 class Interactions(NamedTuple):
@@ -315,27 +318,30 @@ def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> In
     couples : (m + f,) bool
         As `coupling_terms` returns them.
     """
-    from scipy.sparse import csr_array
+    from scipy.sparse import coo_array, csr_array
 
     sizes = domains.sizes
     variables = np.flatnonzero(sizes > 1)
     position = np.full(graph.n_variables, -1, dtype=np.int64)
     position[variables] = np.arange(variables.size)
     m = graph.n_edges
-    arities = np.concatenate([np.full(m, 2), np.diff(graph.factor_ptr)])[couples]
-    term = np.repeat(np.arange(arities.size), arities)
-    inside = np.repeat(couples[m:], np.diff(graph.factor_ptr))
-    member = position[
-        np.concatenate([graph.edges[couples[:m]].ravel(), graph.factor_scopes[inside]])
-    ]
-    free = member >= 0
-    incidence: Any = csr_array(
-        (np.ones(int(free.sum()), dtype=np.bool_), (term[free], member[free])),
-        shape=(arities.size, variables.size),
-    )
-    links = (incidence.T @ incidence).tocoo()
-    ends, neighbours = (at[links.row != links.col].astype(np.int64) for at in links.coords)
-    by_end = np.lexsort((neighbours, ends))
-    degrees = np.bincount(ends, minlength=variables.size)
-    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)])
-    return Interactions(variables, ptr, neighbours[by_end], np.log2(sizes[variables]))
+    ends = position[graph.edges[couples[:m]]]
+    ends = ends[(ends >= 0).all(axis=1)]
+    shape = (variables.size, variables.size)
+    both: Any = (np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]]))
+    links: Any = coo_array((np.ones(both[0].size, dtype=np.bool_), both), shape=shape).tocsr()
+    if couples[m:].any():
+        of_slot = np.repeat(np.arange(graph.n_factors), np.diff(graph.factor_ptr))
+        member = position[graph.factor_scopes]
+        free = couples[m:][of_slot] & (member >= 0)
+        incidence: Any = csr_array(
+            (np.ones(int(free.sum()), dtype=np.bool_), (of_slot[free], member[free])),
+            shape=(graph.n_factors, variables.size),
+        )
+        joint = (incidence.T @ incidence).tocoo()
+        apart = joint.row != joint.col
+        at = (joint.row[apart], joint.col[apart])
+        links = links + csr_array((np.ones(at[0].size, dtype=np.bool_), at), shape=shape)
+    links.sum_duplicates()
+    ptr, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
+    return Interactions(variables, ptr, neighbours, np.log2(sizes[variables]))

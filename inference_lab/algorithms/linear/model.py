@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.linear.program import EPSILON, LinearModel, Rows
+from inference_lab.algorithms.linear.program import LinearModel, Rows
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
@@ -76,59 +76,6 @@ def model_size(graph: FactorGraph) -> ModelSize:
     rows += graph.n_label_costs * graph.n_variables
     nonzeros += graph.n_variables * (graph.n_label_costs + graph.label_costs.labels.size)
     return ModelSize(columns, rows, nonzeros)
-
-
-def sum_of_minima(graph: FactorGraph) -> float:
-    """Return the sum of the smallest entries of all terms: a lower bound that is always there.
-
-    ``constant + sum_i min theta_i + sum_ij min theta_ij + sum_f min theta_f``, and the least label
-    costs that a single label brings, less an allowance for rounding; ``+inf`` where a term forbids
-    everything. Complexity: O(size of the tables), once for each shared table.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.25]], [(0, 1)], [0.5])
-    >>> round(sum_of_minima(g), 12)
-    0.25
-    """
-    minima: list[FloatArray] = [np.array([graph.constant])]
-    if graph.n_variables:
-        minima.append(np.array([graph.label_costs.least()]))
-        minima.append(np.minimum.reduceat(graph.unary_values, graph.unary_ptr[:-1]))
-    for k, edges in _diagonal_groups(graph):
-        best = _diagonal_entries(graph, edges, k).min(axis=1)
-        # Two variables with one label each cannot differ.
-        differ = graph.edge_weights[edges]
-        varied = graph.cardinalities[graph.edges[edges]].max(axis=1) > 1
-        minima.append(np.where(varied, np.minimum(best, differ), best))
-    for shape, edges in _table_groups(graph):
-        # A table that many edges share is searched once: the smallest and the largest finite
-        # entry give the minimum under a weight of either sign.
-        offsets, which = np.unique(graph.edge_offsets[edges], return_inverse=True)
-        weights = graph.edge_weights[edges]
-        for part in _blocks(offsets.size, shape[0] * shape[1]):
-            entries = graph.pairwise_values[offsets[part, None] + np.arange(shape[0] * shape[1])]
-            low = entries.min(axis=1)
-            high = entries.max(axis=1)
-            here = np.flatnonzero((which >= part[0]) & (which <= part[-1]))
-            local, w = which[here] - part[0], weights[here]
-            value = np.zeros(here.size)
-            value[w > 0] = w[w > 0] * low[local[w > 0]]
-            value[w < 0] = w[w < 0] * high[local[w < 0]]
-            minima.append(value)
-    if graph.n_factors:
-        minima.append(np.minimum.reduceat(graph.table_values, graph.table_ptr[:-1]))
-    values = np.concatenate(minima)
-    if np.isinf(values).any():
-        return math.inf
-    return math.fsum(values) - 16 * EPSILON * float(np.abs(values).sum())
-
-
-def _blocks(count: int, width: int) -> list[IntArray]:
-    """Split ``range(count)`` so that a block times `width` stays small."""
-    step = max(1, 4_000_000 // max(1, width))
-    return [np.arange(s, min(s + step, count)) for s in range(0, count, step)]
 
 
 def _diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
