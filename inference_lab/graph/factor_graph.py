@@ -92,7 +92,7 @@ class _Extent(NamedTuple):
     size: float
     low: float
     low_size: float
-    forbidding: int
+    forbidding: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -437,7 +437,7 @@ class FactorGraph:
     def _whole_extent(self) -> _Extent:
         """The extent of all terms and the constant."""
         unary = _extent(*_extremes(self.unary_values, self.unary_ptr[:-1], self.unary_ptr[1:]))
-        constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0)
+        constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0.0)
         return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
 
     @property
@@ -1011,7 +1011,7 @@ def _extent(low: FloatArray, high: FloatArray) -> _Extent:
         size=float(np.maximum(sizes, np.abs(high)).sum()),
         low=float(low.sum()),
         low_size=float(sizes.sum()),
-        forbidding=known.size - low.size,
+        forbidding=float(known.size - low.size),
     )
 
 
