@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from inference_lab.clustering._odds import log_odds
 from inference_lab.clustering._side import Side, read_side
 from inference_lab.clustering._soft import SoftFit
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion, is_sparse
@@ -164,6 +166,10 @@ class ConstrainedClusterer(
         self._check_settings()
         points = self._read_points(X, reset=True)
         n = points.shape[0]
+        by_odds = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
+        for name in by_odds:
+            check_setting(name, given[name], ("auto",))
+            given[name] = 1.0
         side = read_side(n, self._label_limit(), **given)
         held = np.flatnonzero(side.counts > 0)
         if held.size < n:
@@ -173,6 +179,11 @@ class ConstrainedClusterer(
             some = points
         some = self._centred(some, side.counts)
         self._check_number(some.shape[0])
+        if by_odds:
+            weights = self._worth_of_odds(some, side)
+            odds = log_odds(side.constraints)
+            given = {name: odds * weights[name] for name in by_odds}
+            side = replace(side, constraints=side.constraints.with_weights(**given))
         self._fit(some, side)
         if held.size < n:
             self._label_others(points, held)
@@ -181,6 +192,19 @@ class ConstrainedClusterer(
     @abstractmethod
     def _fit(self, points: Points, side: Side) -> None:
         """Fit, and set all attributes."""
+
+    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+        """Return which ``ml_weight`` and ``cl_weight`` are worth a unit of log-probability.
+
+        Raises
+        ------
+        ValueError
+            Where weights have no such meaning.
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "
+            "weights are no log-probabilities; give numbers"
+        )
 
     def _label_limit(self) -> int | None:
         """Return how many clusters labels can name, None for any number."""
@@ -395,8 +419,8 @@ class PairwiseClusterer(ConstrainedClusterer):
         *,
         must_link: npt.ArrayLike | None = None,
         cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike = 1.0,
-        cl_weight: npt.ArrayLike = 1.0,
+        ml_weight: npt.ArrayLike | Literal["auto"] = 1.0,
+        cl_weight: npt.ArrayLike | Literal["auto"] = 1.0,
         sample_ids: npt.ArrayLike | None = None,
         partial_labels: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
@@ -410,8 +434,12 @@ class PairwiseClusterer(ConstrainedClusterer):
             For pipelines; true classes given here are not looked at.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays
-            Not negative; ``inf`` makes a pair hard, where the estimator can.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto"
+            Not negative; ``inf`` makes a pair hard, where the estimator can. "auto" is the
+            log-odds that a pair is right, from how many of those that others check are outvoted
+            (one in ten, if none is checked), on the scale of the costs: that of the mean cost of
+            the points in clusters found without pairs. Where weights have that meaning: for
+            `HMRFKMeans`, its special cases, mixtures, and the annealed ones.
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then hold names, and those with a name that no row has are
             left out. For cross-validation, which gives ``fit`` some of the rows.

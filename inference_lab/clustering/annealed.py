@@ -11,6 +11,7 @@ import numpy as np
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
@@ -168,6 +169,10 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+
+    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+        unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+        return {"ml_weight": unit, "cl_weight": unit}
 
     def _fit(self, points: Points, side: Side) -> None:
         best: SoftFit[HMRF] = best_alpha(

@@ -16,7 +16,7 @@ from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.graph.arrays import FloatArray
 
-__all__ = ["BregmanKMeans", "SphericalKMeans"]
+__all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
 
 
 class BregmanKMeans(ConstrainedClusterer):
@@ -132,6 +132,19 @@ class BregmanKMeans(ConstrainedClusterer):
             points, nobody, distortion, start, empty=self.empty_clusters, counts=side.weights
         )
         return self._alternate(model, EStep("icm", rng))
+
+
+def worth_of_odds(
+    points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
+) -> float:
+    """Return the cost that a unit of log-probability is worth in clusters found without pairs.
+
+    A point of a Gaussian of variance v costs d v in the mean, and 2 v a unit.
+    """
+    model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
+    model.fit(points, sample_weight=counts)
+    total = points.shape[0] if counts is None else counts.sum()
+    return 2.0 * model.objective_ / float(total) / points.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

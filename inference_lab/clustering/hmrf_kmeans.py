@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering._base import Fit, PairwiseClusterer
 from inference_lab.clustering._side import Side
+from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
@@ -167,6 +168,21 @@ class HMRFKMeans(PairwiseClusterer):
         self._judge(side.constraints)
         if learner is not None:
             self._watch(learner, points.shape[1])
+
+    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+        distortion, pairs = self._distortion(), side.constraints
+        unit = worth_of_odds(points, self.n_clusters, distortion, side.weights)
+        if self.penalty == "potts":
+            return {"ml_weight": unit, "cl_weight": unit}
+        # Dissimilarities are on the scale of costs already: in the mean, a pair costs the same.
+        worth = {}
+        for name, ends in (("ml_weight", pairs.must_link), ("cl_weight", pairs.cannot_link)):
+            found = distortion.between(points, ends)
+            if name == "cl_weight" and len(ends):
+                found = np.maximum(distortion.largest(points) - found, 0.0)
+            mean = float(found.mean()) if len(ends) else 0.0
+            worth[name] = unit / mean if mean > 0 else unit
+        return worth
 
     def _watch(self, learner: MetricLearner, n_features: int) -> None:
         """Warn of metrics that look at hardly any direction."""

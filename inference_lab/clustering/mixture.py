@@ -354,6 +354,9 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         self.tol = tol
         self.random_state = random_state
 
+    def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
+        return {"ml_weight": 1.0, "cl_weight": 1.0}
+
     def _fit(self, points: FloatArray, side: Side) -> None:
         best = best_alpha(
             self.alpha,
