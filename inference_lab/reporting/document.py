@@ -201,12 +201,15 @@ class Section:
     folded : bool
         Whether a page shows the title alone until asked for the rest.
     sections : tuple of Section
+    aside : bool
+        Whether a page of HTML does so, where there is more to scroll past than in Markdown.
     """
 
     title: str
     blocks: tuple[Block, ...] = ()
     folded: bool = False
     sections: tuple[Section, ...] = ()
+    aside: bool = False
 
 
 @dataclass(frozen=True)

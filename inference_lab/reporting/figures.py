@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDS",
+    "MAP_NAME",
     "best_map",
     "cactus",
     "convergence",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Characters that a cell of a map has room for.
+MAP_NAME = 24
 
 #: With more solvers than this, bands hide each other and are left out.
 BANDS = 6
@@ -96,9 +100,16 @@ def _marks(points: int, number: int) -> tuple[int, int]:
     return (number % every, every)
 
 
-def _stairs(axes: Axes, x: FloatArray, y: FloatArray, number: int) -> Line2D:
-    marks = _marks(len(x), number)
-    (line,) = axes.plot(x, y, drawstyle="steps-post", markevery=marks, **line_style(number))
+def _curve(axes: Axes, x: FloatArray, y: FloatArray, number: int, label: str) -> Line2D:
+    """Draw the curve of a solver; its label is for pages, the legend of a figure is shorter."""
+    marks, name = _marks(len(x), number), printable(label)
+    (line,) = axes.plot(x, y, markevery=marks, label=name, **line_style(number))
+    return line
+
+
+def _stairs(axes: Axes, x: FloatArray, y: FloatArray, number: int, label: str) -> Line2D:
+    line = _curve(axes, x, y, number, label)
+    line.set_drawstyle("steps-post")
     return line
 
 
@@ -174,7 +185,8 @@ def draw_profile(axes: Axes, profile: Profile) -> list[Line2D]:
         x, y = ratios[last], shares[last]
         if not len(x) or x[0] > 1.0:
             x, y = np.concatenate([[1.0], x]), np.concatenate([[0.0], y])
-        handles.append(_stairs(axes, np.append(x, end), np.append(y, y[-1]), number))
+        x, y = np.append(x, end), np.append(y, y[-1])
+        handles.append(_stairs(axes, x, y, number, labels[number]))
     axes.set_xscale("log")
     axes.set_xlim(0.97, end)
     axes.set_ylim(-0.02, 1.03)
@@ -210,12 +222,8 @@ def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "
     handles: list[Line2D] = []
     for number, solved in enumerate(times):
         seconds = np.asarray(solved, dtype=np.float64)
-        handles += axes.plot(
-            np.arange(1, len(seconds) + 1),
-            np.maximum(seconds, 1e-6),
-            markevery=_marks(len(seconds), number),
-            **line_style(number),
-        )
+        counts = np.arange(1.0, len(seconds) + 1)
+        handles.append(_curve(axes, counts, np.maximum(seconds, 1e-6), number, labels[number]))
     most = max((np.size(solved) for solved in times), default=0)
     axes.set_yscale("log")
     axes.set_xlim(0, max(1, most) * 1.03)
@@ -284,7 +292,7 @@ def draw_gaps(
     handles = []
     for number, curve in enumerate(curves):
         y = np.where(np.isfinite(curve), curve, np.nan)
-        handles.append(_stairs(axes, x, y, number))
+        handles.append(_stairs(axes, x, y, number, labels[number]))
         if low is not None and high is not None and len(curves) <= BANDS:
             axes.fill_between(
                 x,
@@ -350,7 +358,7 @@ def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -
         style = line_style(number)
         # What was reached in the end is held to the end of the picture.
         x = np.append(np.maximum(run.seconds, 1e-6), end)
-        handles.append(_stairs(axes, x, np.append(energy, energy[-1]), number))
+        handles.append(_stairs(axes, x, np.append(energy, energy[-1]), number, labels[number]))
         axes.plot(
             x,
             np.append(bound, bound[-1]),
@@ -473,10 +481,18 @@ def critical_difference(test: RankTest, labels: Sequence[str], title: str = "") 
     return figure
 
 
+#: The shade, of a scale from 0 to 1, that would be black: text in the darkest cells stays legible.
+_LIGHT = 1.6
+
+
 def _cells(
-    shades: FloatArray, texts: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]
+    shades: FloatArray,
+    texts: Sequence[Sequence[str]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    below: float = 0.0,
 ) -> tuple[Figure, Axes]:
-    """Return a map of grey cells with text; darker cells hold larger values, NaN are hatched."""
+    """Return a map of grey cells with text, darker for larger shades, and inches left below it."""
     from matplotlib.figure import Figure
 
     n, m = shades.shape
@@ -491,10 +507,11 @@ def _cells(
     lean = 0.06 * max(map(len, column_names), default=0) if upright else 0.0
     width = beside + cell * m + max(0.15, lean)
     width = max(width, 3.2)
-    height = above + 0.27 * n + 0.12
+    below += 0.12
+    height = above + 0.27 * n + below
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((beside / width, 0.12 / height, cell * m / width, 0.27 * n / height))
-    axes.imshow(shades, cmap="Greys", vmin=0.0, vmax=1.6, aspect="auto", interpolation="nearest")
+    axes = figure.add_axes((beside / width, below / height, cell * m / width, 0.27 * n / height))
+    axes.imshow(shades, cmap="Greys", vmin=0.0, vmax=_LIGHT, aspect="auto", interpolation="nearest")
     for i in range(n):
         for j in range(m):
             axes.text(
@@ -576,24 +593,32 @@ def _gap_text(value: float) -> str:
 
 def best_map(
     names: Sequence[Sequence[str]],
-    shares: npt.ArrayLike,
+    leads: npt.ArrayLike,
     rows: Sequence[str],
     columns: Sequence[str],
     *,
+    bar: str,
+    ticks: Sequence[float],
     row_name: str = "",
     column_name: str = "",
     title: str = "",
 ) -> Figure:
-    """Draw which solver is best where: its name in each cell, the darker the clearer it leads.
+    """Draw which solver is best where: its name in each cell, the darker the further it leads.
 
     Parameters
     ----------
     names : (n, m) nested sequence of str
-        The best solver of each cell; empty where there is none.
-    shares : (n, m) array_like
-        How clear it is, in [0, 1]; NaN where there is none.
+        What each cell says, such as the best solver; empty where there is none.
+    leads : (n, m) array_like
+        By how much it leads, not negative; 0 is a tie, which stays white, as does NaN.
     rows, columns : sequence of str
         The values along both axes.
+    bar : str
+        What the leads are: said below the bar of shades.
+    ticks : sequence of float
+        Leads above 0, ascending, at equal distances along the bar. Between them shades follow the
+        logarithm of the lead where each is as many times the one before, else the lead itself.
+        Larger leads are as dark as the last.
     row_name, column_name, title : str
 
     Returns
@@ -605,20 +630,46 @@ def best_map(
     ValueError
         If the shapes do not fit.
     """
-    clear = np.asarray(shares, dtype=np.float64)
-    if clear.shape != (len(rows), len(columns)) or [len(line) for line in names] != [
+    ahead = np.nan_to_num(np.asarray(leads, dtype=np.float64))
+    if ahead.shape != (len(rows), len(columns)) or [len(line) for line in names] != [
         len(columns)
     ] * len(rows):
         raise ValueError(
-            f"names and shares must have the shape ({len(rows)}, {len(columns)}) of the rows and "
-            f"columns, got shares of shape {clear.shape}"
+            f"names and leads must have the shape ({len(rows)}, {len(columns)}) of the rows and "
+            f"columns, got leads of shape {ahead.shape}"
         )
     texts = [
-        [plain(name if len(name) <= 24 else name[:23] + "…") for name in line] for line in names
+        [plain(name if len(name) <= MAP_NAME else name[: MAP_NAME - 1] + "…") for name in line]
+        for line in names
     ]
-    figure, axes = _cells(0.85 * np.nan_to_num(clear), texts, rows, columns)
+    places = np.linspace(_FAINTEST, _DARKEST, len(ticks))
+    along = np.interp(np.log(np.maximum(ahead, 1e-300)), np.log(ticks), places)
+    if len(ticks) > 2 and not math.isclose(ticks[1] / ticks[0], ticks[2] / ticks[1]):
+        along = np.interp(ahead, ticks, places)
+    shades = np.where(ahead > 0, along, 0.0)
+    figure, axes = _cells(shades, texts, rows, columns, below=0.55)
     axes.set_ylabel(plain(row_name), fontsize=8)
     axes.xaxis.set_label_position("top")
     axes.set_xlabel(plain(column_name), fontsize=8)
     axes.set_title(_title(title), fontsize=9, pad=7)
+    _bar(figure, bar, ticks)
     return figure
+
+
+#: Shades of the smallest and the largest lead; a tie is white.
+_FAINTEST, _DARKEST = 0.18, 1.0
+
+
+def _bar(figure: Figure, label: str, ticks: Sequence[float]) -> None:
+    """Draw what the shades of a map mean, below it."""
+    width, height = figure.get_size_inches()
+    bar = figure.add_axes((0.4 / width, 0.38 / height, 2.6 / width, 0.1 / height))
+    shades = np.concatenate([np.zeros(16), np.linspace(_FAINTEST, _DARKEST, 64)])[None]
+    # The first piece is for ties; ticks are over what follows.
+    bar.imshow(shades, cmap="Greys", vmin=0.0, vmax=_LIGHT, aspect="auto", extent=(-0.25, 1, 0, 1))
+    places = np.linspace(0.0, 1.0, len(ticks))
+    texts = [f"{tick:g}" for tick in ticks[:-1]] + [f"{ticks[-1]:g}+"]
+    bar.set_xticks([-0.125, *places], ["tie", *texts], fontsize=6)
+    bar.tick_params(length=2, pad=1)
+    bar.set_yticks([])
+    bar.set_xlabel(label, fontsize=7, labelpad=1, loc="left")

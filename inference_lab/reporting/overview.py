@@ -189,6 +189,13 @@ class _Grid(NamedTuple):
                     yield i, j, self.places[a, b]
 
 
+class _Winner(NamedTuple):
+    """Who is best somewhere: one, or all that tie, and by how much they lead."""
+
+    solvers: list[int]
+    lead: float
+
+
 def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
     """Say which solver is best, and which proves most, where two entries have which values."""
     places: dict[tuple[str, str], list[int]] = {}
@@ -210,21 +217,29 @@ def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
 
 
 def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
-    """Say which solver has the lowest energies where."""
+    """Say which solver has the lowest energies where, and by how much."""
     results = analysis.results
     primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
-    winners: dict[tuple[int, int], tuple[int, float]] = {}
+    winners: dict[tuple[int, int], _Winner] = {}
     rows = []
     for i, j, here in grid.cells():
-        winner, tied, share = _best_solver(analysis, primal[here], seconds[here])
-        winners[i, j] = winner, share
+        # A solver that was not run on a problem is not the best on it.
+        means = np.where(np.isnan(primal[here]), 100.0, primal[here]).mean(axis=0)
+        lowest = float(means.min())
+        best = np.flatnonzero(means <= lowest + NEAR)
+        others = np.delete(means, best)
+        lead = float(others.min()) - lowest if others.size else 0.0
+        speed = {int(s): shifted_geometric_mean(seconds[here, s], analysis.shift) for s in best}
+        fastest = min(speed, key=lambda s: speed[s])
+        winners[i, j] = _Winner([int(s) for s in best], lead)
         rows.append(
             (
                 *(text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))),
-                text_cell(results.solvers[winner]),
-                percent_cell(float(np.nanmean(primal[here, winner]))),
-                share_cell(100.0 * share),
-                text_cell(", ".join(results.solvers[s] for s in tied) or NONE, 120),
+                _names_cell(analysis, winners[i, j]),
+                percent_cell(lowest),
+                percent_cell(lead) if others.size else Cell(NONE),
+                text_cell(results.solvers[fastest]),
+                seconds_cell(speed[fastest]),
             )
         )
     table = Table(
@@ -232,20 +247,25 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         f"The best solver for each {grid.first} and {grid.second}.",
         (
             *(Column(grid.first), Column(grid.second), Column("problems")),
-            Column("best solver", right=False),
+            Column("best", right=False, help="all that tie"),
             Column("primal gap %"),
-            Column("lead %", help="share of the problems on which no other is as low, or as fast"),
-            Column("as low, but slower", right=False),
+            Column("lead", help="to the next solver, in points of the primal gap"),
+            Column("fastest of them", right=False),
+            Column("seconds"),
         ),
         tuple(rows),
-        "The best solver has the lowest mean primal gap; among those within 0.01 % of it, the "
-        "fastest by the shifted geometric mean of seconds.",
+        f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
+        "shifted geometric mean.",
     )
     caption = (
-        f"The best solver by {grid.first} and {grid.second}; darker: it leads on more of the "
-        "problems."
+        f"The best solver by {grid.first} and {grid.second}: the lowest mean primal gap; all "
+        f"within {NEAR:g} % of it tie. Darker: the next solver is further above."
     )
-    return [_map_picture(analysis, grid, "best-solver-map", caption, winners), table]
+    bar = "lead over the next solver, points of the primal gap"
+    picture = _map_picture(
+        analysis, grid, "best-solver-map", caption, winners, bar=bar, ticks=(NEAR, 0.1, 1.0, 10.0)
+    )
+    return [picture, table]
 
 
 def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
@@ -257,7 +277,7 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         return []
     # Without a proof, a solver is charged the time that it had.
     charged = np.where(proved, proof, results.typical(results.charged_seconds))
-    winners: dict[tuple[int, int], tuple[int, float]] = {}
+    winners: dict[tuple[int, int], _Winner] = {}
     rows = []
     for i, j, here in grid.cells():
         counts = proved[here].sum(axis=0)
@@ -265,21 +285,24 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         anyone = int(proved[here].any(axis=1).sum())
         cells = [text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))]
         if most == 0:
-            nobody = (text_cell(NONE), count_cell(0), text_cell(NONE), text_cell(NONE))
+            nobody = (text_cell(NONE), count_cell(0), text_cell(NONE), text_cell(NONE), Cell(NONE))
             rows.append((*cells, count_cell(anyone), *nobody))
             continue
         equal = np.flatnonzero(counts == most)
-        speed = [shifted_geometric_mean(charged[here, s], analysis.shift) for s in equal]
-        by_speed = [int(equal[n]) for n in np.argsort(speed, kind="stable")]
-        winners[i, j] = by_speed[0], most / len(here)
+        others = np.delete(counts, equal)
+        lead = 100.0 * (most - int(others.max())) / len(here) if others.size else 0.0
+        speed = {int(s): shifted_geometric_mean(charged[here, s], analysis.shift) for s in equal}
+        fastest = min(speed, key=lambda s: speed[s])
+        winners[i, j] = _Winner([int(s) for s in equal], lead)
         rows.append(
             (
                 *cells,
                 count_cell(anyone),
-                text_cell(results.solvers[by_speed[0]]),
+                _names_cell(analysis, winners[i, j]),
                 count_cell(most),
-                seconds_cell(min(speed)),
-                text_cell(", ".join(results.solvers[s] for s in by_speed[1:]) or NONE, 120),
+                share_cell(lead) if others.size else Cell(NONE),
+                text_cell(results.solvers[fastest]),
+                seconds_cell(speed[fastest]),
             )
         )
     table = Table(
@@ -288,20 +311,30 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         (
             *(Column(grid.first), Column(grid.second), Column("problems")),
             Column("proved", help="problems on which some solver proves its answer"),
-            Column("proves most", right=False),
+            Column("proves most", right=False, help="all that tie"),
             Column("of them"),
+            Column("lead", help="over the next solver, in percent of the problems"),
+            Column("fastest of them", right=False),
             Column("seconds"),
-            Column("as many, but slower", right=False),
         ),
         tuple(rows),
-        "By its own bound. Among those that prove as many, the fastest by the shifted geometric "
-        "mean of the seconds until the proof; without a proof, the time it had counts.",
+        "By its own bound; all that prove as many tie. Seconds: shifted geometric mean of those "
+        "until the proof; without a proof, the time it had counts.",
     )
     caption = (
-        f"The solver that proves most answers by {grid.first} and {grid.second}; darker: it proves "
-        "more of them."
+        f"The solver that proves most answers by {grid.first} and {grid.second}; all that prove as "
+        "many tie. Darker: the next solver proves fewer."
     )
-    return [_map_picture(analysis, grid, "best-prover-map", caption, winners), table]
+    bar = "lead over the next solver, % of the problems"
+    picture = _map_picture(
+        analysis, grid, "best-prover-map", caption, winners, bar=bar, ticks=(1.0, 25.0, 50.0, 75.0)
+    )
+    return [picture, table]
+
+
+def _names_cell(analysis: Analysis, winner: _Winner) -> Cell:
+    """Return the names of all that tie."""
+    return text_cell(", ".join(analysis.results.solvers[s] for s in winner.solvers), 240)
 
 
 def _map_picture(
@@ -309,14 +342,20 @@ def _map_picture(
     grid: _Grid,
     name: str,
     caption: str,
-    winners: Mapping[tuple[int, int], tuple[int, float]],
+    winners: Mapping[tuple[int, int], _Winner],
+    *,
+    bar: str,
+    ticks: Sequence[float],
 ) -> Picture:
-    """Return the picture of a map, with the number of the solver and a share for each cell."""
+    """Return the picture of a map: who is best in each cell, and by how much."""
     names = [["" for _ in grid.across] for _ in grid.along]
-    shares = np.full((len(grid.along), len(grid.across)), np.nan)
-    for (i, j), (solver, share) in winners.items():
-        names[i][j] = analysis.results.comparison.short_name(analysis.results.solvers[solver])
-        shares[i, j] = share
+    leads = np.zeros((len(grid.along), len(grid.across)))
+    for (i, j), (solvers, lead) in winners.items():
+        short = analysis.results.comparison.short_name
+        said = ", ".join(short(analysis.results.solvers[s]) for s in solvers)
+        fits = len(solvers) == 1 or len(said) <= figures.MAP_NAME
+        names[i][j] = said if fits else f"tie of {len(solvers)}"
+        leads[i, j] = lead if len(solvers) == 1 else 0.0
     along = counted(len(grid.along), "value")
     sizes = f"{along} of {grid.first} and {len(grid.across)} of {grid.second}"
     return Picture(
@@ -326,30 +365,15 @@ def _map_picture(
         partial(
             figures.best_map,
             names,
-            shares,
+            leads,
             grid.along,
             grid.across,
+            bar=bar,
+            ticks=ticks,
             row_name=grid.first,
             column_name=grid.second,
         ),
     )
-
-
-def _best_solver(
-    analysis: Analysis, primal: FloatArray, seconds: FloatArray
-) -> tuple[int, list[int], float]:
-    """Return the best solver of some problems, those as low, and the share it leads on."""
-    # A solver that was not run on a problem is not the best on it.
-    gaps = np.where(np.isnan(primal), 100.0, primal)
-    means = gaps.mean(axis=0)
-    near = np.flatnonzero(means <= means.min() + NEAR)
-    speed = [shifted_geometric_mean(seconds[:, s], analysis.shift) for s in near]
-    by_speed = [int(near[n]) for n in np.argsort(speed, kind="stable")]
-    winner = by_speed[0]
-    low = gaps <= gaps.min(axis=1, keepdims=True) + NEAR
-    clock = np.where(low, np.nan_to_num(seconds, nan=np.inf), np.inf)
-    leads = low[:, winner] & (clock[:, winner] <= clock.min(axis=1))
-    return winner, by_speed[1:], float(leads.mean())
 
 
 def _value(value: object) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
+from inference_lab.reporting.charts import Chart, chart_html
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -35,6 +39,9 @@ __all__ = ["inline_svg", "render_page"]
 #: Alarms and warnings beyond this number are folded away.
 _BOX_ENTRIES = 5
 
+#: Characters of HTML inside a folded section beyond which it is packed, to a tenth of its size.
+_PACKED_FROM = 100_000
+
 #: Sections inside one are in the contents if there are no more than so many.
 _CONTENTS_ENTRIES = 12
 
@@ -49,6 +56,13 @@ _DRAWING = frozenset(
 _HARMLESS = re.compile(r"#|data:image/(?:png|jpeg|gif);base64,")
 
 _POINTS_PER_PIXEL = 0.75
+
+#: Characters of a name in a table that stand on one line; no word of a name is longer, or it is
+#: parted.
+_NAME_LENGTH = 34
+
+#: Longer words of running text may be broken: there are windows of this width.
+_WORD_LENGTH = 36
 
 #: What the files of tables are called in words.
 _FORMS = {"csv": "CSV", "tex": "LaTeX"}
@@ -125,6 +139,8 @@ stroke-linecap="butt" role="img" aria-label="Nothing"><g id="one_a" /></svg>
                 value = re.sub(r"url\((['\"]?)#", rf"url(\1#{prefix}", value)
                 if re.search(r"url\((?!['\"]?#)", value):
                     continue
+                # A hundredth of a point is not seen; of a scale it is.
+                value = re.sub(r"[1-9]\d*\.\d{3,}", lambda found: f"{float(found[0]):.2f}", value)
             attributes[name] = value
         element.attrib.clear()
         element.attrib.update(attributes)
@@ -142,24 +158,27 @@ stroke-linecap="butt" role="img" aria-label="Nothing"><g id="one_a" /></svg>
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _number(cell: Cell) -> str | None:
-    """Return the value of a cell as JavaScript reads it, None where it is missing."""
+def _sort_key(cell: Cell) -> str | None:
+    """Return what a cell is sorted by as JavaScript reads it, None where its text says it."""
+    try:
+        said = float(cell.text.replace(",", ""))
+    except ValueError:
+        said = math.nan
     if cell.value is None or math.isnan(cell.value):
+        return None if math.isnan(said) else ""
+    value = float(f"{cell.value:.7g}")
+    if said == value:
         return None
-    value = float(cell.value)
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
-
-
-def _data_address(text: str, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode('ascii')}"
+    return f"{value:.7g}"
 
 
 def _rows(table: Table) -> Markup:
     """Return the rows of a table as HTML.
 
-    Not in the template, which takes ten times as long for each of many thousand cells.
+    Not in the template, which takes ten times as long for each of many thousand cells; numbers are
+    plain cells, since most are.
     """
     heads = bool(table.columns) and not table.columns[0].right
     lines = []
@@ -174,19 +193,45 @@ def _rows(table: Table) -> Markup:
 
 def _cell(cell: Cell, right: bool, *, head: bool) -> str:
     """Return a cell as HTML; whatever it says is escaped."""
-    text = str(escape(printable(cell.text)))
+    text = _name(cell.text) if head else str(escape(printable(cell.text)))
     if cell.mark == "best":
         text = f"<strong>{text}</strong>"
     elif cell.mark == "failed":
         text = f"<em>{text}</em>"
-    classes = " ".join(filter(None, ("num" * right, cell.mark, "hint" * bool(cell.title))))
-    number = _number(cell)
+    said = "said" * (not right and not head)
+    classes = " ".join(filter(None, (said, cell.mark, "hint" * bool(cell.title))))
+    number = _sort_key(cell) if right else None
     attributes = (
         (f' class="{classes}"' if classes else "")
         + (f' data-value="{number}"' if number is not None else "")
         + (f' title="{escape(printable(cell.title))}"' if cell.title else "")
     )
     return f'<th scope="row"{attributes}>{text}</th>' if head else f"<td{attributes}>{text}</td>"
+
+
+def _name(text: str) -> str:
+    """Return a name as HTML that is parted between its settings only, where it is long."""
+    shown = printable(text)
+    if len(shown) <= _NAME_LENGTH:
+        return str(escape(shown))
+    parts = re.findall(rf".{{1,{_NAME_LENGTH}}}(?:(?<=[(,/ ])|$)|.{{1,{_NAME_LENGTH}}}", shown)
+    return "<wbr>".join(str(escape(part)) for part in parts)
+
+
+def _words(text: str) -> Markup:
+    """Return running text as HTML in which the names of solvers are not broken at hyphens."""
+    tokens = re.split(r"(\S*\w[-(=]\S*)", printable(text))
+    return Markup("").join(
+        Markup('<span class="word">{}</span>').format(token)
+        if number % 2 and len(token) <= _WORD_LENGTH
+        else escape(token)
+        for number, token in enumerate(tokens)
+    )
+
+
+def _packed(text: str) -> str:
+    """Return a text as small as a page can hold it and a browser can read it."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
 
 
 class _Layout:
@@ -197,11 +242,12 @@ class _Layout:
         document: Document,
         tables: Sequence[str],
         pictures: Sequence[str],
-        svgs: Sequence[str],
+        drawings: Sequence[str | Chart],
         downloads: Sequence[dict[str, str]],
     ) -> None:
         self._tables = zip(tables, downloads, strict=True)
-        self._pictures = zip(pictures, svgs, strict=True)
+        self._pictures = zip(pictures, drawings, strict=True)
+        self._numbers = count(1)
         titles = [section.title for section in _sections(document.sections)]
         self._anchors = iter(file_stems(titles, "part"))
 
@@ -209,7 +255,7 @@ class _Layout:
         return {
             "id": f"section-{next(self._anchors)}",
             "title": section.title,
-            "folded": section.folded,
+            "folded": section.folded or section.aside,
             "blocks": [self._block(block) for block in section.blocks],
             "sections": [self.section(inner) for inner in section.sections],
         }
@@ -218,10 +264,19 @@ class _Layout:
         if isinstance(block, Table):
             return self._table(block)
         if isinstance(block, Picture):
-            stem, svg = next(self._pictures)
-            name = f"figure-{stem}"
-            inline = inline_svg(svg, f"{name}_", block.alt)
-            return {"kind": "picture", "id": name, "caption": block.caption, "svg": inline}
+            stem, drawing = next(self._pictures)
+            # Short, for it stands before each glyph.
+            prefix = f"p{next(self._numbers)}_"
+            is_chart = isinstance(drawing, Chart)
+            return {
+                "kind": "picture",
+                "id": f"figure-{stem}",
+                "caption": block.caption,
+                "chart": is_chart,
+                "inline": chart_html(drawing, prefix, block.alt)
+                if is_chart
+                else Markup(inline_svg(drawing, prefix, block.alt)),
+            }
         if isinstance(block, Items):
             return {"kind": "items", "entries": block.entries}
         if isinstance(block, Code):
@@ -238,10 +293,7 @@ class _Layout:
             "note": table.note,
             "columns": table.columns,
             "rows": _rows(table),
-            "downloads": [
-                (_FORMS.get(suffix, suffix), f"{stem}.{suffix}", _data_address(text, "text/plain"))
-                for suffix, text in files.items()
-            ],
+            "downloads": [(_FORMS.get(suffix, suffix), f"{stem}.{suffix}") for suffix in files],
         }
 
 
@@ -269,16 +321,19 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=one_line,
     )
+    environment.filters |= {"packed": _packed, "words": _words}
     folder = resources.files("inference_lab.reporting") / "templates"
-    style, script = (
+    style, page_script, chart_script = (
         (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
-        for name in ("page.css", "page.js")
+        for name in ("page.css", "page.js", "chart.js")
     )
+    script = page_script + chart_script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return environment.get_template(
         "page.html",
         globals={
             "shown": _BOX_ENTRIES,
+            "packed_from": _PACKED_FROM,
             "entries_shown": _CONTENTS_ENTRIES,
             "style": Markup(style),
             "script": Markup(script),
@@ -291,7 +346,7 @@ def render_page(
     document: Document,
     tables: Sequence[str],
     pictures: Sequence[str],
-    svgs: Sequence[str],
+    drawings: Sequence[str | Chart],
     downloads: Sequence[dict[str, str]],
 ) -> str:
     """Return a document as one page of HTML.
@@ -302,16 +357,18 @@ def render_page(
     tables, pictures : sequence of str
         The stem of the files of each table and picture, in the order of the page, see
         `file_stems`; anchors are made of them.
-    svgs : sequence of str
-        Each picture as SVG.
+    drawings : sequence of str or Chart
+        Each picture, as SVG or as its curves.
     downloads : sequence of dict
         For each table, the files that a reader may save from the page: suffix to text.
 
     Returns
     -------
     str
-        Refers to nothing outside itself, and forbids the browser to fetch anything. Without
-        JavaScript, all is shown; tables cannot be sorted or filtered.
+        Forbids the browser to fetch anything. Without JavaScript, all is shown; tables cannot be
+        sorted or filtered, charts are as wide as they are, large folded sections stay packed, and
+        the files of tables are those in the folder ``tables`` beside the page, of which it holds
+        a copy.
 
     Examples
     --------
@@ -319,9 +376,15 @@ def render_page(
     >>> "<h1>&lt;b&gt;</h1>" in page
     True
     """
-    layout = _Layout(document, tables, pictures, svgs, downloads)
+    layout = _Layout(document, tables, pictures, drawings, downloads)
+    files = {
+        f"{stem}.{suffix}": text
+        for stem, forms in zip(tables, downloads, strict=True)
+        for suffix, text in forms.items()
+    }
     return _template().render(
         document=document,
         lead=[(name, paragraphs(said)) for name, said in document.lead],
+        files=json.dumps(files) if files else "",
         sections=[layout.section(section) for section in document.sections],
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inference_lab.reporting.analysis import Analysis
@@ -26,7 +27,7 @@ from inference_lab.reporting.runs import (
     settings_section,
 )
 from inference_lab.reporting.short import in_short
-from inference_lab.reporting.timing import history_section, targets_section
+from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 
@@ -116,6 +117,7 @@ def report_document(
         raise ValueError(f"drawn_problems must not be negative, got {drawn_problems}")
     ordered = _ordered(results)
     everything = ordered.shown
+    first: list[Section | None] = []
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
     said = ""
@@ -127,8 +129,8 @@ def report_document(
         )
         analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift)
         said = in_short(analysis)
+        first += [glance_section(analysis), results_section(analysis)]
         sections += [
-            results_section(analysis),
             classes_section(analysis),
             map_section(analysis, maps),
             targets_section(analysis),
@@ -157,7 +159,10 @@ def report_document(
         lead=tuple(lead),
         alarms=tuple(everything.alarms),
         warnings=tuple(everything.warnings),
-        sections=tuple(section for section in sections if section is not None),
+        sections=(
+            *(section for section in first if section is not None),
+            *(replace(section, aside=True) for section in sections if section is not None),
+        ),
     )
 
 

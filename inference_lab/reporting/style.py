@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "LINES", "MARKERS", "RC", "dress", "line_style"]
+__all__ = ["COLOURS", "DASHES", "LINES", "MARKERS", "RC", "dress", "line_style"]
 
 MARKERS = "os^vD<>Pp*hX"
 LINES = ("-", "--", "-.", ":")
+#: The same lines as an SVG of a page has them, in pixels.
+DASHES = dict(zip(LINES, ("", "6 3", "8 3 1.5 3", "1.5 2.5"), strict=True))
 #: Distinct in lightness as well (Okabe and Ito).
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 

@@ -30,7 +30,14 @@ from inference_lab.reporting.statistics import (
 )
 from inference_lab.words import counted
 
-__all__ = ["gap_curves", "has_histories", "history_section", "solved_seconds", "targets_section"]
+__all__ = [
+    "gap_curves",
+    "glance_section",
+    "has_histories",
+    "history_section",
+    "solved_seconds",
+    "targets_section",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -121,12 +128,11 @@ def _target_table(analysis: Analysis) -> Table:
     )
 
 
-def history_section(analysis: Analysis, drawn_problems: int) -> Section:
-    """Return the section on the quality over time; some problems are drawn by themselves."""
+def glance_section(analysis: Analysis) -> Section | None:
+    """Return the section with the one figure that says most, if the records hold histories."""
     results = analysis.results
     if not has_histories(analysis):
-        text = "The records hold no history of the runs, so nothing is said about times before "
-        return Section("Quality over time", (Text((text + "their ends.",)),))
+        return None
     moments, (middle, low, high) = gap_curves(analysis)
     several = len(results.records) > len(results.solvers)
     bands = several and len(analysis.labels) <= figures.BANDS
@@ -148,9 +154,16 @@ def history_section(analysis: Analysis, drawn_problems: int) -> Section:
             high=high if bands else None,
         ),
     )
-    blocks: list[Block] = [picture, _fixed_time_table(analysis)]
-    blocks += [_convergence(analysis, p) for p in _hardest(analysis)[:drawn_problems]]
-    return Section("Quality over time", tuple(blocks))
+    return Section("At a glance", (picture,))
+
+
+def history_section(analysis: Analysis, drawn_problems: int) -> Section:
+    """Return the section on the quality over time; some problems are drawn by themselves."""
+    if not has_histories(analysis):
+        text = "The records hold no history of the runs, so nothing is said about times before "
+        return Section("Quality over time", (Text((text + "their ends.",)),))
+    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:drawn_problems]]
+    return Section("Quality over time", (_fixed_time_table(analysis), *drawn))
 
 
 def _gaps_at(analysis: Analysis, moments: npt.ArrayLike) -> FloatArray:

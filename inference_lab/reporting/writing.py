@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from inference_lab.reporting.charts import Chart, chart_of
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
@@ -32,6 +33,7 @@ _OURS = re.compile(
 class _Drawing(NamedTuple):
     svg: bytes
     pdf: bytes
+    chart: Chart | None
 
 
 def _draw(picture: Picture) -> _Drawing:
@@ -44,7 +46,7 @@ def _draw(picture: Picture) -> _Drawing:
         figure = picture.draw()
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    return _Drawing(svg.getvalue(), pdf.getvalue())
+    return _Drawing(svg.getvalue(), pdf.getvalue(), chart_of(figure))
 
 
 def _listed(folder: Path) -> set[str]:
@@ -168,10 +170,9 @@ def write_document(
         text = render_markdown(document, table_stems, picture_stems, suffixes)
         files["README.md"] = text.encode()
     if html:
-        svgs = [drawing.svg.decode() for drawing in drawings]
-        files["index.html"] = render_page(
-            document, table_stems, picture_stems, svgs, forms
-        ).encode()
+        shown = [drawing.chart or drawing.svg.decode() for drawing in drawings]
+        page = render_page(document, table_stems, picture_stems, shown, forms)
+        files["index.html"] = page.encode()
 
     folder.mkdir(parents=True, exist_ok=True)
     # Both are listed until all is done: the next one knows what an interrupted one left.

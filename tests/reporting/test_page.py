@@ -6,9 +6,12 @@ import base64
 import hashlib
 import html
 import importlib.util
+import json
 import os
 import re
 import shutil
+import urllib.parse
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -17,11 +20,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
-from sample_document import AWKWARD, SCRIPT, sample_document
+from sample_document import AWKWARD, PROBLEMS, SCRIPT, SOLVERS, sample_document
 
 from inference_lab.reporting.document import (
     Cell,
@@ -53,7 +57,8 @@ class _Elements(HTMLParser):
         self.values: list[tuple[str, str, str]] = []
         self.texts: list[str] = []
         self.open: list[str] = []
-        self.feed(page)
+        # Where names may be broken, and where not, is no part of what a page says.
+        self.feed(re.sub(r'<wbr>|<span class="word">([^<]*)</span>', r"\1", page))
         self.close()
         assert self.open == []
 
@@ -156,14 +161,15 @@ def test_awkward_names_are_shown() -> None:
 
 
 def test_the_page_is_alone() -> None:
-    """No attribute names anything but a part of the page or data in it; the rest is forbidden."""
+    """No attribute names anything but parts and files of the report; to fetch is forbidden."""
     page = _page_of(sample_document())
     found = _Elements(page)
     ids = found.of("id")
     assert len(set(ids)) == len(ids)
     for tag, name, value in found.values:
         if name in ("href", "src", "action", "data", "srcset", "poster"):
-            assert value.startswith(("#", "data:text/plain;base64,")), (tag, name, value)
+            # Files of the report itself, which the page has a copy of.
+            assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$", value), (tag, name, value)
             if value.startswith("#"):
                 assert value[1:] in ids
         assert not name.startswith("on")
@@ -200,24 +206,85 @@ def test_deep_sections() -> None:
 
 
 def test_values_are_for_sorting() -> None:
-    """Cells carry numbers as JavaScript reads them, and none where there is none."""
+    """Cells carry numbers as JavaScript reads them, where their text is not the number."""
     values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
     columns = tuple(Column(str(at)) for at in range(len(values)))
     table = Table("t", "", columns, (tuple(Cell("x", value) for value in values),))
     found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
-    assert found.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7.0", "1e-300"]
+    assert found.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7", "1e-300"]
+    cells = (Cell("1,500.0", 1500.0), Cell("1.50", 1.5004), Cell("7", None))
+    table = Table("t", "", columns[:3], (cells,))
+    found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
+    assert found.of("data-value") == ["1.5004", ""]
+
+
+def _unpacked(page: str) -> list[str]:
+    """Return the texts that are packed into templates, in their order."""
+    packed = re.findall(r"<template[^>]*>([^<]*)</template>", page)
+    return [zlib.decompress(base64.b64decode(text)).decode() for text in packed]
 
 
 def test_downloads_hold_the_files(tmp_path: Path) -> None:
     """What is saved from the page is what lies in the folder."""
     write_document(sample_document(), tmp_path)
-    found = _Elements((tmp_path / "index.html").read_text(encoding="utf-8"))
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    *inside, files = _unpacked(page)
+    found = _Elements(page + "".join(inside))
     names = found.of("download")
-    data = [value for _, name, value in found.values if name == "href" and "text/plain" in value]
-    assert len(names) == len(data) == 2 * len(sample_document().tables())
-    for name, address in zip(names, data, strict=True):
-        content = base64.b64decode(address.removeprefix("data:text/plain;base64,"))
-        assert content == (tmp_path / "tables" / name).read_bytes()
+    links = [address for address in found.of("href") if address.startswith("tables/")]
+    assert links == [f"tables/{name}" for name in names]
+    assert len(names) == 2 * len(sample_document().tables())
+    held = json.loads(files)
+    assert set(held) == set(names)
+    for name, content in held.items():
+        assert content.encode() == (tmp_path / "tables" / name).read_bytes()
+
+
+def test_names_are_parted_between_their_settings() -> None:
+    """Long names may be broken after commas, brackets and slashes, others not at all."""
+
+    def head(name: str) -> str:
+        table = Table("t", "", (Column("solver", right=False),), ((Cell(name),),))
+        page = _page_of(Document("t", sections=(Section("s", (table,)),)))
+        found = re.search(r'<th scope="row">(.*)</th>', page)
+        assert found is not None
+        return found[1]
+
+    assert head("trw-s(tighten=cycles)") == "trw-s(tighten=cycles)"
+    long = "loopy-bp(damping=0.5, schedule=residual, max_iterations=2000)"
+    assert head(long).split("<wbr>") == [
+        "loopy-bp(damping=0.5, ",
+        "schedule=residual, ",
+        "max_iterations=2000)",
+    ]
+    pieces = head("x" * 300).split("<wbr>")
+    assert "".join(pieces) == "x" * 300
+    assert max(map(len, pieces)) <= 34
+
+
+def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
+    """A page of 500 problems and 20 solvers, each number another, is below 1.5 MB."""
+    rng = np.random.default_rng(0)
+    numbers = ("energy", "primal gap %", "gap %", "bound", "seconds")
+    columns = (
+        *(Column("solver", right=False), *map(Column, numbers), Column("runs")),
+        Column("status", right=False),
+    )
+    sections = []
+    for problem in range(500):
+        rows = tuple(
+            (
+                Cell(f"solver-{n}(setting={n})"),
+                *(Cell(f"{v:.3f}", v) for v in rng.normal(size=5).tolist()),
+                *(Cell("1", 1), Cell("converged")),
+            )
+            for n in range(20)
+        )
+        table = Table(f"problem-{problem}", "One of many.", columns, rows)
+        sections.append(Section(f"problem {problem}", (table,), folded=True))
+    section = Section("Problem by problem", folded=True, sections=tuple(sections))
+    write_document(Document("t", sections=(section,)), tmp_path, markdown=False)
+    assert (tmp_path / "index.html").stat().st_size < 1.5e6
 
 
 # ---------------------------------------------------------------------- pictures
@@ -503,7 +570,7 @@ def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
     assert alarm["y"] >= 0
     assert alarm["y"] + alarm["height"] < 844
     assert page.locator(".warnings").bounding_box()["y"] > alarm["y"]
-    figures = page.locator("figure svg").all()
+    figures = page.locator("figure :is(.picture, .plot) > svg").all()
     assert len(figures) == 4
     for figure in figures:
         box = figure.bounding_box()
@@ -583,6 +650,146 @@ def test_pictures_do_not_borrow_from_each_other(visit: Callable[..., Any]) -> No
         "all => all.map(e => e.getAttribute('aria-label'))"
     )
     assert names == ["Curves of six solvers", 'Three panels "of" curves', SCRIPT, "Grey pixels"]
+
+
+def _chart(page: Any) -> Any:
+    return page.locator("#figure-profile .chart")
+
+
+def test_a_line_says_its_name_and_value(visit: Callable[..., Any]) -> None:
+    """Over a curve a tip names it, and where the pointer is; its line stands out of the others."""
+    page = visit()
+    chart, tip = _chart(page), _chart(page).locator(".tip")
+    assert not tip.is_visible()
+    plot = chart.locator(".plot > svg")
+    plot.scroll_into_view_if_needed()
+    frame = plot.bounding_box()
+    # The end of the curve of the first solver, which is solid and the first one drawn.
+    end = plot.locator("[data-curve='0']").evaluate(
+        "path => { const p = path.getPointAtLength(path.getTotalLength()); return [p.x, p.y]; }"
+    )
+    page.mouse.move(frame["x"] + end[0] + 1, frame["y"] + end[1])
+    assert tip.locator("strong").inner_text() == SOLVERS[0]
+    said = re.search(r"time / best time: ([\d.]+); share of problems: ([\d.]+)", tip.inner_text())
+    assert said is not None
+    times = np.sort(np.random.default_rng(0).exponential(1.0, 40))
+    assert float(said[1]) == pytest.approx(1 + times[-1], rel=1e-3)
+    assert float(said[2]) == 1.0
+    assert plot.locator(".on").count() == chart.locator("li.on").count() == 1
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+    assert plot.locator(".on").count() == 0
+
+
+def test_the_legend_hides_lines(visit: Callable[..., Any]) -> None:
+    """A click on a name hides its line, another one shows it; so does the keyboard."""
+    page = visit()
+    chart = _chart(page)
+    lines = chart.locator(".plot path[data-curve]:visible")
+    names = chart.locator(".legend button")
+    assert names.all_inner_texts() == [solver[:20] for solver in SOLVERS[:6]]
+    assert lines.count() == 6
+    names.nth(2).click()
+    assert lines.count() == 5
+    assert names.nth(2).get_attribute("aria-pressed") == "false"
+    names.nth(2).press("Enter")
+    assert lines.count() == 6
+    every = chart.get_by_role("button", name="All lines")
+    every.click()
+    assert lines.count() == 0
+    every.click()
+    assert lines.count() == 6
+
+
+def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -> None:
+    """The curve goes through the same values, and ticks are named where these lie."""
+    page = visit()
+    chart = _chart(page)
+    line = chart.locator(".plot path[data-curve='0']")
+    texts = chart.locator(".ticks text:not(.axis)")
+    before, ticks = line.get_attribute("d"), texts.all_inner_texts()
+    axis = chart.get_by_role("button", name="Horizontal axis")
+    assert axis.inner_text() == "Horizontal axis: logarithmic"
+    axis.click()
+    assert axis.inner_text() == "Horizontal axis: linear"
+    assert line.get_attribute("d") != before
+    # Where the pieces of the curve are across the axes follows from its data and the ticks.
+    across = [float(h) for h in re.findall(r"H([\d.]+)", line.get_attribute("d"))]
+    times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
+    slope, offset = np.polyfit(times[1:], across, 1)
+    assert across == pytest.approx((slope * times[1:] + offset).tolist(), abs=0.5)
+    marks = texts.evaluate_all(
+        "all => all.filter(t => t.getAttribute('text-anchor') === 'middle')"
+        ".map(t => [Number(t.textContent), Number(t.getAttribute('x'))])"
+    )
+    assert len(marks) >= 3
+    for value, place in marks:
+        assert place == pytest.approx(slope * value + offset, abs=0.5)
+    axis.click()
+    assert line.get_attribute("d") == before
+    assert texts.all_inner_texts() == ticks
+
+
+def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
+    """In a narrow window a chart is drawn anew, its texts as large as before."""
+    page = visit(390, 844)
+    plot = _chart(page).locator(".plot > svg")
+    assert plot.bounding_box()["width"] < 390
+    small = plot.locator("text").first.bounding_box()["height"]
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("svg => svg.clientWidth > 390", arg=plot.element_handle())
+    assert plot.locator("text").first.bounding_box()["height"] == pytest.approx(small, rel=0.05)
+
+
+def test_a_table_says_that_it_goes_on(visit: Callable[..., Any]) -> None:
+    """Where columns are outside the frame, a line says so, and the edge fades until the end."""
+    page = visit(390, 844)
+    box = page.locator("#table-summary")
+    assert box.locator(".cue").is_visible()
+    assert box.locator(".scroll.more").count() == 1
+    box.locator(".scroll").evaluate("element => { element.scrollLeft = 9999; }")
+    page.wait_for_function("!document.querySelector('#table-summary .more')")
+    page.set_viewport_size({"width": 2400, "height": 900})
+    page.wait_for_function("document.querySelector('#table-summary .cue').hidden")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_are_whole_words(visit: Callable[..., Any], width: int) -> None:
+    """No name of a solver is broken at a hyphen, not in a table nor in a sentence."""
+    page = visit(width, 844)
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll("#table-summary tbody th, p .word")]
+          .filter(e => e.checkVisibility()).map(e => {
+            const range = document.createRange();
+            const bad = [];
+            const text = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+            while (text.nextNode()) {
+              range.selectNodeContents(text.currentNode);
+              const tops = new Set([...range.getClientRects()].map(r => Math.round(r.top)));
+              if (tops.size > 1) bad.push(text.currentNode.data);
+            }
+            return bad;
+          }).flat()"""
+    )
+    assert broken == []
+
+
+def test_packed_parts_unpack(visit: Callable[..., Any]) -> None:
+    """Tables of problems are in the page when it is open, with heads that sort."""
+    page = visit()
+    page.wait_for_function("!document.querySelector('.packed')")
+    assert page.locator("details.section .table").count() >= len(PROBLEMS) - 2
+
+
+def test_a_link_saves_the_table(visit: Callable[..., Any], address: str) -> None:
+    """What the browser saves is the file of the folder, although the page asks for no file."""
+    page = visit()
+    with page.expect_download() as saving:
+        page.locator("#table-summary .files a").first.click()
+    assert saving.value.suggested_filename == "summary.csv"
+    beside = Path(urllib.parse.unquote(address.removeprefix("file://"))).parent
+    saved = Path(saving.value.path()).read_bytes()
+    assert saved == (beside / "tables" / "summary.csv").read_bytes()
 
 
 def test_without_javascript(visit: Callable[..., Any]) -> None:

@@ -345,7 +345,7 @@ def test_the_summary_says_what_follows_from_the_records():
     document = report_document(study(), title="Study", question="Which?", answer="The exact one.")
     assert document.title == "Study" and document.alarms == document.warnings == ()
     assert document.lead == (("Question", "Which?"), ("Answer", "The exact one."))
-    assert document.sections[0].title == "Results"
+    assert [s.title for s in document.sections if not s.aside] == ["At a glance", "Results"]
     summary = table(document, "summary")
     # Medians over seeds: 0 and 1 % and 2 % off make 1 %.
     gaps = column(summary, "primal gap %")
@@ -725,17 +725,34 @@ def test_in_short_of_one_solver_one_problem_and_failures():
     assert "over the 1 of 2 problems that all these solvers were run on (not p1)." in partly
 
 
+def shown_cells(figure):
+    """Return what each cell of a map says, with its shade."""
+    cells = figure.axes[0]
+    shades = cells.get_images()[0].get_array().ravel().tolist()
+    return list(zip((t.get_text() for t in cells.texts), shades, strict=True))
+
+
 def test_a_map_of_the_best_solver():
     document = report_document(study(), title="", maps=[("n", "k")])
     best = table(document, "best-solver-n-k")
     assert [[c.text for c in row[:4]] for row in best.rows] == [
         [str(n), str(n % 2), "1", "exact"] for n in range(4)
     ]
-    # Where energies are equal, the faster one is best.
-    quick = [record("p", "a", seconds=2.0), record("p", "b", seconds=1.0)]
-    quick = [replace(r, problem_info={"n": 1, "k": 2}) for r in quick]
-    (row,) = table(report_document(quick, title="", maps=[("n", "k")]), "best-solver-n-k").rows
-    assert row[3].text == "b" and row[-1].text == "a"
+    # Equal energies are a tie, whoever is faster.
+    runs = [record("p", "a", 100.0, seconds=2.0), record("p", "b", 100.0, seconds=1.0)]
+    runs.append(record("p", "c", 125.0))
+    runs = [replace(r, problem_info={"n": 1, "k": 2}) for r in runs]
+    tied = report_document(runs, title="", maps=[("n", "k")])
+    (row,) = table(tied, "best-solver-n-k").rows
+    assert [c.text for c in row[3:]] == ["a, b", "0", "20.00", "b", "1.00"]
+    (picture,) = (p for p in tied.pictures() if p.name.startswith("best-solver-map"))
+    assert shown_cells(picture.draw()) == [("a, b", 0.0)]
+    # One is the best by as much as the next is above it.
+    alone = report_document([runs[0], runs[2]], title="", maps=[("n", "k")])
+    (row,) = table(alone, "best-solver-n-k").rows
+    assert [c.text for c in row[3:6]] == ["a", "0", "20.00"]
+    (picture,) = (p for p in alone.pictures() if p.name.startswith("best-solver-map"))
+    assert shown_cells(picture.draw()) == [("a", 1.0)]
     nothing = report_document(study(), title="", maps=[("n", "noise")])
     assert "No problem says both n and noise, so there is no map over them." in texts(nothing)
 

@@ -88,9 +88,17 @@ def drawn(name, labels):
         columns = ["grid", "potts-dense(n=3)", "a-very-long-name-of-a-class", "b", "$x$", "d"]
         return figures.gap_map(values, labels, columns, "Title")
     names = [[labels[(i + j) % k] for j in range(4)] for i in range(3)]
-    shares = np.full((3, 4), 0.7)
+    leads = np.linspace(0, 20, 12).reshape(3, 4)
     return figures.best_map(
-        names, shares, list("abc"), list("defg"), row_name="noise", column_name="$n", title="Title"
+        names,
+        leads,
+        list("abc"),
+        list("defg"),
+        bar="lead over the next solver, points of the primal gap",
+        ticks=(0.01, 0.1, 1, 10),
+        row_name="noise",
+        column_name="$n",
+        title="Title",
     )
 
 
@@ -226,7 +234,23 @@ def test_maps_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="3 rows and 1 columns"):
         figures.gap_map([[1.0]], ["a", "b", "c"], ["x"])
     with pytest.raises(ValueError, match=r"must have the shape \(1, 2\)"):
-        figures.best_map([["a"]], [[1.0]], ["r"], ["x", "y"])
+        figures.best_map([["a"]], [[1.0]], ["r"], ["x", "y"], bar="", ticks=(1, 2))
+
+
+def test_maps_are_the_darker_the_further_the_best_leads():
+    """Ties are white; leads are as dark as the bar shows at their ticks, no lead darker than it."""
+    for ticks in ((0.01, 0.1, 1.0, 10.0), (1.0, 25.0, 50.0, 75.0)):
+        leads = [[0.0, math.nan, *ticks, 1000.0]]
+        figure = figures.best_map(
+            [["a"] * 7], leads, ["r"], list("abcdefg"), bar="lead", ticks=ticks
+        )
+        cells, bar = figure.axes
+        shades = np.asarray(cells.get_images()[0].get_array())[0]
+        assert shades[:2].tolist() == [0.0, 0.0]
+        assert np.ptp(np.diff(shades[2:6])) < 1e-12 < shades[2]
+        assert shades[6] == shades[5] == 1.0
+        assert [t.get_text() for t in bar.get_xticklabels()][0::4] == ["tie", f"{ticks[3]:g}+"]
+        assert bar.get_xlabel() == "lead"
 
 
 def test_what_nobody_solved_is_still_a_figure():

@@ -6,8 +6,11 @@
 
   // What a cell is sorted by: its number in a column of numbers, else its text; null is missing.
   const sortKey = (cell, numeric) => {
-    if (numeric) return "value" in cell.dataset ? Number(cell.dataset.value) : null;
     const text = cell.textContent.trim();
+    if (numeric) {
+      const said = cell.dataset.value ?? text.replaceAll(",", "");
+      return said === "" || Number.isNaN(Number(said)) ? null : Number(said);
+    }
     return text === "" || text === "-" || text === "\u2013" ? null : text;
   };
 
@@ -16,7 +19,8 @@
       body.append(...rows);
       return;
     }
-    const numeric = rows.some((row) => "value" in row.cells[at].dataset);
+    const numeric = rows.some((row) =>
+      row.cells[at].matches("td:not(.said)") && sortKey(row.cells[at], true) !== null);
     const sign = order === "ascending" ? 1 : -1;
     const keyed = rows.map((row) => [sortKey(row.cells[at], numeric), row]);
     const known = keyed.filter(([key]) => key !== null);
@@ -83,13 +87,64 @@
     });
   };
 
-  for (const box of document.querySelectorAll(".table")) {
+  // Where a table goes on beyond its frame, the edge fades and a line says so.
+  const makeCue = (box) => {
+    const frame = box.querySelector(".scroll");
+    const cue = document.createElement("p");
+    cue.className = "cue";
+    cue.textContent = "More columns to the right: scroll sideways \u2192";
+    frame.before(cue);
+    const show = () => {
+      const left = frame.scrollWidth - frame.clientWidth;
+      cue.hidden = left <= 1;
+      frame.classList.toggle("more", left - frame.scrollLeft > 1);
+    };
+    frame.addEventListener("scroll", show, { passive: true });
+    new ResizeObserver(show).observe(frame);
+  };
+
+  const makeTable = (box) => {
     const table = box.querySelector("table");
     const rows = [...table.tBodies[0].rows];
+    makeCue(box);
     if (rows.length > 1) makeSortable(table, rows);
     if (rows.length > LONG) makeFilter(box, table, rows);
     makeHints(box, table);
-  }
+  };
+  // Hundreds of tables are in folded parts: each is made ready when it is first seen.
+  const waiting = new Set();
+  const prepare = () => {
+    for (const box of waiting) {
+      if (box.closest("details:not([open])")) continue;
+      waiting.delete(box);
+      makeTable(box);
+    }
+  };
+  const awaitTables = (root) => {
+    root.querySelectorAll(".table").forEach((box) => waiting.add(box));
+    prepare();
+  };
+  document.addEventListener("toggle", prepare, true);
+  awaitTables(document);
+
+  // Text that is packed into a template.
+  const unpack = (template) => {
+    const bytes = Uint8Array.from(atob(template.content.textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Response(stream).text();
+  };
+
+  // The files of tables are in the page; what a link saves is taken from there.
+  const packed = document.getElementById("files");
+  let files = null;
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest(".files a");
+    if (!link || !packed || link.protocol === "data:") return;
+    event.preventDefault();
+    files ??= JSON.parse(await unpack(packed));
+    link.href = `data:text/plain;charset=utf-8,${encodeURIComponent(files[link.download])}`;
+    link.click();
+  });
 
   const narrow = window.matchMedia("(max-width: 71.99rem)");
   const contents = document.querySelector("nav details");
@@ -110,6 +165,14 @@
   };
   window.addEventListener("hashchange", unfold);
   if (location.hash) unfold();
+
+  document.querySelectorAll(".packed").forEach(async (part) => {
+    const inside = document.createElement("div");
+    inside.innerHTML = await unpack(part.querySelector("template"));
+    part.replaceWith(inside);
+    awaitTables(inside);
+    if (location.hash) unfold();
+  });
 
   let opened = [];
   window.addEventListener("beforeprint", () => {
