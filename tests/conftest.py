@@ -1,8 +1,13 @@
-"""What all tests share: the folder of real data, and reproducible Hypothesis runs."""
+"""What all tests share: the folder of real data, a browser, reproducible Hypothesis runs."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,3 +56,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("xdist_group") is None:
             group = "clocks" if item.path.stem in CLOCKS else item.path.stem
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def _missing(reason: str) -> None:
+    if os.environ.get("CI") and os.environ.get("INFERENCE_LAB_BROWSER") == "required":
+        pytest.fail(f"{reason}, but INFERENCE_LAB_BROWSER=required")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Start the browser of this machine."""
+    if importlib.util.find_spec("playwright") is None:
+        _missing("playwright is not installed")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        _missing(f"no browser: none of {', '.join(BROWSERS)} is on the path")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield started
+        started.close()

@@ -5,11 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib.util
 import json
-import os
 import re
-import shutil
 import urllib.parse
 import zlib
 from collections import Counter
@@ -355,41 +352,6 @@ def test_what_is_no_picture_is_refused(svg: str) -> None:
 
 
 # ---------------------------------------------------------------------- in a browser
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-def _missing(reason: str) -> None:
-    if os.environ.get("CI") and os.environ.get("INFERENCE_LAB_BROWSER") == "required":
-        pytest.fail(f"{reason}, but INFERENCE_LAB_BROWSER=required")
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Start the browser of this machine."""
-    if importlib.util.find_spec("playwright") is None:
-        _missing("playwright is not installed")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        _missing(f"no browser: none of {', '.join(BROWSERS)} is on the path")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

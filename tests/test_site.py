@@ -1,0 +1,225 @@
+"""The site: it names all that is public, its links lead somewhere, and its examples run.
+
+What needs the built site is skipped where there is none; ``make docs`` builds it and runs these
+tests.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import runpy
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from places import ROOT
+
+import inference_lab as il
+
+DOCS = ROOT / "docs"
+SITE = ROOT / "build" / "docs"
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.parts]
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+#: What users import from, with what each of these offers; None: its ``__all__``.
+PUBLIC = {
+    "inference_lab": None,
+    "inference_lab.clustering": None,
+    "inference_lab.constraints": None,
+    "inference_lab.convert": None,
+    "inference_lab.io": None,
+    "inference_lab.io.results": None,
+    "inference_lab.conformance": ("run_checks", "solver_checks", "NotApplicable"),
+}
+
+
+def documented(folder: Path) -> dict[str, Any]:
+    """Return what the directives of the pages in a folder document: name to object."""
+    found = {}
+    for path in sorted(folder.glob("*.md")):
+        module = ""
+        directive = r"\.\. (auto\w+|currentmodule):: (\S+)\n((?:   :.*\n)*)"
+        for kind, name, options in re.findall(directive, path.read_text(encoding="utf-8")):
+            if kind == "currentmodule":
+                module = name
+            elif kind == "automodule":
+                home = importlib.import_module(name)
+                members = re.search(r":members: *(.*)", options)
+                assert members is not None, f"{path.name}: {name} shows none of its members"
+                listed = members[1].split(", ") if members[1] else home.__all__
+                found |= {f"{name}.{member}": getattr(home, member) for member in listed}
+            else:
+                full = f"{module}.{name}" if module and "." not in name else name
+                place, _, attribute = full.rpartition(".")
+                found[full] = getattr(importlib.import_module(place), attribute)
+    return found
+
+
+def test_every_method_has_its_page() -> None:
+    """Each solver of the registry is on a page of the methods."""
+    shown = {value.__module__.rpartition(".")[2] for value in documented(DOCS / "methods").values()}
+    assert sorted(set(il.available_solvers()) - {name.replace("_", "-") for name in shown}) == []
+
+
+def test_every_family_has_its_page() -> None:
+    """Each family of problems is in the reference."""
+    shown = {value.__module__.rpartition(".")[2] for value in documented(DOCS / "api").values()}
+    assert sorted(set(il.available_problems()) - {name.replace("_", "-") for name in shown}) == []
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_reference(module: str) -> None:
+    """What users import has an entry, with a docstring."""
+    shown = documented(DOCS / "api")
+    home = importlib.import_module(module)
+    # Names of types are explained where arguments have them.
+    names = PUBLIC[module] or [n for n in home.__all__ if callable(getattr(home, n))]
+    missing = [
+        name
+        for name in names
+        if f"{module}.{name}" not in shown
+        and getattr(home, name) not in [v for k, v in shown.items() if k.endswith(f".{name}")]
+    ]
+    assert missing == []
+    assert [name for name in names if not inspect.getdoc(getattr(home, name))] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_links_between_pages(path: Path) -> None:
+    """Links, cards and contents of a page lead to pages that are there."""
+    text = path.read_text(encoding="utf-8")
+    named = re.findall(r"\]\(([^)#:\s]+)\)", text)
+    for contents in re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.M | re.S):
+        lines = [line for line in contents.splitlines() if line and not line.startswith(":")]
+        named += [f"{line}.md" for line in lines]
+    named += [f"{name}.md" for name in re.findall(r"^:link: (\S+)$", text, flags=re.M)]
+    made = [name for name in named if name.startswith(("gallery/", "../gallery/"))]
+    assert [n for n in named if n not in made and not (path.parent / n).is_file()] == []
+
+
+# ---------------------------------------------------------------------- examples
+
+#: What is smaller than on the site, so that an example takes a second: constants, time limits.
+SMALL = {
+    "plot_denoising": {"height=48, width=64, levels=12": "height=12, width=16, levels=6"},
+    "plot_em_animated": {"STEPS = 8": "STEPS = 1"},
+    "plot_flipped_constraints": {"DRAWS = 4": "DRAWS = 1", "[0.0, 0.1, 0.2, 0.3]": "[0.0, 0.2]"},
+    "plot_ldpc": {"WORDS = 4": "WORDS = 1", "[0.02, 0.04, 0.06, 0.08]": "[0.02]"},
+    "plot_marginals": {"[0.25, 0.5, 1.0, 2.0]": "[0.5]", "size=8": "size=4"},
+    "plot_side_chains": {"residues=40": "residues=12"},
+    "plot_stereo": {"height=70, width=90": "height=20, width=30"},
+    "plot_table_for_a_paper": {"height=16, width=16": "height=5, width=5"},
+    "plot_wrong_solver": {
+        "solver_checks(Hopeful())": "solver_checks(Hopeful(), graphs_per_family=1)"
+    },
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each script of the gallery runs to its end and draws something, on less than it shows."""
+    import matplotlib.pyplot as plt
+
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('"""\n')
+    for said, smaller in SMALL[path.stem].items():
+        assert said in text, f"{path.name} does not say {said!r} any more"
+        text = text.replace(said, smaller)
+    text = re.sub(r"time_limit=[\d.]+", "time_limit=0.2", text)
+    script = tmp_path / path.name
+    script.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("agg")
+    drawn = []
+    monkeypatch.setattr(plt, "show", lambda: drawn.append(len(plt.get_fignums())))
+    try:
+        runpy.run_path(str(script))
+    finally:
+        plt.close("all")
+    assert drawn and drawn[-1] > 0
+
+
+def test_there_are_enough_examples() -> None:
+    """Eight scripts at least, each in the table of what is made smaller."""
+    assert {path.stem for path in EXAMPLES} == set(SMALL)
+    assert len(EXAMPLES) >= 8
+
+
+# ---------------------------------------------------------------------- the built site
+
+
+class _Page(HTMLParser):
+    """The anchors of a page, and where its links lead."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.anchors.add(value or "")
+            if name in ("href", "src") and value:
+                self.links.append(value)
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """Return the folder of the built site."""
+    if not (SITE / "index.html").is_file():
+        if os.environ.get("INFERENCE_LAB_SITE") == "required":
+            pytest.fail(f"there is no site in {SITE}")
+        pytest.skip("the site is not built: make docs")
+    return SITE
+
+
+def test_links_of_the_built_site(site: Path) -> None:
+    """Every link inside the site leads to a file, and to an anchor that is in it."""
+    pages = {path: _Page(path) for path in site.rglob("*.html") if "_modules" not in path.parts}
+    assert len(pages) > 20
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchor = unquote(parts.fragment)
+            known = pages.get(target)
+            if not target.is_file() or (anchor and known and anchor not in known.anchors):
+                broken.append((path.relative_to(site).as_posix(), link))
+    assert broken == []
+
+
+@pytest.fixture
+def opened(browser: Any, site: Path) -> Iterator[Any]:
+    """Give a page of the browser that nothing may go wrong in, nor ask the network."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page, troubles = context.new_page(), []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    context.route(re.compile("^(?!file:|data:)"), lambda route: troubles.append(route.request.url))
+    yield page
+    context.close()
+    assert troubles == []
+
+
+def test_pages_in_a_browser(opened: Any, site: Path) -> None:
+    """The decision table has its intervals, formulas are set, and nothing leaves a narrow page."""
+    opened.goto((site / "which-solver.html").as_uri())
+    assert opened.locator("h1").first.inner_text().startswith("Which solver?")
+    table = opened.locator("table.which")
+    assert table.locator("tbody tr").count() >= 8
+    assert re.search(r"\d\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", table.inner_text())
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    opened.goto((site / "methods" / "messages.html").as_uri())
+    formula = opened.locator("div.math math").first
+    assert formula.bounding_box()["height"] > 15
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
