@@ -90,8 +90,8 @@ def chart_of(figure: Figure) -> Chart | None:
     Returns
     -------
     Chart or None
-        None where there is more than one pair of axes, a line before the first label, or anything
-        but lines and bands.
+        None where there is more than one pair of axes, a line before the first label, points
+        without a line, or anything but lines and bands.
 
     Examples
     --------
@@ -114,10 +114,11 @@ def chart_of(figure: Figure) -> Chart | None:
     parts: list[_Part] = []
     for artist in axes.get_children():
         if isinstance(artist, Line2D):
+            dashes = DASHES.get(str(artist.get_linestyle()))
             if not _NAMELESS.fullmatch(label := str(artist.get_label())):
-                names.append(label.replace(r"\$", "$"))
-                looks.append((_colour(artist), DASHES[artist.get_linestyle()]))
-            if not names:
+                names.append(label)
+                looks.append((_colour(artist), dashes or ""))
+            if not names or dashes is None:
                 return None
             parts.append(_line(axes, artist, len(names) - 1))
         elif isinstance(artist, PolyCollection):

@@ -81,6 +81,9 @@ def _panel(labels: Sequence[str], above: float = 0.28) -> tuple[Figure, Axes]:
 
 def _legend(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str]) -> None:
     width, height = figure.get_size_inches()
+    # A page has room for the whole name, see `chart_of`.
+    for handle, label in zip(handles, labels, strict=True):
+        handle.set_label(printable(label))
     figure.legend(
         handles,
         _names(labels),
@@ -100,16 +103,9 @@ def _marks(points: int, number: int) -> tuple[int, int]:
     return (number % every, every)
 
 
-def _curve(axes: Axes, x: FloatArray, y: FloatArray, number: int, label: str) -> Line2D:
-    """Draw the curve of a solver; its label is for pages, the legend of a figure is shorter."""
-    marks, name = _marks(len(x), number), printable(label)
-    (line,) = axes.plot(x, y, markevery=marks, label=name, **line_style(number))
-    return line
-
-
-def _stairs(axes: Axes, x: FloatArray, y: FloatArray, number: int, label: str) -> Line2D:
-    line = _curve(axes, x, y, number, label)
-    line.set_drawstyle("steps-post")
+def _stairs(axes: Axes, x: FloatArray, y: FloatArray, number: int) -> Line2D:
+    marks = _marks(len(x), number)
+    (line,) = axes.plot(x, y, drawstyle="steps-post", markevery=marks, **line_style(number))
     return line
 
 
@@ -185,8 +181,7 @@ def draw_profile(axes: Axes, profile: Profile) -> list[Line2D]:
         x, y = ratios[last], shares[last]
         if not len(x) or x[0] > 1.0:
             x, y = np.concatenate([[1.0], x]), np.concatenate([[0.0], y])
-        x, y = np.append(x, end), np.append(y, y[-1])
-        handles.append(_stairs(axes, x, y, number, labels[number]))
+        handles.append(_stairs(axes, np.append(x, end), np.append(y, y[-1]), number))
     axes.set_xscale("log")
     axes.set_xlim(0.97, end)
     axes.set_ylim(-0.02, 1.03)
@@ -222,8 +217,12 @@ def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "
     handles: list[Line2D] = []
     for number, solved in enumerate(times):
         seconds = np.asarray(solved, dtype=np.float64)
-        counts = np.arange(1.0, len(seconds) + 1)
-        handles.append(_curve(axes, counts, np.maximum(seconds, 1e-6), number, labels[number]))
+        handles += axes.plot(
+            np.arange(1, len(seconds) + 1),
+            np.maximum(seconds, 1e-6),
+            markevery=_marks(len(seconds), number),
+            **line_style(number),
+        )
     most = max((np.size(solved) for solved in times), default=0)
     axes.set_yscale("log")
     axes.set_xlim(0, max(1, most) * 1.03)
@@ -292,7 +291,7 @@ def draw_gaps(
     handles = []
     for number, curve in enumerate(curves):
         y = np.where(np.isfinite(curve), curve, np.nan)
-        handles.append(_stairs(axes, x, y, number, labels[number]))
+        handles.append(_stairs(axes, x, y, number))
         if low is not None and high is not None and len(curves) <= BANDS:
             axes.fill_between(
                 x,
@@ -358,7 +357,7 @@ def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -
         style = line_style(number)
         # What was reached in the end is held to the end of the picture.
         x = np.append(np.maximum(run.seconds, 1e-6), end)
-        handles.append(_stairs(axes, x, np.append(energy, energy[-1]), number, labels[number]))
+        handles.append(_stairs(axes, x, np.append(energy, energy[-1]), number))
         axes.plot(
             x,
             np.append(bound, bound[-1]),

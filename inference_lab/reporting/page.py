@@ -267,14 +267,13 @@ class _Layout:
             stem, drawing = next(self._pictures)
             # Short, for it stands before each glyph.
             prefix = f"p{next(self._numbers)}_"
-            is_chart = isinstance(drawing, Chart)
             return {
                 "kind": "picture",
                 "id": f"figure-{stem}",
                 "caption": block.caption,
-                "chart": is_chart,
+                "chart": isinstance(drawing, Chart),
                 "inline": chart_html(drawing, prefix, block.alt)
-                if is_chart
+                if isinstance(drawing, Chart)
                 else Markup(inline_svg(drawing, prefix, block.alt)),
             }
         if isinstance(block, Items):
