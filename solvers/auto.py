@@ -94,7 +94,7 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
     elif kind in ("binary", "signed-potts"):
-        yield Stage("memetic", 0.25, "terms of either sign: a population of local optima")
+        yield Stage("memetic", 0.4, "terms of either sign: a population of local optima")
         if sparse:
             yield Stage("subgraph-search", 0.2, "few neighbours: exact moves on large subgraphs")
         elif n <= _DENSE:
