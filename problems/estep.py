@@ -24,6 +24,9 @@ from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.settings import setting
 
+#: Constraints where nothing is said about their number.
+_CONSTRAINTS = 100
+
 
 @dataclass(frozen=True)
 class EStep(ProblemFamily):
@@ -42,13 +45,21 @@ class EStep(ProblemFamily):
     data : str
         iris, wine, breast-cancer, digits-389 (part of scikit-learn), letters-ijl, pendigits-389,
         ecoli, glass, balance or ionosphere (from the data folder).
-    constraints : int
-        Number of distinct pairs drawn.
+    constraints : int or None
+        Number of distinct pairs drawn; None where `constraints_per_point` says it.
+    constraints_per_point : float or None
+        Number of pairs for each point that they may touch, so that data sets of different size
+        can be compared; `constraints` is None then.
     noise : float in [0, 1]
         Share of the constraints whose type is flipped.
-    weight : float or "auto"
+    weight : float, "auto" or "calibrated"
         Penalty of a violated constraint, ``inf`` for hard ones; "auto" is the mean squared
         distance of the points from their mean, which puts penalties on the scale of the distances.
+        "calibrated" is what a constraint is worth to the model behind the energy, Gaussians of
+        equal variance ``v`` and answers of which a share ``p`` is wrong:
+        ``2 v log((1 - p) / p)``, where ``v`` is the variance of a feature within the clusters of
+        k-means, and ``p`` is `noise`, of m constraints half a one more, ``(noise m + 1/2) /
+        (m + 1)``; 0 where answers are wrong as often as right.
     weight_factor : float
         Multiplies `weight`.
     closure : bool
@@ -95,9 +106,10 @@ class EStep(ProblemFamily):
     """
 
     data: str = setting("iris", always=True)
-    constraints: int = setting(100, at_least=0, always=True)
+    constraints: int | None = setting(_CONSTRAINTS, at_least=0, always=True)
+    constraints_per_point: float | None = setting(None, above=0, below=math.inf)
     noise: float = setting(0.0, at_least=0, at_most=1)
-    weight: float | Literal["auto"] = setting("auto", at_least=0)
+    weight: float | Literal["auto", "calibrated"] = setting("auto", at_least=0)
     weight_factor: float = setting(1.0, above=0, below=math.inf)
     closure: bool = False
     centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
@@ -111,6 +123,15 @@ class EStep(ProblemFamily):
     def __post_init__(self) -> None:
         """Check the settings that do not depend on the data."""
         super().__post_init__()
+        if self.constraints_per_point is not None:
+            if self.constraints not in (None, _CONSTRAINTS):
+                raise ValueError(
+                    f"constraints={self.constraints} and constraints_per_point="
+                    f"{self.constraints_per_point} both say how many; give one"
+                )
+            object.__setattr__(self, "constraints", None)
+        elif self.constraints is None:
+            raise ValueError("constraints=none needs constraints_per_point")
         if self.score == "held-out" and self.train == 1.0:
             raise ValueError("score=held-out needs train below 1: no point is held out")
 
@@ -133,9 +154,13 @@ class EStep(ProblemFamily):
         # One stream each, so that changing one setting leaves the other draws alone.
         split, draw, flip, start = np.random.default_rng(self.seed).spawn(4)
         training = np.sort(split.permutation(n)[: max(2, round(self.train * n))])
-        weight = self._weight(features)
+        count = self.constraints
+        if count is None:
+            assert self.constraints_per_point is not None  # checked above
+            count = round(self.constraints_per_point * training.size)
+        weight = self._weight(features, count, k)
         drawn = Constraints.sample(
-            truth, self.constraints, draw, among=training, ml_weight=weight, cl_weight=weight
+            truth, count, draw, among=training, ml_weight=weight, cl_weight=weight
         )
         drawn = drawn.flip(self.noise, flip)
         contradictions = len(drawn.contradictions())
@@ -163,6 +188,7 @@ class EStep(ProblemFamily):
             "clusters": k,
             "must_links": len(used.must_link),
             "cannot_links": len(used.cannot_link),
+            "largest_component": float(np.bincount(used.components()).max() / n),
             "weight": weight,
             "contradictions": contradictions,
             "source": dataset.source,
@@ -177,8 +203,17 @@ class EStep(ProblemFamily):
             info=info,
         )
 
-    def _weight(self, features: FloatArray) -> float:
-        weight = features.var(axis=0).sum() if self.weight == "auto" else self.weight
+    def _weight(self, features: FloatArray, count: int, k: int) -> float:
+        weight = self.weight
+        if weight == "auto":
+            weight = features.var(axis=0).sum()
+        elif weight == "calibrated":
+            # Every draw of a data set has the same scale.
+            centroids = kmeans_centroids(features, k, np.random.default_rng(0))
+            apart = squared_distances(features, centroids).min(axis=1).mean()
+            wrong = (self.noise * count + 0.5) / (count + 1)
+            odds = max(0.0, math.log((1.0 - wrong) / wrong))
+            weight = 2.0 * apart / features.shape[1] * odds
         return float(self.weight_factor * weight)
 
     def _price(self, features: FloatArray, k: int) -> float:
