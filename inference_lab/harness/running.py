@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,11 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     ours = is_ours(solver)
     warm = warmed_up(solver, case, settings)
     asked = blank(case, solver, seed, repeat, settings)
+    if case.problem.truth is not None:
+        # Scores need them, and the process of each run would load them anew, which takes longer
+        # than most runs.
+        for module in ("inference_lab.results.scoring", "scipy.optimize"):
+            import_module(module)
     board = Board(case.problem.graph.n_variables) if limits.hold else None
     try:
         return attempt(

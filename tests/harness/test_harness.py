@@ -134,6 +134,31 @@ def test_what_a_run_took_is_recorded():
 # ---------------------------------------------------------------------- resuming
 
 
+def test_the_process_of_a_run_loads_nothing():
+    """What every run needs is loaded before its process forks off, once."""
+    script = """
+import sys
+from dataclasses import replace
+import numpy as np
+import inference_lab as il
+from inference_lab.harness import running
+
+finish = running._finish
+
+def watched(*arguments):
+    before = set(sys.modules)
+    record = finish(*arguments)
+    return replace(record, diagnostics={"loaded": sorted(set(sys.modules) - before)})
+
+running._finish = watched
+graph = il.FactorGraph.potts(np.eye(3), [(0, 1)], [0.5])
+records = il.compare(il.Problem("p", graph, truth=np.array([1, 0, 0])), "icm").records
+assert [(r.accuracy, r.diagnostics) for r in records] == [(1.0, {"loaded": []})], records
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_same_call_does_only_what_is_missing(tmp_path):
     store = tmp_path / "runs.jsonl"
     started = []

@@ -40,6 +40,11 @@ def identity(record):
 class Enumerate(Solver):
     """Exact: try all labellings."""
 
+    def supports(self, graph, temperature):
+        """Refuse what cannot be enumerated, as the larger graph of a warm-up."""
+        few = graph.n_variables <= 12
+        return super().supports(graph, temperature) or (None if few else "too many labellings")
+
     def run(self, graph, run):
         states = list(itertools.product(*(range(int(k)) for k in graph.cardinalities)))
         energies = graph.energy(np.array(states, dtype=np.int64).reshape(len(states), -1))
