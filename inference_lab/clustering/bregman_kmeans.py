@@ -144,7 +144,7 @@ def worth_of_odds(
     model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
     model.fit(points, sample_weight=counts)
     total = points.shape[0] if counts is None else counts.sum()
-    return 2.0 * model.objective_ / float(total) / points.shape[1]
+    return float(2.0 * model.objective_ / float(total) / points.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
