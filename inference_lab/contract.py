@@ -75,6 +75,12 @@ class Status(StrEnum):
     """How a run ended; each member carries its sentence.
 
     The last three are said by the harness, of runs in processes of their own.
+
+    Examples
+    --------
+    >>> from inference_lab.contract import Status
+    >>> Status.LIMIT.value, Status.LIMIT == "limit", Status.UNSUPPORTED.sentence
+    ('limit', True, "the method's theory does not cover this problem")
     """
 
     OPTIMAL = "optimal", "the answer is proved to be exact"
@@ -99,7 +105,15 @@ class Status(StrEnum):
 
 
 class TracePoint(NamedTuple):
-    """One line of a run's history."""
+    """One line of a run's history.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.solve(g, "icm").trace[-1].best_energy
+    0.5
+    """
 
     seconds: float
     energy: float
@@ -113,6 +127,21 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
     which covers the rounding of sums and the tolerance of LP solvers. A bound further above the
     energy is a contradiction and proves nothing. `small` is `small_energy` of the graph.
+
+    Parameters
+    ----------
+    energy, lower_bound : float
+    small : float
+        `small_energy` of the graph.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> proves(2.0, 2.0 - 1e-9), proves(2.0, 1.9), proves(2.0, 2.1)
+    (True, False, False)
     """
     return math.isfinite(energy) and abs(energy - lower_bound) <= OPTIMALITY_TOLERANCE * max(
         small, abs(energy)
@@ -120,7 +149,23 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
 
 
 def small_energy(graph: FactorGraph) -> float:
-    """Return what an energy is small against: 1, or the magnitude of a graph of small costs."""
+    """Return what an energy is small against: 1, or the magnitude of a graph of small costs.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> small_energy(g), small_energy(g.scaled(-30)) < 1e-8
+    (1.0, True)
+    """
     return min(1.0, graph.magnitude) or 1.0
 
 
@@ -159,6 +204,15 @@ class Run:
         Seconds of wall time, measured from the start of the run.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> from inference_lab.contract import Run
+    >>> run = Run(g, max_iterations=10)
+    >>> run.offer([0, 1]), run.best_labels.tolist(), run.should_stop(10)
+    (0.5, [0, 1], True)
     """
 
     def __init__(
@@ -237,14 +291,44 @@ class Run:
         return taken if taken > _LONG_EVALUATION else min(taken, seconds(), seconds())
 
     def should_stop(self, iterations: int = 0) -> bool:
-        """Whether the budget is used up after this many iterations."""
+        """Whether the budget is used up after this many iterations.
+
+        Parameters
+        ----------
+        iterations : int
+            How many are done.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [Run(g, max_iterations=2).should_stop(done) for done in range(4)]
+        [False, False, True, True]
+        """
         if self.max_iterations is not None and iterations >= self.max_iterations:
             return True
         return self.time_limit is not None and self.remaining <= 0.0
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the solver's clock, for work that only looks at what it does."""
+        """Stop the solver's clock, for work that only looks at what it does.
+
+        Returns
+        -------
+        context manager
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = Run(g)
+        >>> with run.paused():
+        ...     picture = str(g)  # takes none of the solver's time
+        """
         if self._stopped:
             # Within another pause nothing is left to subtract.
             yield
@@ -264,10 +348,27 @@ class Run:
 
         The labels are copied, so the solver may go on changing its array.
 
+        Parameters
+        ----------
+        labels : (n,) array of int
+
+        Returns
+        -------
+        float
+            In the units of the run.
+
         Raises
         ------
         ValueError
             If the labels do not fit the graph.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = Run(g)
+        >>> run.offer([1, 1]), run.offer([0, 1]), run.offer([1, 1]), run.best_energy
+        (1.0, 0.5, 1.0, 0.5)
         """
         now = self.seconds
         with self.paused():
@@ -285,10 +386,25 @@ class Run:
     def bound(self, value: float) -> None:
         """Report a proved lower bound on the minimum energy; the largest is kept.
 
+        Parameters
+        ----------
+        value : float
+            In the units of the run.
+
         Raises
         ------
         ValueError
             If the bound is NaN.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = Run(g)
+        >>> run.bound(0.2), run.bound(0.1)
+        (None, None)
+        >>> run.lower_bound
+        0.2
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
@@ -302,7 +418,23 @@ class Run:
                 self._record(now, self.best_energy)
 
     def decided(self, energy: float) -> bool:
-        """Whether rounding leaves less open than a proof at this energy may."""
+        """Whether rounding leaves less open than a proof at this energy may.
+
+        Parameters
+        ----------
+        energy : float
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> Run(g).decided(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).decided(0.5)
+        (True, False)
+        """
         return self._resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
 
     def _clipped(self, bound: float) -> float:
@@ -347,6 +479,12 @@ class Outcome:
         What the estimate is: the value itself, a bound, or neither.
     diagnostics : dict
         Further figures, JSON-able where possible.
+
+    Examples
+    --------
+    >>> from inference_lab.contract import Outcome
+    >>> Outcome(converged=True, iterations=3, diagnostics={"restarts": 2}).infeasible
+    False
     """
 
     converged: bool = False
@@ -404,6 +542,23 @@ class Solver(Settings, ABC):
         The default covers every graph at temperature 0. Label costs are not this method's business
         but that of the class attribute `label_costs`. No clock runs here: what takes more than
         a moment to find out belongs into `run`, see `Outcome.unsupported`.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+        temperature : float
+
+        Returns
+        -------
+        str or None
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> from inference_lab.solvers.icm import ICM
+        >>> ICM().supports(g, 0.0), ICM().supports(g, 1.0)
+        (None, 'icm finds labellings, not marginals')
         """
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
 
@@ -412,11 +567,38 @@ class Solver(Settings, ABC):
 
         The default looks for the package that the solver's file names, see
         `inference_lab.specs.extras`.
+
+        Returns
+        -------
+        str or None
+
+        Examples
+        --------
+        >>> from inference_lab.solvers.icm import ICM
+        >>> ICM().missing()
         """
         return why_missing(self)
 
     def refusal(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why no run is made: label costs that the method does not know, or `supports`."""
+        """Return why no run is made: label costs that the method does not know, or `supports`.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+        temperature : float
+
+        Returns
+        -------
+        str or None
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> from inference_lab.solvers.trw_s import TRWS
+        >>> TRWS().refusal(g.with_label_costs(1.0), 0.0)
+        'trw-s knows nothing of label costs, and this graph has some'
+        """
         if graph.n_label_costs and not self._heeds_label_costs():
             return f"{self.name()} knows nothing of label costs, and this graph has some"
         return self.supports(graph, temperature)
@@ -433,7 +615,27 @@ class Solver(Settings, ABC):
 
     @abstractmethod
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Solve; offer labellings and bounds to `run` on the way, and stop when it says so."""
+        """Solve; offer labellings and bounds to `run` on the way, and stop when it says so.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            In the units of the run, see `Run`; it is not to be changed.
+        run : Run
+
+        Returns
+        -------
+        Outcome
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> from inference_lab.solvers.icm import ICM
+        >>> run = Run(g)
+        >>> ICM().run(g, run).converged, run.best_energy
+        (True, 0.5)
+        """
 
 
 class UnsolvedWarning(UserWarning):
@@ -476,6 +678,14 @@ class Solution:
     diagnostics : dict
         With ``unit`` where the run was made in other units (see `Run`): what is an energy here is
         in those.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, "ilp")
+    >>> s.labels.tolist(), s.energy, s.lower_bound, s.gap, s.status.value
+    ([0, 1], 0.5, 0.5, 0.0, 'optimal')
     """
 
     labels: IntArray | None
@@ -536,6 +746,10 @@ class Solution:
 
     def raise_for_status(self) -> Self:
         """Return the solution itself if the method gave an answer, else raise.
+
+        Returns
+        -------
+        Solution
 
         Raises
         ------

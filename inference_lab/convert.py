@@ -383,6 +383,15 @@ class FromPgmpy(NamedTuple):
         ``variables[i]`` is pgmpy's name of variable ``i``.
     states : list of list
         ``states[i][a]`` is pgmpy's name of label ``a`` of variable ``i``.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> from inference_lab.convert import from_pgmpy, to_pgmpy
+    >>> found = from_pgmpy(to_pgmpy(g)[0])
+    >>> found.graph.n_edges, len(found.variables)
+    (1, 2)
     """
 
     graph: FactorGraph

@@ -43,6 +43,13 @@ class Problem:
     info : mapping
         Further facts for the record, JSON-able. One that was made of a spec has the settings of
         its family there, too.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.Problem("pair", g, truth=[0, 1], optimum=0.5).score([0, 1])["accuracy"]
+    1.0
     """
 
     name: str
@@ -62,11 +69,27 @@ class Problem:
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
         """Compare a labelling with the ground truth.
 
+        Parameters
+        ----------
+        labels : (n,) array of int
+
         Returns
         -------
         dict
             ``pairwise_f``, ``nmi``, ``ari`` and ``accuracy`` (after matching of labels) as in
             `inference_lab.results.scoring.score`; empty without ground truth.
+
+        Raises
+        ------
+        ValueError
+            If the labels do not fit the graph.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> il.Problem("pair", g, truth=[0, 1]).score([1, 0])["accuracy"]  # labels are names only
+        1.0
         """
         if self.truth is None:
             return {}
@@ -77,18 +100,61 @@ class Problem:
     def picture(self, labels: npt.ArrayLike) -> npt.NDArray[np.uint8] | None:
         """Show a labelling as an image.
 
+        Parameters
+        ----------
+        labels : (n,) array of int
+
         Returns
         -------
         (height, width) or (height, width, 3) uint8 array, or None
             Grey values or colours; None where the variables are no pixels.
+
+        Examples
+        --------
+        >>> from inference_lab.registry.sources import as_problem
+        >>> problem = as_problem("image-denoising(image=shapes)")
+        >>> problem.picture(problem.truth).dtype
+        dtype('uint8')
         """
         return None
 
 
 @dataclass(frozen=True)
 class ProblemFamily(Settings, ABC):
-    """Base of problem families: a frozen dataclass of settings that builds a `Problem`."""
+    """Base of problem families: a frozen dataclass of settings that builds a `Problem`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np, inference_lab as il
+    >>> @dataclass(frozen=True)
+    ... class Chain(il.ProblemFamily):
+    ...     length: int = 10
+    ...
+    ...     def build(self, data_dir=None):
+    ...         edges = [(i, i + 1) for i in range(self.length - 1)]
+    ...         unary = np.eye(self.length, 2)
+    ...         return il.Problem(self.spec, il.FactorGraph.potts(unary, edges, 0.5))
+    >>> problem = Chain(length=3).build()
+    >>> problem.name, problem.graph.n_edges
+    ('Chain(length=3)', 2)
+    """
 
     @abstractmethod
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Build the problem; `data_dir` is where real data that does not travel is found."""
+        """Build the problem; `data_dir` is where real data that does not travel is found.
+
+        Parameters
+        ----------
+        data_dir : path, optional
+
+        Returns
+        -------
+        Problem
+
+        Examples
+        --------
+        >>> from inference_lab.problems.ising import Ising
+        >>> Ising(size=3).build().graph.n_variables
+        9
+        """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,3 +49,51 @@ def test_methods_and_families_have_an_example(name: str) -> None:
         for value in vars(importlib.import_module(name)).values()
         if isinstance(value, type) and value.__module__ == name
     )
+
+
+#: Modules whose public names people call; estimators are told by scikit-learn's conventions.
+PUBLIC = (
+    *("inference_lab", "inference_lab.io", "inference_lab.io.results", "inference_lab.convert"),
+    *("inference_lab.conformance", "inference_lab.constraints", "inference_lab.contract"),
+)
+
+
+def public() -> dict[str, Any]:
+    """Return what is called: functions, classes, and the methods that classes of ours have."""
+    found: dict[str, Any] = {}
+    for module in map(importlib.import_module, PUBLIC):
+        for thing in (getattr(module, name) for name in module.__all__):
+            owners = [
+                owner
+                for owner in getattr(thing, "__mro__", ())
+                if owner.__module__.startswith("inference_lab")
+            ]
+            methods = [
+                getattr(value, "__func__", value)
+                for owner in owners
+                for name, value in vars(owner).items()
+                if not name.startswith("_")
+            ]
+            for each in [*owners[:1], *filter(inspect.isfunction, [thing, *methods])]:
+                found[f"{each.__module__}.{each.__qualname__}"] = each
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(public()))
+def test_what_is_public_says_how_it_is_called(name: str) -> None:
+    """Parameters, what is returned and raised, and an example; exceptions need none."""
+    thing = public()[name]
+    said = inspect.getdoc(thing) or ""
+    sections = set(re.findall(r"^(\w+)\n-{3,}$", said, flags=re.MULTILINE))
+    if inspect.isclass(thing):
+        assert ">>> " in said or issubclass(thing, BaseException)
+        return
+    signature = inspect.signature(thing)
+    wanted = {"Examples"}
+    if set(signature.parameters) - {"self", "cls"}:
+        wanted.add("Parameters")
+    if signature.return_annotation not in ("None", None):
+        wanted.add("Yields" if inspect.isgeneratorfunction(thing) else "Returns")
+    if re.search(r"^ +raise \w", inspect.getsource(thing), flags=re.MULTILINE):
+        wanted.add("Raises")
+    assert wanted - sections == set()

@@ -349,6 +349,15 @@ class ConstrainedClusterer(
         Returns
         -------
         (n,) int array
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> near, far = model.predict([[0.4], [8.4]])
+        >>> bool(near == model.labels_[0]), bool(far == model.labels_[3])
+        (True, True)
         """
         costs = self.transform(X)
         return np.asarray(costs.argmin(axis=1), dtype=np.int64)
@@ -356,10 +365,22 @@ class ConstrainedClusterer(
     def transform(self, X: Any) -> FloatArray:
         """Return the cost of each point in each cluster, under the metric learnt.
 
+        Parameters
+        ----------
+        X : (n, d) array-like or CSR matrix
+
         Returns
         -------
         (n, k) float64 array
             Less the ``log det`` of each cluster's metric where clusters have their own.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> sorted(model.transform([[0.5]])[0].tolist())
+        [0.0, 64.0]
         """
         check_is_fitted(self)
         return self._costs(self._read_points(X, reset=False))
@@ -379,7 +400,25 @@ class ConstrainedClusterer(
         return np.stack(columns, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the summed cost of the points in their cheapest clusters."""
+        """Return minus the summed cost of the points in their cheapest clusters.
+
+        Parameters
+        ----------
+        X : (n, d) array-like or CSR matrix
+        y : ignored
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> model.score([[0.5], [9.5]])
+        -1.0
+        """
         return -float(self.transform(X).min(axis=1).sum())
 
     @property
@@ -461,6 +500,14 @@ class PairwiseClusterer(ConstrainedClusterer):
             If data, constraints or settings cannot be used.
         InfeasibleConstraintsError
             If constraints of infinite weight cannot be satisfied, or no way was found.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1)], cl_weight=100.0)
+        >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
+        (True, 0)
         """
         return self._fit_to(
             X,

@@ -54,6 +54,15 @@ class Exhaustive:
     ----------
     energies : array with one axis a variable
         ``energies[tuple(x)]`` is the energy of labelling ``x``.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> from inference_lab.conformance import exhaustive
+    >>> found = exhaustive(g)
+    >>> found.optimum, found.scale
+    (0.5, 2.1)
     """
 
     energies: FloatArray
@@ -70,14 +79,46 @@ class Exhaustive:
         return max(1.0, float(finite.max(initial=0.0)))
 
     def log_partition(self, temperature: float) -> float:
-        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible."""
+        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible.
+
+        Parameters
+        ----------
+        temperature : float
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> round(exhaustive(g).log_partition(1.0), 6)
+        0.498153
+        """
         if math.isinf(self.optimum):
             return -math.inf
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         return math.log(float(weights.sum())) - self.optimum / temperature
 
     def marginals(self, temperature: float) -> list[FloatArray]:
-        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph."""
+        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph.
+
+        Parameters
+        ----------
+        temperature : float
+
+        Returns
+        -------
+        list of 1-D float64 arrays
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [row.round(3).tolist() for row in exhaustive(g).marginals(1.0)]
+        [[0.702, 0.298], [0.408, 0.592]]
+        """
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         weights /= weights.sum()
         axes = range(weights.ndim)
@@ -95,6 +136,14 @@ def exhaustive(graph: FactorGraph) -> Exhaustive:
     """Enumerate all labellings of a small graph, independently of the evaluator and the solvers.
 
     The dense table of every term is broadcast into one array of energies.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+
+    Returns
+    -------
+    Exhaustive
 
     Raises
     ------

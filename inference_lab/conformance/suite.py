@@ -35,6 +35,10 @@ def solver_checks(
         Number of random graphs drawn from each of the families of
         `inference_lab.graph.random_graphs`; the checks share the runs on them.
 
+    Returns
+    -------
+    list of Check
+
     Raises
     ------
     ValueError
@@ -76,6 +80,10 @@ def run_checks(
         Give each check a process of its own, where the system can fork: a solver that crashes,
         hangs or takes all memory fails the check, and nothing else happens. Without it, all runs
         are made in this process, which a debugger can follow.
+
+    Returns
+    -------
+    list of CheckResult
 
     Raises
     ------

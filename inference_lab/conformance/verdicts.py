@@ -32,7 +32,13 @@ class NotApplicable(unittest.SkipTest):
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """How a check ended.
+
+    Examples
+    --------
+    >>> Verdict.NOT_APPLICABLE.value
+    'not applicable'
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -50,6 +56,12 @@ class Check:
         The promise, in one sentence.
     body : callable
         Raises `ConformanceFailure` or `NotApplicable`.
+
+    Examples
+    --------
+    >>> from inference_lab.conformance import solver_checks
+    >>> check = solver_checks("icm")[0]
+    >>> check()  # nothing is raised: the promise is kept
     """
 
     name: str
@@ -94,6 +106,13 @@ class CheckResult:
     message : str
         Why it failed, or why it does not apply; empty if it passed.
     seconds : float
+
+    Examples
+    --------
+    >>> from inference_lab.conformance import run_checks
+    >>> result = run_checks("icm", graphs_per_family=1)[0]
+    >>> result.verdict.value
+    'passed'
     """
 
     name: str

@@ -373,6 +373,10 @@ class Constraints:
         symmetric : bool
             Both triangles, or the upper one only.
 
+        Returns
+        -------
+        scipy.sparse.csr_array
+
         Raises
         ------
         ValueError
@@ -403,6 +407,10 @@ class Constraints:
         kind, weight : str
             Names of the attributes.
 
+        Returns
+        -------
+        Constraints
+
         Raises
         ------
         ValueError
@@ -425,6 +433,10 @@ class Constraints:
         ----------
         ids : sequence of hashable, shape (n_points,), optional
             The nodes; default: the numbers of the points.
+
+        Returns
+        -------
+        networkx.Graph
 
         Raises
         ------
@@ -499,6 +511,13 @@ class Constraints:
         ------
         ValueError
             If two names read alike.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1]], [[0, 2]], n_points=3)
+        >>> c.write_csv("pairs.csv", ids=["a", "b", "c"])
+        >>> Constraints.read_csv("pairs.csv", ids=["a", "b", "c"])
+        Constraints(1 must-link, 1 cannot-link, n_points=3)
         """
         files.write_csv(self._parts, Path(path), ids)
 
@@ -506,17 +525,35 @@ class Constraints:
     def read_npz(cls, path: str | os.PathLike[str]) -> Constraints:
         """Read what `write_npz` wrote; nothing is unpickled.
 
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        Constraints
+
         Raises
         ------
         FormatError
             A `ValueError` that names the file and what is wrong with it.
         OSError
             If the file cannot be opened.
+
+        Examples
+        --------
+        >>> Constraints(None, [[0, 2]], n_points=3).write_npz("pairs.npz")
+        >>> Constraints.read_npz("pairs.npz").cannot_link.tolist()
+        [[0, 2]]
         """
         return cls._from_parts(files.read_npz(Path(path)), path)
 
     def write_npz(self, path: str | os.PathLike[str]) -> None:
         """Write the arrays to an archive of numpy's, at exactly this path.
+
+        Parameters
+        ----------
+        path : path
 
         Examples
         --------
@@ -636,6 +673,11 @@ class Constraints:
         Returns
         -------
         dict
+
+        Raises
+        ------
+        ValueError
+            If `sample_ids` are not as many as the points, or not all different.
 
         Examples
         --------

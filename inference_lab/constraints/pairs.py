@@ -93,6 +93,11 @@ def point_indices(value: npt.ArrayLike, n_points: int, *, name: str) -> IntArray
 def sample_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """Draw exactly `count` distinct unordered pairs out of ``0..n-1``, every set equally likely.
 
+    Parameters
+    ----------
+    n, count : int
+    rng : numpy.random.Generator
+
     Returns
     -------
     (count, 2) array of int64, with ``i < j`` in each row
@@ -110,7 +115,25 @@ def sample_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
 
 
 def check_generator(rng: object) -> None:
-    """Refuse seeds and legacy generators, with the remedy in the message."""
+    """Refuse seeds and legacy generators, with the remedy in the message.
+
+    Parameters
+    ----------
+    rng : object
+
+    Raises
+    ------
+    TypeError
+        If it is no `numpy.random.Generator`.
+
+    Examples
+    --------
+    >>> check_generator(np.random.default_rng(0))
+    >>> check_generator(0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    TypeError: rng is of type int; a numpy.random.Generator is needed, such as ...
+    """
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"rng is of type {type(rng).__name__}; a numpy.random.Generator is needed, "

@@ -140,6 +140,11 @@ def split_points(
     train, test : ndarray of int64
         Ascending.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `rng` is no generator, or `share` is not from 0 to 1.
+
     Examples
     --------
     >>> from inference_lab.constraints.constraints import Constraints

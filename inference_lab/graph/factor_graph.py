@@ -164,11 +164,25 @@ class FactorGraph:
         constant : float
             Added to every energy; finite.
 
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
             If a cost is no real number, NaN, ``-inf`` or finite beyond 1e100, a shape does not
             fit, or a term names a missing variable, or one twice.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> apart = il.DiagonalTerms([(0, 1)], same=2.0)
+        >>> close = il.SharedTable([(1, 2)], [[0.0, 1.0], [1.0, 0.0]], weights=0.5)
+        >>> three = ((0, 1, 2), [[[0, 1], [0, 1]], [[0, 1], [0, 1]]])
+        >>> g = il.FactorGraph.from_terms([[0.0, 1.0]] * 3, [apart, close], [three])
+        >>> g, g.energy([0, 1, 1])
+        (FactorGraph(3 variables x 2 labels; terms: 2 Potts, 1 higher-order), 3.0)
         """
         unaries = parse_unary(unary)
         blocks = [pack(term, unaries.cardinalities) for term in terms]
@@ -254,10 +268,24 @@ class FactorGraph:
         weights : float or (m,) array
         constant : float
 
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
             As in `from_terms`.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> unary = [[0.0, 1.0], [0.6, 0.0], [0.2, 0.3]]
+        >>> g = il.FactorGraph.potts(unary, edges=[(0, 1), (1, 2)], weights=[0.5, -0.4])
+        >>> g.energy([0, 1, 0])  # 0.0 + 0.0 + 0.2 of the unaries; both pairs differ
+        0.3
+        >>> il.solve(g, "brute-force").labels.tolist()
+        [0, 1, 0]
         """
         return cls.from_terms(
             unary, [DiagonalTerms(edges, 0.0, as_costs(weights, "weights"))], constant=constant
@@ -285,10 +313,25 @@ class FactorGraph:
             Factor of the shared table on each edge.
         constant : float
 
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
             As in `from_terms`, or if `weights` come with tables that are not shared.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> jumps = [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+        >>> unary = [[0.0, 2.0, 5.0], [4.0, 3.0, 0.0]]
+        >>> il.FactorGraph.pairwise(unary, [(0, 1)], jumps, weights=[0.5]).energy([0, 2])
+        1.0
+        >>> own = [[[1, 2, 3], [4, 5, 6]]]
+        >>> il.FactorGraph.pairwise([[0, 0], [0, 0, 0]], [(0, 1)], own).energy([1, 2])
+        6.0
         """
         tables = unwrap(tables, "tables")
         shared = isinstance(tables, np.ndarray) and tables.dtype != object and tables.ndim == 2
@@ -323,10 +366,22 @@ class FactorGraph:
             ``table`` holds energies, one axis a variable of the scope.
         constant : float
 
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
             As in `from_terms`.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> factors = [((0,), [0.0, 1.0]), ((0, 1), [[3, 2, 1], [0, 1, 2]])]
+        >>> g = il.FactorGraph.from_factors([2, 3], factors)
+        >>> g.energy([[0, 2], [1, 0]]).tolist()
+        [1.0, 1.0]
         """
         counts = np.asarray(unwrap(cardinalities, "cardinalities"))
         if counts.size and counts.dtype.kind not in "iu":
@@ -491,18 +546,71 @@ class FactorGraph:
         return self.unary_values.reshape(self.n_variables, self.n_labels or 1)
 
     def unary_of(self, variable: int) -> FloatArray:
-        """Return the unary costs ``(k_i,)`` of one variable (a read-only view)."""
+        """Return the unary costs ``(k_i,)`` of one variable (a read-only view).
+
+        Parameters
+        ----------
+        variable : int
+
+        Returns
+        -------
+        (k,) float64 array
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.unary_of(1).tolist()
+        [0.6, 0.0]
+        """
         return self.unary_values[self.unary_ptr[variable] : self.unary_ptr[variable + 1]]
 
     def edge_table(self, e: int) -> FloatArray:
-        """Return pairwise term ``e`` as a dense ``(k_i, k_j)`` table."""
+        """Return pairwise term ``e`` as a dense ``(k_i, k_j)`` table.
+
+        Parameters
+        ----------
+        e : int
+            Which of `edges`.
+
+        Returns
+        -------
+        (k_i, k_j) float64 array
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.edge_table(0).tolist()
+        [[0.0, 0.5], [0.5, 0.0]]
+        """
         block = EdgeBlock(
             self.edges, self.edge_kinds, self.edge_weights, self.edge_offsets, self.pairwise_values
         )
         return dense(block, e, self.cardinalities)
 
     def higher_order(self, f: int) -> tuple[tuple[int, ...], FloatArray]:
-        """Return scope and table of higher-order factor ``f``."""
+        """Return scope and table of higher-order factor ``f``.
+
+        Parameters
+        ----------
+        f : int
+            From 0 to `n_factors` - 1.
+
+        Returns
+        -------
+        scope : tuple of int
+        table : float64 array
+            With one axis a variable of the scope.
+
+        Examples
+        --------
+        >>> import numpy as np, inference_lab as il
+        >>> g = il.FactorGraph.from_factors([2, 2, 2], [((2, 0, 1), np.arange(8).reshape(2, 2, 2))])
+        >>> scope, table = g.higher_order(0)
+        >>> scope, table.shape
+        ((2, 0, 1), (2, 2, 2))
+        """
         scope = tuple(
             int(v) for v in self.factor_scopes[self.factor_ptr[f] : self.factor_ptr[f + 1]]
         )
@@ -513,6 +621,18 @@ class FactorGraph:
         """Iterate over all factors as (scope, dense table): the non-zero unaries, then the rest.
 
         The constant and label costs are not among them. Meant for export and for small graphs.
+
+        Yields
+        ------
+        scope : tuple of int
+        table : float64 array
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [(scope, table.tolist()) for scope, table in g.factors()]
+        [((0,), [0.0, 1.0]), ((1,), [0.6, 0.0]), ((0, 1), [[0.0, 0.5], [0.5, 0.0]])]
         """
         for i in range(self.n_variables):
             row = self.unary_of(i)
@@ -624,10 +744,29 @@ class FactorGraph:
     def check_labels(self, labels: npt.ArrayLike) -> IntArray:
         """Return labels as an int64 array of shape (n,) or (b, n), or say what is wrong.
 
+        Parameters
+        ----------
+        labels : (n,) or (b, n) array of int
+
+        Returns
+        -------
+        (n,) or (b, n) int64 array
+
         Raises
         ------
         ValueError
             If the shape does not fit, the dtype is not integer, or a label is out of range.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.check_labels([0, 1]).dtype
+        dtype('int64')
+        >>> g.check_labels([0, 2])
+        Traceback (most recent call last):
+        ...
+        ValueError: labels[1] = 2; variable 1 has labels 0 to 1
         """
         array = np.asarray(labels)
         n = self.n_variables
@@ -671,6 +810,13 @@ class FactorGraph:
         ------
         ValueError
             As in `check_labels`.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.energy([0, 1]), g.energy([[0, 0], [0, 1], [1, 1]]).tolist()
+        (0.5, [0.6, 0.5, 1.0])
         """
         array = self.check_labels(labels)
         if array.ndim == 1:
@@ -865,10 +1011,26 @@ class FactorGraph:
 
         Variables keep their numbers; the other labels of an observed variable cost ``+inf``.
 
+        Parameters
+        ----------
+        evidence : mapping of int to int
+            The label of each variable that is observed.
+
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
             If a variable or a label does not exist.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> il.solve(g.with_evidence({0: 1}), "brute-force").labels.tolist()
+        [1, 1]
         """
         values = self.unary_values.copy()
         for variable, label in evidence.items():
@@ -893,6 +1055,22 @@ class FactorGraph:
         Parameters
         ----------
         values : flat array of ``sum_i k_i`` costs, or (n, k) where cardinalities are equal
+
+        Returns
+        -------
+        FactorGraph
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit, or a cost is NaN or ``-inf``.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.with_unary([[1.0, 0.0], [0.0, 0.0]]).energy([0, 1])
+        1.5
         """
         array = as_costs(values, "unary")
         fits = array.ndim == 1 or array.shape == (self.n_variables, self.n_labels)
@@ -922,6 +1100,10 @@ class FactorGraph:
             What each label costs by itself, ``k`` being the largest number of labels of a variable.
         sets : iterable of (labels, cost)
 
+        Returns
+        -------
+        FactorGraph
+
         Raises
         ------
         ValueError
@@ -948,6 +1130,21 @@ class FactorGraph:
         """Return the graph with all costs multiplied by ``2^exponent``, the structure shared.
 
         Exact, but for costs that leave the range of floats: small ones become 0.
+
+        Parameters
+        ----------
+        exponent : int
+
+        Returns
+        -------
+        FactorGraph
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.scaled(3).energy([0, 1])
+        4.0
         """
         table = self.edge_kinds == TABLE
         return self._with_costs(

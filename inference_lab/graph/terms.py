@@ -44,6 +44,14 @@ class DiagonalTerms:
         ``(1, k)`` is one diagonal shared by all edges.
     differ : float or (m,) array
         Cost when the labels differ.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> must = il.DiagonalTerms([(0, 1)], same=0, differ=2.0)
+    >>> cannot = il.DiagonalTerms([(1, 2)], same=2.0)
+    >>> il.FactorGraph.from_terms([[0.0, 0.0]] * 3, [must, cannot]).energy([0, 1, 1])
+    4.0
     """
 
     edges: npt.ArrayLike
@@ -60,6 +68,14 @@ class SharedTable:
     edges : (m, 2) array of int
     table : (k_i, k_j) array
     weights : float or (m,) array
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> jumps = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    >>> smooth = il.SharedTable([(0, 1), (1, 2)], jumps, weights=[1.0, 0.5])
+    >>> il.FactorGraph.from_terms([[0.0] * 3] * 3, [smooth]).energy([0, 2, 0])
+    3.0
     """
 
     edges: npt.ArrayLike
@@ -75,6 +91,13 @@ class OwnTables:
     ----------
     edges : (m, 2) array of int
     tables : (m, k_i, k_j) array or sequence of m 2-D arrays
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> own = il.OwnTables([(0, 1)], [[[1, 2, 3], [4, 5, 6]]])
+    >>> il.FactorGraph.from_terms([[0.0, 0.0], [0.0, 0.0, 0.0]], [own]).energy([1, 0])
+    4.0
     """
 
     edges: npt.ArrayLike

@@ -64,6 +64,10 @@ _FORMATS: dict[str, Format] = {
 def supported_formats() -> tuple[str, ...]:
     """Return the names of the formats that `read` knows.
 
+    Returns
+    -------
+    tuple of str
+
     Examples
     --------
     >>> supported_formats()
@@ -74,6 +78,10 @@ def supported_formats() -> tuple[str, ...]:
 
 def supported_suffixes() -> tuple[str, ...]:
     """Return the suffixes of the files that `read` knows without the name of their format.
+
+    Returns
+    -------
+    tuple of str
 
     Examples
     --------
@@ -225,6 +233,14 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
         digits; nothing is written then.
     OSError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.write(g, "small.fg")
+    >>> il.read("small.fg").energy([0, 1])
+    0.5
     """
     path = Path(path)
     kind = _format_of(path, None)

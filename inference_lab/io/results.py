@@ -66,6 +66,11 @@ class LogPartition(NamedTuple):
         ``ln Z``, as in `Solution.log_partition` at temperature 1.
     base_10 : float
         ``log10 Z``, as competitions print it.
+
+    Examples
+    --------
+    >>> LogPartition(natural=2.302585092994046, base_10=1.0).base_10
+    1.0
     """
 
     natural: float
@@ -148,6 +153,13 @@ def write_labels(path: str | os.PathLike[str], labels: npt.ArrayLike, task: str 
     ------
     ValueError
         If the labels are not integers >= 0 in one dimension, or the task is another one.
+
+    Examples
+    --------
+    >>> write_labels("small.MPE", [0, 1, 2])
+    >>> print(Path("small.MPE").read_text(), end="")
+    MPE
+    3 0 1 2
     """
     array = np.asarray(labels)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -183,6 +195,12 @@ def read_marginals(path: str | os.PathLike[str]) -> list[FloatArray]:
         probabilities.
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> write_marginals("small.MAR", [[0.25, 0.75], [1.0]])
+    >>> [row.tolist() for row in read_marginals("small.MAR")]
+    [[0.25, 0.75], [1.0]]
     """
     tokens = _solution(Path(path), ("MAR",))
     values = tokens.values
@@ -241,6 +259,13 @@ def write_marginals(
     ------
     ValueError
         If a row is not a distribution; nothing is written then.
+
+    Examples
+    --------
+    >>> write_marginals("small.MAR", [[0.25, 0.75], [0.5, 0.5]])
+    >>> print(Path("small.MAR").read_text(), end="")
+    MAR
+    2 2 0.25 0.75 2 0.5 0.5
     """
     parts = [str(len(marginals))]
     for i, given in enumerate(marginals):
@@ -308,6 +333,12 @@ def write_log_partition(path: str | os.PathLike[str], log_partition: float) -> N
     ------
     ValueError
         If it is NaN or ``+inf``.
+
+    Examples
+    --------
+    >>> write_log_partition("small.PR", 0.0)
+    >>> read_log_partition("small.PR").natural
+    0.0
     """
     if math.isnan(log_partition) or log_partition == math.inf:
         raise ValueError(f"log_partition must be a number or -inf, got {log_partition!r}")

@@ -507,12 +507,34 @@ problem_registry: Registry[ProblemFamily] = Registry(
 
 
 def available_solvers() -> dict[str, str]:
-    """Return the registered solvers: names with one-line descriptions."""
+    """Return the registered solvers: names with one-line descriptions.
+
+    Returns
+    -------
+    dict of str to str
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> il.available_solvers()["icm"]
+    'Iterated conditional modes: change one label at a time while the energy falls'
+    """
     return solver_registry.available()
 
 
 def available_problems() -> dict[str, str]:
-    """Return the registered problem families: names with one-line descriptions."""
+    """Return the registered problem families: names with one-line descriptions.
+
+    Returns
+    -------
+    dict of str to str
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> "estep" in il.available_problems()
+    True
+    """
     return problem_registry.available()
 
 

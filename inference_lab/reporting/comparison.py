@@ -50,11 +50,41 @@ class Comparison(Findings):
         width : int, optional
             Characters there is room for; where they do not suffice for all columns, the pairwise
             F and the solvers' own bounds are left out.
+
+        Returns
+        -------
+        rich.table.Table
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> from rich.console import Console
+        >>> Console(width=100).print(c.table(100))  # doctest: +ELLIPSIS
+        pair  2 variables, 1 edge, 2 labels...
         """
         return rich_table(self.shown, width)
 
     def to_text(self, width: int | None = None) -> str:
-        """Return `table` as plain text; as wide as it takes, or fitted into `width`."""
+        """Return `table` as plain text; as wide as it takes, or fitted into `width`.
+
+        Parameters
+        ----------
+        width : int, optional
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> print(c.to_text().splitlines()[0])
+        pair  2 variables, 1 edge, 2 labels
+        """
         return plain_text(self.shown, width)
 
     def __str__(self) -> str:
@@ -194,11 +224,37 @@ class Comparison(Findings):
         return root / "index.html"
 
     def to_markdown(self) -> str:
-        """Return the comparison as Markdown: one table a problem, then one over solvers."""
+        """Return the comparison as Markdown: one table a problem, then one over solvers.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> print(c.to_markdown().splitlines()[4])
+        | solver | energy | gap % | bound | proved | seconds | status |
+        """
         return markdown(self.shown)
 
     def to_csv(self) -> str:
-        """Return `rows` as CSV, one line a problem and solver."""
+        """Return `rows` as CSV, one line a problem and solver.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> c.to_csv().splitlines()[0][:15]
+        'problem,solver,'
+        """
         return csv_text(self)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
@@ -212,6 +268,10 @@ class Comparison(Findings):
         ``table.csv``, ``table.md``
             `to_csv` and `to_markdown`.
 
+        Parameters
+        ----------
+        folder : path
+
         Returns
         -------
         list of Path
@@ -223,6 +283,14 @@ class Comparison(Findings):
             If a file cannot be written.
         RecordError
             If ``runs.jsonl`` is there and is something else.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> [path.name for path in c.save("pair")]
+        ['runs.jsonl', 'runs.csv', 'table.csv', 'table.md']
         """
         root = Path(folder)
         store = RecordStore(root / "runs.jsonl")

@@ -149,6 +149,24 @@ class Findings:
         """Return the findings of the last record of each key; the others are superseded.
 
         What a `RecordStore` holds besides becomes the remarks.
+
+        Parameters
+        ----------
+        records : RecordStore, or iterable of Record
+
+        Returns
+        -------
+        Self
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> from inference_lab.results.records import RecordStore
+        >>> _ = c.save("pair")
+        >>> il.Comparison.of_store(RecordStore("pair/runs.jsonl"))
+        Comparison(1 problem x 2 solvers, 2 runs)
         """
         listed = list(records)
         kept = latest(listed)
@@ -195,7 +213,25 @@ class Findings:
         }
 
     def short_name(self, solver: str) -> str:
-        """Return the label of a solver, else its name, or its whole spec where that is needed."""
+        """Return the label of a solver, else its name, or its whole spec where that is needed.
+
+        Parameters
+        ----------
+        solver : str
+            Its spec.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g), ["icm", "loopy-bp(damping=0.5)"])
+        >>> c.short_name("loopy-bp(damping=0.5)")
+        'loopy-bp'
+        """
         return self._names[solver]
 
     def labelled(self, labels: Mapping[str, str]) -> Self:
@@ -223,7 +259,7 @@ class Findings:
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> c = il.compare(il.Problem("pair", g), ["icm", "ilp"]).labelled({"ilp": "Exact"})
-        >>> print(c.to_latex(["gap %"]).splitlines()[-4])
+        >>> print(c.to_latex(["gap %"]).splitlines()[-3])
         Exact & 0 \\
         """
         for spec in labels:
@@ -337,7 +373,20 @@ class Findings:
         return frame.astype(kinds)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as strict JSON holds it: alarms, summaries, rows and records."""
+        """Return everything as strict JSON holds it: alarms, summaries, rows and records.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
+        >>> sorted(c.as_dict())
+        ['alarms', 'problems', 'records', 'rows', 'solvers', 'warnings']
+        """
         return {
             "alarms": list(self.alarms),
             "warnings": list(self.warnings),

@@ -188,7 +188,18 @@ class Settings:
 
     @classmethod
     def name(cls) -> str:
-        """Return the name under which the class is registered: its module's, with hyphens."""
+        """Return the name under which the class is registered: its module's, with hyphens.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> LoopyBP.name()
+        'loopy-bp'
+        """
         if "registered_as" in cls.__dict__:
             return str(cls.__dict__["registered_as"])
         package, _, module = cls.__module__.rpartition(".")
@@ -202,5 +213,16 @@ class Settings:
         return format_spec(self.name(), self)
 
     def settings(self) -> dict[str, Any]:
-        """Return all settings by name."""
+        """Return all settings by name.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> LoopyBP(damping=0.5).settings()["damping"]
+        0.5
+        """
         return {f.name: getattr(self, f.name) for f in fields(self)}
