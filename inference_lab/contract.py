@@ -274,6 +274,21 @@ class Run:
         """Seconds that so many evaluations of the energy take, by which this machine is measured.
 
         For what a method cannot interrupt and does not know otherwise.
+
+        Parameters
+        ----------
+        count : float
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> 0 < Run(g).evaluations(1000) < 10
+        True
         """
         return count * self._evaluation
 
