@@ -32,6 +32,11 @@ from inference_lab.clustering.metric_learning import (
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
+from inference_lab.clustering.transformed import (
+    ConstrainedLinkage,
+    ConstrainedSpectral,
+    MetricKMeans,
+)
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.tvclust_sampler import TVClustSampler
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
@@ -47,6 +52,8 @@ __all__ = [
     "ClosedForm",
     "ConstrainedGaussianMixture",
     "ConstrainedKMeans",
+    "ConstrainedLinkage",
+    "ConstrainedSpectral",
     "ConstraintCV",
     "ConstraintsNotMetWarning",
     "Cosine",
@@ -64,6 +71,7 @@ __all__ = [
     "KernelHMRFKMeans",
     "KullbackLeibler",
     "MPCKMeans",
+    "MetricKMeans",
     "MetricLearner",
     "PCKMeans",
     "RDPMeans",

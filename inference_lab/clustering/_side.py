@@ -13,7 +13,7 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Side", "read_partial_labels", "read_side"]
+__all__ = ["Side", "agreeing", "of_positive_weight", "read_partial_labels", "read_side"]
 
 #: Where scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
@@ -48,6 +48,21 @@ class Side:
         result[held] = np.unique(self.known[held], return_inverse=True)[1]
         return result
 
+    def labels_as_pairs(self) -> Constraints:
+        """Return the constraints with those of weight one that labels add: a few that imply all."""
+        held = np.flatnonzero(self.known >= 0)
+        order = held[np.argsort(self.known[held], kind="stable")]
+        alike = self.known[order[1:]] == self.known[order[:-1]]
+        first = order[np.r_[True, ~alike]] if held.size else order
+        chain = np.stack([order[:-1], order[1:]], axis=1)[alike]
+        apart = np.array([(i, j) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
+        given = self.constraints
+        return Constraints(
+            np.concatenate([given.must_link, chain]),
+            np.concatenate([given.cannot_link, apart.reshape(-1, 2)]),
+            n_points=given.n_points,
+        )
+
     def only(self, rows: IntArray) -> Side:
         """Return what is known of some of the points, which are numbered anew."""
         return Side(
@@ -55,6 +70,32 @@ class Side:
             self.known[rows],
             None if self.weights is None else self.weights[rows],
         )
+
+
+def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
+    """Renumber clusters so that as many points as can be have the labels known of them."""
+    from scipy.optimize import linear_sum_assignment
+
+    held = np.flatnonzero(known >= 0)
+    if held.size == 0:
+        return labels
+    agree = np.zeros((n_clusters, n_clusters), dtype=np.int64)
+    np.add.at(agree, (labels[held], known[held]), 1)
+    return np.asarray(linear_sum_assignment(agree, maximize=True)[1][labels])
+
+
+def of_positive_weight(given: Constraints) -> Constraints:
+    """Return the constraints without the pairs of weight zero."""
+    ml, cl = given.ml_weights > 0, given.cl_weights > 0
+    if ml.all() and cl.all():
+        return given
+    return Constraints(
+        given.must_link[ml],
+        given.cannot_link[cl],
+        given.ml_weights[ml],
+        given.cl_weights[cl],
+        n_points=given.n_points,
+    )
 
 
 def read_side(

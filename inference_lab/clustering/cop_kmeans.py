@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import Fit, PairwiseClusterer, Whole
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, of_positive_weight
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
@@ -364,7 +364,7 @@ class COPKMeans(PairwiseClusterer):
         self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
-        constraints = _of_positive_weight(side.constraints)
+        constraints = of_positive_weight(side.constraints)
         side = replace(side, constraints=constraints)
         units = _Units(side, self.whole_components)
         best, failures = self._search(points, side, units, self._generator())
@@ -494,20 +494,6 @@ class COPKMeans(PairwiseClusterer):
         counts = None if side.weights is None else side.weights[chosen]
         zeros = np.zeros((k, points.shape[1]))
         return distortion.centroids(points[chosen], counted_shares(labels, k, counts), k, zeros)
-
-
-def _of_positive_weight(given: Constraints) -> Constraints:
-    """Return the constraints without the pairs of weight zero."""
-    ml, cl = given.ml_weights > 0, given.cl_weights > 0
-    if ml.all() and cl.all():
-        return given
-    return Constraints(
-        given.must_link[ml],
-        given.cannot_link[cl],
-        given.ml_weights[ml],
-        given.cl_weights[cl],
-        n_points=given.n_points,
-    )
 
 
 def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit:

@@ -34,7 +34,7 @@ from sklearn.utils.validation import validate_data
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting, refuse_large
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, agreeing
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep
@@ -598,7 +598,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         if init == "random":
             labels = rng.integers(k, size=n)
         elif init == "spectral":
-            labels = _agreeing(_spectral(trace, rng), known, k)
+            labels = agreeing(_spectral(trace, rng), known, k)
         else:
             space = _FeatureSpace(similarities, self.form != "ratio-association")
             present = np.unique(known[known >= 0])
@@ -777,18 +777,6 @@ def _spectral(trace: _Trace, rng: np.random.Generator) -> IntArray:
         vectors = eigsh(matrix, k=k, which="LA", v0=rng.normal(size=n))[1]
     rows = vectors / np.sqrt(trace.weights)[:, np.newaxis]
     return BregmanKMeans(k, n_init=5, random_state=rng).fit(rows).labels_
-
-
-def _agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
-    """Renumber clusters so that as many points as can be have the labels known of them."""
-    from scipy.optimize import linear_sum_assignment
-
-    held = np.flatnonzero(known >= 0)
-    if held.size == 0:
-        return labels
-    agree = np.zeros((n_clusters, n_clusters), dtype=np.int64)
-    np.add.at(agree, (labels[held], known[held]), 1)
-    return np.asarray(linear_sum_assignment(agree, maximize=True)[1][labels])
 
 
 def _scaled(matrix: Points, factors: FloatArray) -> Points:

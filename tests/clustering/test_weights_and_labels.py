@@ -123,9 +123,12 @@ def estimators() -> list[Any]:
         "AnnealedConstrainedMixture": {"cooling": 0.1},
         "TVClustSampler": {"n_samples": 5, "burn_in": 0},
     }
-    counted = {kind: {"n_clusters": 3} for kind in found if "n_clusters" in kind().get_params()}
+    all_have = {"n_clusters": 3, "random_state": 0}
     return [
-        kind(random_state=0, **counted.get(kind, {}), **quick.get(kind.__name__, {}))
+        kind(
+            **{k: v for k, v in all_have.items() if k in kind().get_params()},
+            **quick.get(kind.__name__, {}),
+        )
         for kind in found
     ]
 

@@ -1,0 +1,437 @@
+"""What a user would compare with: pairs change the distances first, a plain clustering follows.
+
+D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints",
+ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. A. Bar-Hillel,
+T. Hertz, N. Shental, D. Weinshall, "Learning distance functions using equivalence relations", ICML
+2003. J. Davis, B. Kulis, P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML
+2007.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._side import Side, agreeing, of_positive_weight
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    cluster_sizes,
+    cluster_sums,
+)
+from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import Range
+
+__all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "MetricKMeans"]
+
+
+class _Dense(PairwiseClusterer):
+    """Those that take dense points, and predict by the nearest mean."""
+
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
+    def _take(self, points: FloatArray, side: Side, labels: IntArray, metric: Distortion) -> None:
+        """Set labels, known ones as they are, and the means of the clusters."""
+        found = agreeing(labels, side.known, self.n_clusters)
+        self.labels_ = np.where(side.known >= 0, side.known, found)
+        sizes = cluster_sizes(self.labels_, self.n_clusters, side.weights)
+        sums = cluster_sums(points, self.labels_, self.n_clusters, side.weights)
+        self.cluster_centers_ = self._moved_back(sums / np.maximum(sizes, 1e-300)[:, np.newaxis])
+        self.metrics_ = [metric]
+        self.history_, self.converged_ = [], True
+        self._judge(side.constraints)
+
+
+class ConstrainedLinkage(_Dense):
+    """Complete-link clustering of distances that the pairs have changed (Klein et al. 2002).
+
+    Points that must-links connect are at distance zero, and all others no farther apart than the
+    shortest way through such points; those of a cannot-link are farther apart than any. Complete
+    linkage then keeps apart whatever joins points of a cannot-link for as long as it can.
+
+    Parameters
+    ----------
+    n_clusters : int
+
+    Attributes
+    ----------
+    labels_, violations_, constraints_
+        See `HMRFKMeans`; weights of pairs do not count, but that pairs of weight zero are left out.
+    cluster_centers_ : (k, d) array
+        Means of the clusters, to the nearest of which `predict` puts new points.
+    objective_ : float
+        The largest of the changed distances within a cluster.
+    n_iter_ : int
+        Number of merges.
+    history_, converged_
+        Empty, and true.
+
+    Guarantees
+    ----------
+    None: must-links give way to cannot-links between points that they connect, and in the end
+    clusters merge whatever the cannot-links say.
+
+    Complexity
+    ----------
+    O(n^2 d) and O(m n^2) for m points in must-links; memory O(n^2).
+
+    References
+    ----------
+    D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints:
+    making the most of prior knowledge in data clustering", ICML 2002.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> labels = ConstrainedLinkage(2).fit(X, must_link=[(1, 3)], cannot_link=[(0, 1)]).labels_
+    >>> bool(labels[0] != labels[1] == labels[2] == labels[3])
+    True
+    """
+
+    def __init__(self, n_clusters: int = 3) -> None:
+        self.n_clusters = n_clusters
+
+    def _fit(self, points: Points, side: Side) -> None:
+        from sklearn.cluster import AgglomerativeClustering
+        from sklearn.metrics import euclidean_distances
+
+        pairs = _counted(side)
+        gaps = euclidean_distances(points)
+        _impose(gaps, pairs)
+        labels = np.zeros(len(points), dtype=np.int64)
+        if len(points) > 1:
+            model = AgglomerativeClustering(
+                self.n_clusters, metric="precomputed", linkage="complete"
+            )
+            labels = model.fit(gaps).labels_.astype(np.int64)
+        self._take(points, side, labels, SquaredEuclidean())
+        same = self.labels_[:, np.newaxis] == self.labels_
+        self.objective_ = float(gaps[same].max())
+        self.n_iter_ = len(points) - self.n_clusters
+
+
+def _counted(side: Side) -> Constraints:
+    """Return the pairs of some weight, and those that labels imply."""
+    counted = replace(side, constraints=of_positive_weight(side.constraints))
+    return counted.labels_as_pairs()
+
+
+def _impose(gaps: FloatArray, pairs: Constraints) -> None:
+    """Change distances as pairs say, in place."""
+    i, j = pairs.must_link.T
+    gaps[i, j] = gaps[j, i] = 0.0
+    for through in np.unique(pairs.must_link):
+        np.minimum(gaps, gaps[:, [through]] + gaps[through], out=gaps)
+    i, j = pairs.cannot_link.T
+    gaps[i, j] = gaps[j, i] = gaps.max() + 1.0
+
+
+class ConstrainedSpectral(_Dense):
+    """Spectral clustering of similarities that the pairs have changed (Kamvar et al. 2003).
+
+    Similarities ``exp(-|x - y|^2 / (2 s^2))`` of neighbours, 1 for must-links and 0 for
+    cannot-links, are made a Markov chain ``(A + d_max I - D) / d_max``, and k-means is run on its
+    leading eigenvectors, rows scaled to unit length.
+
+    Parameters
+    ----------
+    n_clusters : int
+    n_neighbours : int
+        Each point has similarities to so many others; the matrix is sparse.
+    width : float, optional
+        ``s``; by default the mean distance of the last of these neighbours.
+    n_init : int
+        Starts of k-means.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    labels_, violations_, constraints_, cluster_centers_
+        See `ConstrainedLinkage`.
+    eigenvalues_ : (k,) array
+    objective_ : float
+        Of k-means on the eigenvectors.
+    n_iter_, history_, converged_
+        Of k-means; empty; true.
+
+    Guarantees
+    ----------
+    None: one must-link among many neighbours is one similarity of many.
+
+    Complexity
+    ----------
+    A search for neighbours, and Lanczos iterations (ARPACK) of O(n n_neighbours + pairs) each.
+
+    References
+    ----------
+    S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003.
+
+    Examples
+    --------
+    >>> X = np.repeat([[0.0], [9.0]], 10, axis=0) + np.linspace(0.0, 1.0, 20)[:, np.newaxis]
+    >>> labels = ConstrainedSpectral(2, random_state=0).fit(X, cannot_link=[(0, 19)]).labels_
+    >>> bool((labels[:10] == labels[0]).all() and labels[0] != labels[19])
+    True
+    """
+
+    _allowed: ClassVar = {
+        "n_neighbours": (Whole(at_least=1),),
+        "width": (None, Range(above=0, below=math.inf)),
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        n_neighbours: int = 10,
+        width: float | None = None,
+        n_init: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_neighbours = n_neighbours
+        self.width = width
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def _fit(self, points: Points, side: Side) -> None:
+        from sklearn.preprocessing import normalize
+
+        rng = self._generator()
+        vectors = self._leading(self._chain(points, side), rng)
+        model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
+        model.fit(normalize(vectors), sample_weight=side.weights)
+        self._take(points, side, model.labels_, SquaredEuclidean())
+        self.objective_, self.n_iter_ = model.objective_, model.n_iter_
+
+    def _chain(self, points: FloatArray, side: Side) -> Any:
+        """Return the transition matrix, sparse."""
+        from scipy.sparse import csr_array, diags_array, lil_array
+        from sklearn.neighbors import kneighbors_graph
+
+        n = len(points)
+        if n == 1:
+            return csr_array(np.ones((1, 1)))
+        gaps = kneighbors_graph(points, min(self.n_neighbours, n - 1), mode="distance")
+        last = gaps.max(axis=1).toarray().mean()
+        width = self.width or last or 1.0
+        gaps.data = np.exp(-(gaps.data**2) / (2.0 * width**2))
+        similar = lil_array(gaps.maximum(gaps.T))
+        pairs = _counted(side)
+        for ends, value in ((pairs.must_link, 1.0), (pairs.cannot_link, 0.0)):
+            for i, j in ends.tolist():
+                similar[i, j] = similar[j, i] = value
+        matrix = csr_array(similar)
+        if side.weights is not None:
+            matrix = (
+                diags_array(np.sqrt(side.weights)) @ matrix @ diags_array(np.sqrt(side.weights))
+            )
+        degrees = np.asarray(matrix.sum(axis=1)).ravel()
+        most = float(degrees.max()) or 1.0
+        return csr_array((matrix + diags_array(most - degrees)) / most)
+
+    def _leading(self, chain: Any, rng: np.random.Generator) -> FloatArray:
+        """Return the eigenvectors of the largest eigenvalues, (n, k)."""
+        from scipy.sparse.linalg import eigsh
+
+        n, k = chain.shape[0], self.n_clusters
+        if k >= n - 1 or n <= _ALL_EIGENVALUES:
+            values, vectors = np.linalg.eigh(chain.toarray())
+        else:
+            values, vectors = eigsh(chain, k=k, which="LA", v0=rng.normal(size=n))
+        self.eigenvalues_ = values[::-1][:k]
+        return np.ascontiguousarray(vectors[:, ::-1][:, :k])
+
+
+#: Points up to which all eigenvalues are computed, in O(n^3).
+_ALL_EIGENVALUES = 300
+
+
+class MetricKMeans(_Dense):
+    r"""K-means under a metric that pairs have taught before: RCA or ITML.
+
+    "rca" is the inverse of the covariance within the components of the must-links, cannot-links
+    aside. "itml" is the metric nearest to the identity, by ``tr A - log det A``, under which points
+    of must-links are nearer than the 5th percentile of squared distances, and those of cannot-links
+    farther than the 95th, with slack at the price `slack`.
+
+    Parameters
+    ----------
+    n_clusters : int
+    metric : {"rca", "itml"}
+    ridge : float
+        Share of the mean variance that is added to all, for "rca".
+    slack : float
+        ``gamma`` of "itml": the larger, the less may the distances of pairs leave their bounds.
+    sweeps : int
+        Of "itml" over the pairs.
+    init : str or (k, d) array
+        See `initial_centroids`.
+    n_init, max_iter, tol, random_state
+        See `BregmanKMeans`; with centroids given, one start is all there is.
+
+    Attributes
+    ----------
+    labels_, violations_, constraints_, cluster_centers_, metrics_
+        See `HMRFKMeans`; weights of pairs do not count.
+    objective_, n_iter_, history_, converged_
+        Of k-means under the metric.
+
+    Guarantees
+    ----------
+    Those of k-means; no pair is held.
+
+    Complexity
+    ----------
+    O(n d^2) for "rca", O(sweeps pairs d^2) for "itml", and k-means.
+
+    References
+    ----------
+    A. Bar-Hillel, T. Hertz, N. Shental, D. Weinshall, "Learning distance functions using
+    equivalence relations", ICML 2003. J. Davis, B. Kulis, P. Jain, S. Sra, I. Dhillon,
+    "Information-theoretic metric learning", ICML 2007, algorithm 1.
+
+    Examples
+    --------
+    >>> X = [[0.0, 9.0], [1.0, -9.0], [5.0, 9.0], [6.0, -9.0]]
+    >>> model = MetricKMeans(2, random_state=0).fit(X, must_link=[(0, 1), (2, 3)])
+    >>> model.violations_.must_link
+    0
+    """
+
+    _allowed: ClassVar = {
+        "metric": ("rca", "itml"),
+        "ridge": (Range(above=0, below=math.inf),),
+        "slack": (Range(above=0, below=math.inf),),
+        "sweeps": (Whole(at_least=1),),
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        metric: Literal["rca", "itml"] = "rca",
+        ridge: float = 1e-3,
+        slack: float = 1.0,
+        sweeps: int = 20,
+        init: Init | npt.ArrayLike = "k-means++",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.metric = metric
+        self.ridge = ridge
+        self.slack = slack
+        self.sweeps = sweeps
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _fit(self, points: Points, side: Side) -> None:
+        pairs = _counted(side)
+        rng = self._generator()
+        learnt = self._components(points, pairs, side) if self.metric == "rca" else None
+        if learnt is None:
+            learnt = _nearest_metric(points, pairs, self.slack, self.sweeps, rng)
+        metric = SquaredEuclidean(learnt)
+        best: BregmanKMeans | None = None
+        for child in rng.spawn(self.n_init):
+            start = initial_centroids(
+                points,
+                pairs,
+                self.n_clusters,
+                metric,
+                self._moved(self.init),
+                child,
+                known=side.known,
+                counts=side.weights,
+            )
+            model = BregmanKMeans(
+                self.n_clusters,
+                distortion=metric,
+                init=start,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                random_state=child,
+            ).fit(points, sample_weight=side.weights)
+            if best is None or model.objective_ < best.objective_:
+                best = model
+        assert best is not None  # since n_init is at least one
+        self._take(points, side, best.labels_, metric)
+        self._note(_Ended(best))
+
+    def _components(self, points: FloatArray, pairs: Constraints, side: Side) -> FloatArray:
+        """Return the inverse of the covariance within the components of the must-links."""
+        d = points.shape[1]
+        groups = pairs.neighbourhoods()
+        if not groups:
+            return np.eye(d)
+        members = np.concatenate(groups)
+        labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+        counts = side.counts[members]
+        sums = cluster_sums(points[members], labels, len(groups), counts)
+        means = sums / cluster_sizes(labels, len(groups), counts)[:, np.newaxis]
+        gaps = points[members] - means[labels]
+        covariance = (gaps * counts[:, np.newaxis]).T @ gaps / counts.sum()
+        ridge = self.ridge * float(np.trace(covariance)) / d
+        if ridge == 0.0:
+            return np.eye(d)
+        inverse = np.linalg.inv(covariance + ridge * np.eye(d))
+        return np.asarray((inverse + inverse.T) / 2.0)
+
+
+class _Ended:
+    """How a k-means went."""
+
+    def __init__(self, model: BregmanKMeans) -> None:
+        self.objective = model.objective_
+        self.n_iter = model.n_iter_
+        self.history = model.history_
+        self.converged = model.converged_
+
+
+def _nearest_metric(
+    points: FloatArray, pairs: Constraints, slack: float, sweeps: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return the metric of ITML, by Bregman projections onto one pair after the other."""
+    n, d = points.shape
+    metric = np.eye(d)
+    if n < 2 or len(pairs) == 0:
+        return metric
+    some = rng.integers(n, size=(1000, 2))
+    near, far = np.percentile(((points[some[:, 0]] - points[some[:, 1]]) ** 2).sum(axis=1), [5, 95])
+    ends = np.concatenate([pairs.must_link, pairs.cannot_link])
+    sign = np.repeat([1.0, -1.0], [len(pairs.must_link), len(pairs.cannot_link)])
+    bound = np.where(sign > 0, max(near, 1e-12 * far), far)
+    if far == 0.0:
+        return metric
+    multiplier = np.zeros(len(ends))
+    for _ in range(sweeps):
+        for at, (i, j) in enumerate(ends):
+            gap = points[i] - points[j]
+            direction = metric @ gap
+            length = float(gap @ direction)
+            if length <= 0.0:
+                continue
+            # As in the authors' code, where the slack shares out what is left of a violation.
+            excess = sign[at] * (1.0 / length - 1.0 / bound[at]) * slack / (slack + 1.0)
+            step = min(multiplier[at], excess)
+            multiplier[at] -= step
+            bound[at] = 1.0 / (1.0 / bound[at] + sign[at] * step / slack)
+            factor = sign[at] * step / (1.0 - sign[at] * step * length)
+            metric += factor * np.outer(direction, direction)
+    return (metric + metric.T) / 2.0
