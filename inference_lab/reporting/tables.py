@@ -149,7 +149,23 @@ def _problem_tables(comparison: Findings, notes: dict[str, int], shown: _Shown) 
     ]
 
 
-def _summary_table(solvers: list[SolverSummary]) -> Table:
+def _summary_table(comparison: Findings) -> Table:
+    """Return the table over solvers, of the problems that all of them were run on.
+
+    Means over other problems cannot be compared; where there is no such problem, it has no rows.
+    """
+    n = len(comparison.problems)
+    run: dict[tuple[str, str], set[str]] = {}
+    for record in comparison.records:
+        run.setdefault((record.problem, record.problem_hash), set()).add(record.solver)
+    common = {key for key, who in run.items() if len(who) == len(comparison.solvers)}
+    solvers = comparison.solvers
+    title = f"All {counted(n, 'problem')}"
+    if len(common) < n:
+        title = f"{len(common)} of {counted(n, 'problem')}: those that all solvers were run on"
+        part = [r for r in comparison.records if (r.problem, r.problem_hash) in common]
+        solvers = Findings(part, labels=comparison.labels).solvers
+
     def column(title: str, cell: Callable[[SolverSummary], str]) -> tuple[Column, list[Cell]]:
         return column_of(solvers, title, lambda s: Cell(cell(s)), right=title != "solver")
 
@@ -168,13 +184,14 @@ def _summary_table(solvers: list[SolverSummary]) -> Table:
         column("unsup.", lambda s: str(s.unsupported)),
         column("runs", lambda s: str(s.runs)),
     ]
-    n = max((s.problems for s in solvers), default=0)
     note = (
         "gap: mean over problems"
         + (" where it is known" if partial else "")
         + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
     )
-    return table_of(f"All {counted(n, 'problem')}", "", columns, note)
+    if n and not common:
+        note = "There is no such problem, so the solvers are not compared."
+    return table_of(title, "", columns, note)
 
 
 def summary_table(
@@ -185,9 +202,11 @@ def summary_table(
     Raises
     ------
     ValueError
-        If there is no such column or solver.
+        If there is no such column or solver, or no problem that all solvers were run on.
     """
-    table = _summary_table(comparison.solvers)
+    table = _summary_table(comparison)
+    if comparison.records and not table.rows:
+        raise ValueError("there is no table over solvers: no problem was run by all of them")
     titles = [column.title for column in table.columns]
     solvers = [row[0].text for row in table.rows]
     wanted = titles[1:] if columns is None else list(columns)
@@ -284,7 +303,7 @@ def rich_table(comparison: Findings, width: int | None = None, part: Part = "all
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if alarms or warnings:
         page.add_row("")
-    summaries = [_summary_table(comparison.solvers)] if len(tables) > 1 else []
+    summaries = [_summary_table(comparison)] if len(tables) > 1 else []
     if part == "problems":
         summaries = []
     for number, table in enumerate([*tables, *summaries]):
@@ -295,7 +314,8 @@ def rich_table(comparison: Findings, width: int | None = None, part: Part = "all
         caption = f"  {table.caption}" if table.caption else ""
         page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
         page.add_row(Text(table.note, style="dim"))
-        page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
+        if table.rows:
+            page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
     if tables and part != "problems":
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
@@ -363,13 +383,13 @@ def markdown(comparison: Findings) -> str:
     parts += [f"> **Warning:** {escape_markdown(warning)}" for warning in _warnings(comparison)]
     tables = _problem_tables(comparison, notes, _shown(comparison))
     if len(tables) > 1:
-        tables.append(_summary_table(comparison.solvers))
+        tables.append(_summary_table(comparison))
     for table in tables:
         said = "; ".join(part for part in (table.caption, table.note) if part)
         parts += [
             f"### {escape_markdown(table.name)}",
             escape_markdown(said),
-            markdown_rows(table.columns, table.rows),
+            *([markdown_rows(table.columns, table.rows)] if table.rows else []),
         ]
     if tables:
         parts.append(escape_markdown(_legend(comparison).replace("* best", "bold: best", 1)))

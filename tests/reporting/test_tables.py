@@ -125,3 +125,26 @@ def test_a_comparison_shows_itself_in_notebooks_and_papers():
         comparison.to_latex(labels={"icn": "ICM"})
     axes = comparison.plot()
     assert axes.get_xscale() == "log" and len(axes.lines) == 2
+
+
+def test_solvers_are_compared_on_problems_that_all_were_run_on():
+    """Means over other problems say nothing of who is better."""
+    runs = [
+        *(record(problem, "quick", 2.0, lower_bound=1.0) for problem in "pqr"),
+        *(record(problem, "slow", 1.0, lower_bound=1.0) for problem in "pq"),
+    ]
+    runs[2] = record("r", "quick", 200.0, lower_bound=1.0)
+    comparison = Comparison(runs).labelled({"quick": "Quick (one)"})
+    for shown in (str(comparison), comparison.to_markdown()):
+        title = "2 of 3 problems: those that all solvers were run on"
+        summary = shown.partition(title)[2]
+        assert "All 3 problems" not in shown
+        (quick,) = re.findall(r"Quick \(one\)[ |]+([\d.]+)", summary)
+        assert float(quick) == 50.0  # and not the mean of 50, 50 and 99.5
+    assert "Quick (one) & 50" in comparison.to_latex(["gap %"])
+    apart = Comparison([*runs[2:3], *runs[3:]])
+    for shown in (str(apart), apart.to_markdown()):
+        assert "There is no such problem, so the solvers are not compared." in shown
+        assert "% best" not in shown
+    with pytest.raises(ValueError, match="no problem was run by all of them"):
+        apart.to_latex()
