@@ -46,8 +46,9 @@ bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
 	$(one-thread) $(BIN)/python tests/benchmarks/harness.py
 
-docs: $(VENV)/.docs  ## build the site in build/docs, with all examples run: some minutes the first time
+docs: $(VENV)/.docs $(VENV)/.dev  ## build the site in build/docs, with all examples run: some minutes the first time
 	$(one-thread) $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
+	INFERENCE_LAB_SITE=required $(BIN)/python -m pytest --quiet tests/test_site.py
 	@echo "The site is in build/docs/index.html"
 
 docs-links: $(VENV)/.docs  ## check the links of the site, which takes a network

@@ -29,11 +29,14 @@ from places import ROOT
 from inference_lab import conformance
 from inference_lab.cli import main
 
+#: Of the site, those with code in Python.
+PAGES = ("clustering", "many-machines", "own-data", "own-problem", "own-solver", "paper")
+
 DOCUMENTS = [
     "CONTRIBUTING.md",
     "README.md",
     "docs/tutorial.md",
-    *(f"docs/howto/{page}.md" for page in ("own-data", "own-problem", "own-solver", "paper")),
+    *(f"docs/howto/{page}.md" for page in PAGES),
 ]
 
 #: Seconds a run may take here; the documents show commands with the limits that users want.
