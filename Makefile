@@ -17,6 +17,9 @@ endif
 # One thread a process: timings can be compared, and small problems do not pay for a thread pool.
 one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# What shares something stays on one worker; tests/conftest.py says in which order.
+pytest := $(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-thorough fuzz bench docs docs-links format clean
 
@@ -32,11 +35,18 @@ demo: $(VENV)/.package  ## compare the solvers on E-steps of real data
 test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	@# The type checker has one processor, and takes a minute the first time.
+	@$(MAKE) --no-print-directory --jobs 2 types pytest
+
+.PHONY: types pytest
+types:
 	$(BIN)/mypy
-	$(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
+pytest:
+	$(pytest)
 
 test-thorough: $(VENV)/.dev  ## run the tests with many more random examples each: hours
-	$(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --hypothesis-profile thorough
+	$(pytest) --hypothesis-profile thorough
 
 fuzz: $(VENV)/.dev  ## look for inputs that break a promise, a minute of CPU time for each target; SECONDS=3600 SEED=1 for more
 	$(one-thread) $(BIN)/python tests/fuzz/campaign.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)

@@ -49,13 +49,29 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 #: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 
+#: Groups of tests that take longest, about in the order of their CPU seconds (130 to 30 from an
+#: empty cache): begun last, one of them would keep a single worker busy at the end. The first
+#: compiles most kernels, while the next, on the other worker, need none.
+LONGEST = (
+    *("test_fuzz", "test_conformance_suite", "test_tightening", "clocks"),
+    *("test_sklearn_conventions", "test_solver_checks", "test_comparison", "test_annealed"),
+    *("test_harness", "test_cli", "README.md", "CONTRIBUTING.md", "test_ordering"),
+    *("test_cluster", "test_hmrf_kmeans"),
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file on one worker, for what they share, unless they say otherwise."""
+    ranks = {}
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
+        own = item.get_closest_marker("xdist_group")
+        if own is not None:
+            group = own.args[0]
+        else:
             group = "clocks" if item.path.stem in CLOCKS else item.path.stem
             item.add_marker(pytest.mark.xdist_group(group))
+        ranks[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
+    items.sort(key=ranks.__getitem__)
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
