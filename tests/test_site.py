@@ -207,6 +207,13 @@ def test_links_of_the_built_site(site: Path) -> None:
     assert broken == []
 
 
+def test_formulas_are_set(site: Path) -> None:
+    """No command of a formula is left as it was typed."""
+    for path in (site / "methods").glob("*.html"):
+        formulas = re.findall(r"<math.*?</math>", path.read_text(encoding="utf-8"), flags=re.S)
+        assert not re.findall(r"\\\w+|&#x0005C;\w+", " ".join(formulas)), path.name
+
+
 @pytest.fixture
 def opened(browser: Any, site: Path) -> Iterator[Any]:
     """Give a page of the browser that nothing may go wrong in, nor ask the network."""

@@ -102,7 +102,7 @@ def reports(folder: Path) -> None:
     store = RecordStore(folder / "many" / "runs.jsonl")
     store.extend(some_records())
     command = [sys.executable, "-m", "inference_lab", "report"]
-    print("records     MB   wall s of the command, median of three")
+    print("records     MB   wall s of the command, median of three   MB of the page")
     for records in (100, 10_000):
         part = RecordStore(folder / f"{records}" / "runs.jsonl")
         part.extend(store.read()[:records])
@@ -112,7 +112,8 @@ def reports(folder: Path) -> None:
             subprocess.run([*command, str(part.path.parent)], check=True, capture_output=True)
             times.append(time.perf_counter() - begin)
         size = part.path.stat().st_size / 1e6
-        print(f"{records:7} {size:6.1f} {statistics.median(times):8.2f}")
+        page = (part.path.parent / "report" / "index.html").stat().st_size / 1e6
+        print(f"{records:7} {size:6.1f} {statistics.median(times):8.2f} {page:31.2f}")
 
 
 def many(folder: Path) -> None:
