@@ -150,8 +150,8 @@ def test_a_definition_is_read(tmp_path):
     ("old", "new", "message"),
     [
         ("runs = 2", "runs = 0", "runs must be at least 1, got 0"),
-        ("runs = 2", 'runs = "2"', "runs must be of type int, got '2'"),
-        ("runs = 2", "runs = true", "runs must be of type int, got True"),
+        ("runs = 2", 'runs = "2"', "runs must be an integer, got '2'"),
+        ("runs = 2", "runs = true", "runs must be an integer, got True"),
         ("runs = 2", "", "runs is missing"),
         ("runs = 2", "runs = 2\ntime_limit = 0", "time_limit must be positive seconds, got 0.0"),
         ("runs = 2", "run = 2", "run is unknown; allowed: title"),
