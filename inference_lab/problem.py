@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Problem", "ProblemFamily"]
 
@@ -117,6 +120,37 @@ class Problem:
         dtype('uint8')
         """
         return None
+
+    def plot(self, labels: npt.ArrayLike, *, axes: Axes | None = None) -> Axes:
+        """Draw a labelling: as an image where variables are pixels, else on the graph.
+
+        Parameters
+        ----------
+        labels : (n,) array of int
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ValueError
+            If the labels do not fit the graph, or it is neither an image nor a small graph.
+        MissingExtra
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> from inference_lab.registry.sources import as_problem
+        >>> problem = as_problem("image-denoising(image=shapes)")
+        >>> axes = problem.plot(problem.truth)
+        """
+        from inference_lab.pictures.plots import draw_image
+
+        image = self.picture(labels)
+        return self.graph.plot(labels, axes=axes) if image is None else draw_image(image, axes)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from inference_lab.specs.extras import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_graph", "draw_history", "draw_marginals", "own_axes"]
+__all__ = ["draw_graph", "draw_history", "draw_image", "draw_marginals", "own_axes"]
 
 #: Nodes above which a drawing of a graph shows nothing.
 MOST_NODES = 300
@@ -206,3 +206,24 @@ def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | No
     if width <= 10:
         drawn.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return drawn
+
+
+def draw_image(image: npt.NDArray[np.uint8], axes: Axes | None) -> Axes:
+    """Draw an image, pixel by pixel and without ticks.
+
+    Parameters
+    ----------
+    image : (height, width) or (height, width, 3) uint8 array
+        Grey values or colours.
+    axes : matplotlib.axes.Axes or None
+        None for those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    axes = own_axes(axes)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    return axes

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 import inference_lab as il
 from inference_lab.pictures.html import facts_table
+from inference_lab.registry.sources import as_problem
 
 
 @pytest.fixture
@@ -72,6 +73,20 @@ def test_marginals_are_stacked_to_one(axes):
 def test_marginals_must_be_there(graph):
     with pytest.raises(ValueError, match="ask for them with a temperature above 0"):
         il.solve(graph, "icm").plot_marginals()
+
+
+def test_labels_of_images_are_pictures(axes):
+    problem = as_problem("image-denoising(image=shapes)")
+    problem.plot(problem.truth, axes=axes)
+    (image,) = axes.get_images()
+    np.testing.assert_array_equal(image.get_array(), problem.picture(problem.truth))
+    assert image.get_clim() == (0, 255)
+
+
+def test_other_labels_are_drawn_on_the_graph(graph, axes):
+    problem = il.Problem("a problem", graph)
+    problem.plot(np.zeros(graph.n_variables, dtype=int), axes=axes)
+    assert len(axes.collections) > 0 and not axes.get_images()
 
 
 def test_html_is_escaped():
