@@ -71,8 +71,26 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
     Returns
     -------
     callable
-        Asks on standard output, reads "y", "n", "?" (don't know) or "q" (stop for now) from
-        standard input, and raises `StopAskingError` on "q" or at the end of the input.
+        Asks on standard output, and reads "y", "n", "?" (don't know) or "q" (stop for now) from
+        standard input.
+
+    Raises
+    ------
+    StopAskingError
+        By the oracle, on "q" or at the end of the input.
+
+    Examples
+    --------
+    Here the answer comes from a text in place of the keyboard:
+
+    >>> import io, sys
+    >>> names = ["cat", "lion", "dog"]
+    >>> keyboard, sys.stdin = sys.stdin, io.StringIO("y")
+    >>> ask_at_terminal(names.__getitem__)(0, 1)
+    cat
+    lion
+    Do they belong together? [y]es, [n]o, [?] don't know, [q]uit: True
+    >>> sys.stdin = keyboard
     """
 
     def ask(first: int, second: int) -> bool | None:
@@ -193,6 +211,19 @@ class ExploreConsolidate:
         ------
         ValueError
             If the data, the candidates or the transcript cannot be used.
+
+        Examples
+        --------
+        The answers are constraints to be fitted with:
+
+        >>> from inference_lab.clustering import PCKMeans
+        >>> X = [[0.0], [1.0], [5.0], [6.0]]
+        >>> found = ExploreConsolidate(2, budget=10).run(X, lambda i, j: (i < 2) == (j < 2))
+        >>> found.complete, len(found.questions), len(found.constraints)
+        (True, 3, 3)
+        >>> model = PCKMeans(2, random_state=0).fit(X, **found.constraints.fit_params())
+        >>> model.violations_.weight
+        0.0
         """
         distortion = as_distortion(self.distortion)
         points = check_array(

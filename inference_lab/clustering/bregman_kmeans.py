@@ -111,6 +111,15 @@ class BregmanKMeans(ConstrainedClusterer):
         ------
         ValueError, TypeError
             If data or settings cannot be used.
+
+        Examples
+        --------
+        A point of weight two counts as two points:
+
+        >>> X = [[0.0], [3.0], [10.0]]
+        >>> model = BregmanKMeans(2, random_state=0).fit(X, sample_weight=[2, 1, 1])
+        >>> sorted(model.cluster_centers_.ravel().tolist())
+        [1.0, 10.0]
         """
         return self._fit_to(X, sample_weight=sample_weight)
 

@@ -377,6 +377,23 @@ class RDPMeans(PairwiseClusterer):
         cluster, and the end after 20 sweeps in which nothing changes. Since ``xi`` grows in these,
         too, what comes out is in the end a partition by the pairs, seeded by DP-means. (The code
         numbers clusters wrongly where two become empty at once; that is not reproduced.)
+
+        Parameters
+        ----------
+        n_clusters : int
+            The k of ``lambda``; how many clusters come out is not bound to it.
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        RDPMeans
+
+        Examples
+        --------
+        >>> X = [[0.0], [1.0], [5.0], [6.0]]
+        >>> model = RDPMeans.release(2, random_state=0)
+        >>> model.fit(X, must_link=[(0, 1)], cannot_link=[(1, 2)]).violations_.weight
+        0.0
         """
         return RDPMeans(
             n_clusters,

@@ -61,6 +61,14 @@ class HalfStep(NamedTuple):
     it, at T > 0 the free energy as the solver gives it. ``energy``, ``lower_bound`` and ``status``
     are those of the solver, on the points that constraints couple, in E-steps only. ``seconds`` is
     the time of the half-step.
+
+    Examples
+    --------
+    >>> from inference_lab.clustering import PCKMeans
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> history = PCKMeans(2, random_state=0).fit(X, cannot_link=[(0, 3)]).history_
+    >>> [(line.iteration, line.step, line.objective) for line in history[:2]]
+    [(1, 'E', 2.0), (1, 'centroids', 1.0)]
     """
 
     iteration: int

@@ -47,7 +47,16 @@ class EmptyClusterError(ValueError):
 
 
 class Violations(NamedTuple):
-    """Constraints that a labelling violates: how many of each kind, and their summed weight."""
+    """Constraints that a labelling violates: how many of each kind, and their summed weight.
+
+    Examples
+    --------
+    >>> from inference_lab.clustering import PCKMeans
+    >>> X = [[0.0], [1.0], [8.0], [9.0]]
+    >>> model = PCKMeans(2, random_state=0).fit(X, must_link=[(0, 3)], ml_weight=0.5)
+    >>> model.violations_
+    Violations(must_link=1, cannot_link=0, weight=0.5)
+    """
 
     must_link: int
     cannot_link: int

@@ -626,6 +626,15 @@ class KernelHMRFKMeans(PairwiseClusterer):
         Returns
         -------
         (m, k) float64 array
+
+        Examples
+        --------
+        With a linear kernel these are squared distances between points and means:
+
+        >>> X = [[0.0], [2.0], [8.0], [10.0]]
+        >>> model = KernelHMRFKMeans(2, kernel="linear", random_state=0).fit(X)
+        >>> sorted(model.transform([[1.0]])[0].tolist())
+        [0.0, 64.0]
         """
         return super().transform(X)
 

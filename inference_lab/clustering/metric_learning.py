@@ -71,6 +71,18 @@ class MetricLearner(ABC):
     """One M-step on the metric.
 
     ``per_cluster``: one metric for each cluster. ``normalised``: ``log det A`` is part of ``J``.
+
+    Examples
+    --------
+    Estimators take a learner in place of its name:
+
+    >>> from inference_lab.clustering import HMRFKMeans
+    >>> X = [[0.0, 3.0], [1.0, -3.0], [8.0, 3.0], [9.0, -3.0]]
+    >>> learner = ClosedForm("diagonal", ridge=1e-3)
+    >>> model = HMRFKMeans(2, metric=learner, init=[[0.0, 0.0], [9.0, 0.0]]).fit(X)
+    >>> narrow, wide = model.metrics_[0].weights
+    >>> bool(narrow > wide)
+    True
     """
 
     per_cluster: bool = False
@@ -84,21 +96,57 @@ class MetricLearner(ABC):
     def check(self, distortion: Distortion) -> None:
         """Refuse distortions that this learner has no formulas for.
 
+        Parameters
+        ----------
+        distortion : Distortion
+
         Raises
         ------
         ValueError
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import ItakuraSaito
+        >>> GradientStep().check(ItakuraSaito())
+        Traceback (most recent call last):
+        ...
+        ValueError: ItakuraSaito has no weights to learn
         """
 
     def check_points(self, points: Points) -> None:  # noqa: B027  # most learn from any points
-        """Refuse points that no metric can be learnt from.
+        """Refuse points that no metric can be learnt from; by default, none are refused.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
 
         Raises
         ------
         ValueError
+
+        Examples
+        --------
+        >>> GradientStep().check_points(np.zeros((3, 10_000)))
         """
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
-        """Return the effective rank (see `effective_rank`) below which a metric tells nothing."""
+        """Return the effective rank (see `effective_rank`) below which a metric tells nothing.
+
+        Parameters
+        ----------
+        metric : Distortion
+        n_clusters, n_features : int
+
+        Returns
+        -------
+        float
+            1 unless a learner says more.
+
+        Examples
+        --------
+        >>> ClosedForm().least_rank(SquaredEuclidean(), n_clusters=3, n_features=10)
+        1.0
+        """
         return 1.0
 
     @abstractmethod
@@ -109,7 +157,39 @@ class MetricLearner(ABC):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Return metrics of an objective no higher than `before`, those given at worst."""
+        """Return metrics of an objective no higher than `before`, those given at worst.
+
+        Parameters
+        ----------
+        metrics : list of Distortion
+            One, or one for each cluster.
+        state : Penalised
+        before : float
+            The objective under `metrics`.
+        objective : callable
+            Gives ``J`` under other metrics, all else as it is.
+
+        Returns
+        -------
+        list of Distortion
+            As many as were given.
+
+        Examples
+        --------
+        Where the points spread more, the metric has less weight:
+
+        >>> points = np.array([[1.0, 2.0], [-1.0, -2.0]])
+        >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
+        >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
+        >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
+        >>> def objective(metrics):
+        ...     own = metrics[0].own(points, centroids, labels).sum()
+        ...     return float(own - 2 * metrics[0].log_det(2))
+        >>> old = [SquaredEuclidean()]
+        >>> (new,) = ClosedForm().improve(old, state, objective(old), objective)
+        >>> new.weights.round(3).tolist()
+        [1.0, 0.25]
+        """
 
 
 class DegenerateMetricWarning(UserWarning):
@@ -177,6 +257,14 @@ class ClosedForm(MetricLearner):
 
     Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage algorithms for MMSE covariance estimation",
     IEEE Trans. Signal Processing 58(10), 2010.
+
+    Examples
+    --------
+    >>> from inference_lab.clustering import HMRFKMeans
+    >>> X = [[0.0, 3.0], [1.0, -3.0], [8.0, 3.0], [9.0, -3.0]]
+    >>> model = HMRFKMeans(2, metric=ClosedForm(), init=[[0.0, 0.0], [9.0, 0.0]]).fit(X)
+    >>> model.metrics_[0].weights.round(2).tolist()
+    [4.0, 0.11]
     """
 
     shape: Literal["diagonal", "full"] = "diagonal"
@@ -186,7 +274,24 @@ class ClosedForm(MetricLearner):
     normalised: ClassVar[bool] = True
 
     def check(self, distortion: Distortion) -> None:
-        """Accept squared Euclidean costs only."""
+        """Accept squared Euclidean costs only.
+
+        Parameters
+        ----------
+        distortion : Distortion
+
+        Raises
+        ------
+        ValueError
+            For any other.
+
+        Examples
+        --------
+        >>> ClosedForm().check(Cosine())  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: the closed form of the metric is that of squared Euclidean costs, not of ...
+        """
         if not isinstance(distortion, SquaredEuclidean):
             raise ValueError(
                 "the closed form of the metric is that of squared Euclidean costs, not of "
@@ -194,7 +299,25 @@ class ClosedForm(MetricLearner):
             )
 
     def check_points(self, points: Points) -> None:
-        """Refuse full matrices of very many features."""
+        """Refuse full matrices of very many features.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Raises
+        ------
+        ValueError
+            For a full matrix of more than 5,000 features.
+
+        Examples
+        --------
+        >>> ClosedForm("diagonal").check_points(np.zeros((1, 6000)))
+        >>> ClosedForm("full").check_points(np.zeros((1, 6000)))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: metric='full' for 6000 features is a matrix of 0.3 GB, several times; ...
+        """
         d = points.shape[1]
         if self.shape == "full" and d > _FULL_FEATURES:
             raise ValueError(
@@ -210,7 +333,30 @@ class ClosedForm(MetricLearner):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Go towards the closed form as far as the objective does not rise."""
+        """Go towards the closed form as far as the objective does not rise.
+
+        Parameters
+        ----------
+        metrics, state, before, objective
+            See `MetricLearner.improve`; the metrics are squared Euclidean.
+
+        Returns
+        -------
+        list of SquaredEuclidean
+            Those given if no step of ``2^-29`` or longer keeps the objective from rising.
+
+        Examples
+        --------
+        For a single cluster without constraints, the weights are the reciprocal variances:
+
+        >>> points = np.array([[1.0, 2.0], [-1.0, -2.0]])
+        >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
+        >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
+        >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
+        >>> (new,) = ClosedForm().improve([SquaredEuclidean()], state, 0.0, lambda metrics: 0.0)
+        >>> new.weights.round(3).tolist()
+        [1.0, 0.25]
+        """
         d = state.points.shape[1]
         old = [self._full_shape(m, d) for m in metrics]
         new = [
@@ -322,6 +468,17 @@ class GradientStep(MetricLearner):
     ``J`` is least where one feature has all weight: all points are alike in it. Steps end before
     weights count for fewer features than there are clusters (for costs other than the cosine, than
     two), but for those of `paper_signs`; estimators warn of what comes so far.
+
+    Examples
+    --------
+    Features in which clusters are narrow gain weight against the others:
+
+    >>> from inference_lab.clustering import HMRFKMeans
+    >>> X = [[0.0, 3.0, 0.0], [1.0, -3.0, 0.0], [8.0, 3.0, 0.0], [9.0, -3.0, 0.0]]
+    >>> learner = GradientStep(rate=0.01)
+    >>> model = HMRFKMeans(2, metric=learner, init=[[0, 0, 0], [9, 0, 0]], max_iter=1).fit(X)
+    >>> model.metrics_[0].weights.round(2).tolist()
+    [1.13, 0.73, 1.14]
     """
 
     rate: float | None = setting(None, above=0, below=math.inf)
@@ -329,12 +486,50 @@ class GradientStep(MetricLearner):
     normalise: bool = True
 
     def check(self, distortion: Distortion) -> None:
-        """Accept distortions with weights of features."""
+        """Accept distortions with weights of features.
+
+        Parameters
+        ----------
+        distortion : Distortion
+
+        Raises
+        ------
+        ValueError
+            For one that is not squared Euclidean, the cosine or an I-divergence.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import ItakuraSaito
+        >>> GradientStep().check(Cosine())
+        >>> GradientStep().check(ItakuraSaito())
+        Traceback (most recent call last):
+        ...
+        ValueError: ItakuraSaito has no weights to learn
+        """
         if not isinstance(distortion, (SquaredEuclidean, Cosine, IDivergence)):
             raise ValueError(f"{type(distortion).__name__} has no weights to learn")
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
-        """Return the number of clusters, or two; half the number of features for few of these."""
+        """Return the number of clusters, or two; half the number of features for few of these.
+
+        Parameters
+        ----------
+        metric : Distortion
+            As many as there are clusters for the cosine, two for others.
+        n_clusters, n_features : int
+
+        Returns
+        -------
+        float
+            No more than ``(1 + n_features) / 2``.
+
+        Examples
+        --------
+        >>> GradientStep().least_rank(Cosine(), n_clusters=4, n_features=100)
+        4
+        >>> GradientStep().least_rank(Cosine(), n_clusters=4, n_features=3)
+        2.0
+        """
         needed = n_clusters if isinstance(metric, Cosine) else 2
         return min(needed, 0.5 * (1.0 + n_features))
 
@@ -345,7 +540,31 @@ class GradientStep(MetricLearner):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Take the step, halved until the objective does not rise."""
+        """Take the step, halved until the objective does not rise.
+
+        Parameters
+        ----------
+        metrics, state, before, objective
+            See `MetricLearner.improve`; of the metrics the first is used.
+
+        Returns
+        -------
+        list of Distortion
+            One, with weights of the features; with `paper_signs`, whatever the objective becomes.
+
+        Examples
+        --------
+        >>> points = np.array([[1.0, 2.0, 0.0], [-1.0, -2.0, 0.0]])
+        >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
+        >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 3))
+        >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
+        >>> def objective(metrics):
+        ...     return float(metrics[0].own(points, centroids, labels).sum())
+        >>> old = [SquaredEuclidean()]
+        >>> (new,) = GradientStep(rate=0.1).improve(old, state, objective(old), objective)
+        >>> new.weights.round(2).tolist(), objective([new]) < objective(old)
+        ([1.2, 0.3, 1.5], True)
+        """
         metric = metrics[0]
         d = state.points.shape[1]
         old = np.ones(d) if metric.weights is None else metric.weights

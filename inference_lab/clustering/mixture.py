@@ -419,23 +419,90 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         return False
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the posterior of the components for new points, shape (n, k)."""
+        """Return the posterior of the components for new points, constraints left aside.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n, k) float64 array
+            Rows sum to one.
+
+        Examples
+        --------
+        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
+        >>> model.predict_proba([[3.0]]).round(3).tolist()
+        [[0.5, 0.5]]
+        """
         from scipy.special import softmax
 
         return np.asarray(softmax(-self.transform(X), axis=1))
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-likelihood of points under the mixture, shape (n,)."""
+        """Return the log-likelihood of points under the mixture, constraints left aside.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n,) float64 array
+            ``log sum_h weight_h N(x | mu_h, Sigma_h)``.
+
+        Examples
+        --------
+        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
+        >>> near, far = model.score_samples([[0.5], [3.0]])
+        >>> bool(near > far)
+        True
+        """
         from scipy.special import logsumexp
 
         return np.asarray(logsumexp(-self.transform(X), axis=1))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of points under the mixture."""
+        """Return the mean log-likelihood of points under the mixture; see `score_samples`.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : ignored
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> X = [[0.0], [1.0], [5.0], [6.0]]
+        >>> models = [ConstrainedGaussianMixture(k, random_state=0).fit(X) for k in (1, 2)]
+        >>> [round(model.score(X), 3) for model in models]
+        [-2.355, -1.419]
+        """
         return float(self.score_samples(X).mean())
 
     def transform(self, X: Any) -> FloatArray:
-        """Return ``-log(weight_h N(x | mu_h, Sigma_h))``, shape (n, k)."""
+        """Return the cost of each point in each component: ``-log(weight_h N(x | mu_h, Sigma_h))``.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n, k) float64 array
+            ``+inf`` for components of weight zero.
+
+        Examples
+        --------
+        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
+        >>> costs = model.transform([[0.5]])
+        >>> bool(model.predict([[0.5]])[0] == costs[0].argmin())
+        True
+        """
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:

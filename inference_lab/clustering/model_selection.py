@@ -64,7 +64,22 @@ class ConstraintCV:
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds."""
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : ignored
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> pairs = Constraints([[0, 1], [2, 3]], None, n_points=4)
+        >>> ConstraintCV(pairs, n_splits=2).get_n_splits()
+        2
+        """
         return self.n_splits
 
     def split(
@@ -72,10 +87,29 @@ class ConstraintCV:
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the rows of each fit, and those that it is judged by.
 
+        Parameters
+        ----------
+        X : (n, d) array-like
+            Only its number of rows counts.
+        y, groups : ignored
+
+        Yields
+        ------
+        train, test : int64 arrays
+            Points that pairs touch are in one ``test`` each; all others are in every ``train``.
+
         Raises
         ------
         ValueError
             If X has not one row for each point of the constraints, or a fold would hold no pair.
+
+        Examples
+        --------
+        >>> pairs = Constraints([[0, 1], [2, 3]], None, n_points=5)
+        >>> for train, test in ConstraintCV(pairs, n_splits=2).split(np.zeros((5, 1))):
+        ...     print(train, test)
+        [2 3 4] [0 1]
+        [0 1 4] [2 3]
         """
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         if n != self.constraints.n_points:
@@ -128,6 +162,17 @@ class ConstraintCV:
         float
             The mean of the shares of must-links and of cannot-links, of one kind where there are
             none of the other.
+
+        Examples
+        --------
+        Its must-links are kept, its one cannot-link is not:
+
+        >>> from inference_lab.clustering import PCKMeans
+        >>> X = np.array([[0.0], [1.0], [8.0], [9.0]])
+        >>> pairs = Constraints([[0, 1]], [[2, 3]], n_points=4)
+        >>> model = PCKMeans(2, random_state=0).fit(X)
+        >>> ConstraintCV(pairs, n_splits=2).score(model, X, np.arange(4))
+        0.5
         """
         some = self.constraints.restrict(np.asarray(y), renumber=True)
         labels = np.asarray(estimator.predict(X))

@@ -127,6 +127,14 @@ class SeededKMeans(ConstrainedClusterer):
         ------
         ValueError, TypeError
             If data, labels or settings cannot be used.
+
+        Examples
+        --------
+        A label that is wrong is corrected where the class does not hold on to labels:
+
+        >>> X = [[0.0], [1.0], [2.0], [10.0], [11.0]]
+        >>> SeededKMeans(2).fit(X, partial_labels=[0, -1, 1, 1, -1]).labels_.tolist()
+        [0, 0, 0, 1, 1]
         """
         return self._fit_to(X, partial_labels=partial_labels, sample_weight=sample_weight)
 

@@ -281,6 +281,20 @@ class TVClust(PairwiseClusterer):
 
         15 components, at most 30 iterations, a tolerance of 5e-5, answers heard by one point of
         each pair, and a prior by which must-links are wrong ten times out of eleven.
+
+        Parameters
+        ----------
+        random_state : int, RandomState, Generator or None
+
+        Returns
+        -------
+        TVClust
+
+        Examples
+        --------
+        >>> model = TVClust.release(random_state=0)
+        >>> model.n_clusters, model.max_iter, model.both_ways, model.p_prior
+        (15, 30, False, (1.0, 10.0))
         """
         return cls(
             p_prior=(1.0, 10.0),
@@ -326,7 +340,26 @@ class TVClust(PairwiseClusterer):
         return False
 
     def transform(self, X: Any) -> FloatArray:
-        """Return minus the expected log-joint of points and components, shape (n, k)."""
+        """Return minus the expected log-joint of points and components, pairs left aside.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n, k) float64 array
+            ``-E log pi_h - E log N(x | mu_h, Lambda_h^{-1})``, for components without points, too.
+
+        Examples
+        --------
+        >>> noise = np.random.default_rng(0).normal(size=(40, 1))
+        >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + noise
+        >>> model = TVClust(5, random_state=0).fit(X)
+        >>> costs = model.transform([[0.0], [10.0]])
+        >>> costs.shape, bool((costs.argmin(axis=1) == model.labels_[[0, 20]]).all())
+        ((2, 5), True)
+        """
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:

@@ -560,6 +560,14 @@ class TVClustSampler(PairwiseClusterer):
         Returns
         -------
         (m, m) array
+
+        Examples
+        --------
+        >>> noise = np.random.default_rng(0).normal(size=(40, 1))
+        >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + noise
+        >>> model = TVClustSampler(n_samples=10, burn_in=20, random_state=0).fit(X)
+        >>> model.co_clustering([0, 1, 20]).round(1).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
         check_is_fitted(self)
         chosen = self.samples_ if rows is None else self.samples_[:, np.asarray(rows)]
@@ -597,7 +605,29 @@ class TVClustSampler(PairwiseClusterer):
         return False
 
     def transform(self, X: Any) -> FloatArray:
-        """Return minus the log-probability that a point joins each cluster, shape (n, k)."""
+        """Return minus the log-probability that a point joins each cluster of ``labels_``.
+
+        Answers are left aside, as is the part of the Chinese restaurant that is the same for all
+        clusters.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n, k) float64 array
+            ``-log(size_h) - log p(x | points of the cluster)``.
+
+        Examples
+        --------
+        >>> noise = np.random.default_rng(0).normal(size=(40, 1))
+        >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + noise
+        >>> model = TVClustSampler(n_samples=10, burn_in=20, random_state=0).fit(X)
+        >>> costs = model.transform([[0.0], [10.0]])
+        >>> bool((costs.argmin(axis=1) == model.labels_[[0, 20]]).all())
+        True
+        """
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:

@@ -75,6 +75,14 @@ class StudyRecord(RunRecord):
         Times in UTC, ISO 8601.
     environment : str
         Name of the machine and the versions, which ``environments.json`` beside the records tells.
+
+    Examples
+    --------
+    >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
+    >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
+    >>> record = StudyRecord(**asked, **drawn, status="timeout", message="after 60 s")
+    >>> record.outcome, record.key.task
+    ('timeout: after 60 s', 'iris, 50 pairs')
     """
 
     SCHEMA: ClassVar[int] = 2
@@ -127,6 +135,15 @@ class StudyRecord(RunRecord):
         Raises
         ------
         RecordError
+
+        Examples
+        --------
+        >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
+        >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
+        >>> StudyRecord(**asked, **drawn, status="done").check()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        inference_lab.results.json_lines.RecordError: field 'status' is 'done'; it is none of ...
         """
         if self.status not in ("ok", *FAILURES):
             known = ", ".join(("ok", *FAILURES))

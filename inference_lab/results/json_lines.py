@@ -199,16 +199,46 @@ class JsonLine:
     OLDER: ClassVar[tuple[int, ...]] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as strict JSON holds it."""
+        """Return the record as strict JSON holds it.
+
+        Returns
+        -------
+        dict
+            Field to value, each as `jsonable` makes it.
+
+        Examples
+        --------
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Gap(JsonLine):
+        ...     schema: int = 1
+        ...     value: float
+        >>> Gap(value=math.inf).as_dict()
+        {'schema': 1, 'value': 'inf'}
+        """
         return {f.name: jsonable(getattr(self, f.name)) for f in fields(self)}
 
     def to_json(self) -> str:
         """Return the record as one line of strict ASCII JSON, without the line's end.
 
+        Returns
+        -------
+        str
+
         Raises
         ------
         RecordError
             If a field holds what could not be read back; the message names it.
+
+        Examples
+        --------
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Gap(JsonLine):
+        ...     schema: int = 1
+        ...     value: float
+        >>> Gap(value=math.inf).to_json()
+        '{"schema": 1, "value": "inf"}'
         """
         data = self.as_dict()
         self._from_dict(dict(data))
@@ -218,11 +248,33 @@ class JsonLine:
     def from_json(cls, line: str) -> Self:
         """Read a record from a line of JSON.
 
+        Parameters
+        ----------
+        line : str
+
+        Returns
+        -------
+        Self
+
         Raises
         ------
         RecordError
             If the line is not JSON, not of this schema, or a field is missing, unknown or of the
-            wrong type.
+            wrong type; or if `check` refuses it.
+
+        Examples
+        --------
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Gap(JsonLine):
+        ...     schema: int = 1
+        ...     value: float
+        >>> Gap.from_json('{"schema": 1, "value": "inf"}').value
+        inf
+        >>> Gap.from_json('{"schema": 1, "value": true}')
+        Traceback (most recent call last):
+        ...
+        inference_lab.results.json_lines.RecordError: field 'value' is true; a number is expected
         """
         try:
             data = json.loads(line, parse_constant=_refuse)
@@ -263,9 +315,26 @@ class JsonLine:
     def check(self) -> None:
         """Refuse what the types of the fields allow and their meaning does not.
 
+        Called by `from_json` and `to_json`; nothing is refused unless a class says so.
+
         Raises
         ------
         RecordError
+
+        Examples
+        --------
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Gap(JsonLine):
+        ...     schema: int = 1
+        ...     value: float
+        ...     def check(self):
+        ...         if self.value < 0:
+        ...             raise RecordError(f"field 'value' is {self.value:g}; gaps are not negative")
+        >>> Gap(value=-1.0).to_json()
+        Traceback (most recent call last):
+        ...
+        inference_lab.results.json_lines.RecordError: field 'value' is -1; gaps are not negative
         """
 
     @classmethod

@@ -120,6 +120,18 @@ class SolverStudy:
     quick : mapping
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit`, and of names of the grids
         in ``values``, for a look in a minute.
+
+    Examples
+    --------
+    >>> graphs = Grid(problem="potts-grid(height={n}, width={n})", values={"n": [4, 8]})
+    >>> study = SolverStudy(
+    ...     title="Grids",
+    ...     question="Who is fastest?",
+    ...     grids=[graphs],
+    ...     solvers=["icm", "trw-s"],
+    ...     time_limit=1.0,
+    ... )
+    >>> study.check()
     """
 
     title: str
@@ -145,16 +157,47 @@ class SolverStudy:
     name: str = ""
 
     def all_problems(self) -> list[str]:
-        """Return the specs of all problems."""
+        """Return the specs of all problems, those of the grids last.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> graphs = Grid(problem="ising(size={n}, seed={s})", values={"n": [4], "s": [1, 2]})
+        >>> study = SolverStudy(
+        ...     title="Grids", question="Who wins?", grids=[graphs], solvers=["icm"], time_limit=1.0
+        ... )
+        >>> study.all_problems()
+        ['ising(size=4, seed=1)', 'ising(size=4, seed=2)']
+        """
         return [*self.problems, *(spec for grid in self.grids for spec in grid.specs())]
 
     def quickly(self) -> SolverStudy:
         """Return the quick form.
 
+        Returns
+        -------
+        SolverStudy
+
         Raises
         ------
         StudyError
-            If it names something that the study has not.
+            If it names something that the study has not, or cannot be run.
+
+        Examples
+        --------
+        >>> study = SolverStudy(
+        ...     title="Grids",
+        ...     question="Who wins?",
+        ...     grids=[Grid(problem="ising(size={n})", values={"n": [4, 8, 16]})],
+        ...     solvers=["icm", "trw-s"],
+        ...     time_limit=60.0,
+        ...     quick={"solvers": ["icm"], "values": {"n": [4]}, "time_limit": 1.0},
+        ... )
+        >>> study.quickly().all_problems(), study.quickly().solvers
+        (['ising(size=4)'], ['icm'])
         """
         quick = dict(self.quick)
         values = quick.pop("values", {})
@@ -184,9 +227,26 @@ class SolverStudy:
     def check(self) -> None:
         """Refuse what cannot be run.
 
+        Specs are not looked into here; what cannot be made is said by `run_comparison`.
+
         Raises
         ------
         StudyError
+            With the name of the entry that is wrong, and what is allowed.
+
+        Examples
+        --------
+        >>> study = SolverStudy(
+        ...     title="Grids",
+        ...     question="Who wins?",
+        ...     problems=["ising"],
+        ...     solvers=["icm", "icm"],
+        ...     time_limit=1.0,
+        ... )
+        >>> study.check()
+        Traceback (most recent call last):
+        ...
+        inference_lab.studies.reading.StudyError: solvers has 'icm' more than once
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")
@@ -264,6 +324,24 @@ def run_comparison(
     ------
     StudyError
         If a problem or a solver cannot be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> study = SolverStudy(
+    ...     title="Grids",
+    ...     question="Who wins?",
+    ...     problems=["potts-grid(height=3, width=3)"],
+    ...     solvers=["brute-force"],
+    ...     time_limit=10.0,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = run_comparison(study, folder)
+    ...     again = run_comparison(study, folder, jobs=0)
+    >>> [(record.solver, record.status) for record in found.records]
+    [('brute-force', 'optimal')]
+    >>> found.records == again.records
+    True
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare
@@ -319,7 +397,39 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
 
 
 def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
-    """Write the report of a study into a folder and return it."""
+    """Write the report of a study into a folder and return it; see `write_document`.
+
+    Parameters
+    ----------
+    study : SolverStudy
+    comparison : Comparison
+        As `run_comparison` returns it.
+    folder : path
+        Gets the pages, tables and figures.
+
+    Returns
+    -------
+    Document
+        With the tables and figures that the study asks for only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> study = SolverStudy(
+    ...     title="Grids",
+    ...     question="Who wins?",
+    ...     problems=["potts-grid(height=3, width=3)"],
+    ...     solvers=["icm"],
+    ...     time_limit=10.0,
+    ...     tables=["summary"],
+    ...     figures=[],
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     document = render_comparison(study, run_comparison(study, folder), folder)
+    ...     text = (Path(folder) / "README.md").read_text(encoding="utf-8")
+    >>> document.title, text.splitlines()[0]
+    ('Grids', '# Grids')
+    """
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 

@@ -44,6 +44,13 @@ class Method:
         of the points from their mean, which puts penalties on the scale of squared distances.
     closure : {"none", "drop", "vote", "raise"}
         Policy with which constraints are closed first; "none" leaves them as they are.
+
+    Examples
+    --------
+    Records know methods by their settings, so that a label may change:
+
+    >>> Method("soft", "gaussian-mixture").key == Method("Mixture", "gaussian-mixture").key
+    True
     """
 
     label: str
@@ -75,6 +82,13 @@ class Protocol:
     unit : {"pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"}
         What the numbers of constraints are. The last one draws ordered pairs, of which each is
         answered, and wrongly with probability `noise`; then their order is forgotten.
+
+    Examples
+    --------
+    A tenth of as many pairs as there are points, among half of these:
+
+    >>> Protocol(train=0.5, scored="held-out", unit="share-of-points").count(0.1, 150, 75)
+    15
     """
 
     train: float = 1.0
@@ -83,7 +97,20 @@ class Protocol:
     unit: Literal["pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"] = "pairs"
 
     def check(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse what contradicts itself.
+
+        Raises
+        ------
+        StudyError
+            If shares are none, or all points are held out and constrained at once.
+
+        Examples
+        --------
+        >>> Protocol(noise=2.0).check()
+        Traceback (most recent call last):
+        ...
+        inference_lab.studies.reading.StudyError: protocol.noise must be between 0 and 1, got 2.0
+        """
         if not 0.0 < self.train <= 1.0:
             raise StudyError(f"protocol.train must be above 0 and at most 1, got {self.train}")
         if not 0.0 <= self.noise <= 1.0:
@@ -92,7 +119,29 @@ class Protocol:
             raise StudyError("protocol.scored = 'held-out' needs protocol.train below 1")
 
     def count(self, value: float, n_points: int, n_train: int) -> int:
-        """Return the number of pairs that a number in the definition means."""
+        """Return the number of pairs that a number in the definition means.
+
+        Parameters
+        ----------
+        value : float
+            In the protocol's unit.
+        n_points : int
+            Of the data.
+        n_train : int
+            Points that constraints may touch.
+
+        Returns
+        -------
+        int
+            No more than there are pairs of the latter; for ordered pairs, than twice as many.
+
+        Examples
+        --------
+        >>> Protocol(unit="share-of-pairs").count(0.5, n_points=10, n_train=5)
+        5
+        >>> Protocol().count(200, n_points=10, n_train=5)
+        10
+        """
         available = n_train * (n_train - 1) // 2
         if self.unit == "share-of-ordered-pairs":
             return min(round(value * n_train**2), 2 * available)
@@ -223,6 +272,21 @@ class Study:
     details : bool
         Whether there are tables and figures of each set of data, on the page and in
         ``results.csv``; else of the summaries only.
+
+    Examples
+    --------
+    >>> study = Study(
+    ...     title="Seeds",
+    ...     question="Do seeds matter?",
+    ...     data=["iris"],
+    ...     methods=[Method("with", "pckmeans"), Method("without", "hmrf-kmeans", weight=0)],
+    ...     constraints=[50, 100],
+    ...     runs=10,
+    ...     quick={"runs": 1, "constraints": [50]},
+    ... )
+    >>> study.check()
+    >>> study.quickly().runs
+    1
     """
 
     title: str
@@ -245,7 +309,27 @@ class Study:
     name: str = ""
 
     def stages(self) -> list[Study]:
-        """Return a study without parts for each part, or the study itself if it has none."""
+        """Return a study without parts for each part, or the study itself if it has none.
+
+        What a part does not say is as the study has it.
+
+        Returns
+        -------
+        list of Study
+
+        Raises
+        ------
+        StudyError
+            If a part names a method that the study has not.
+
+        Examples
+        --------
+        >>> flowers = Part(title="flowers", data=["iris"])
+        >>> parts = [flowers, Part(title="wines", data=["wine"], runs=3)]
+        >>> study = Study(title="Seeds", question="Do seeds matter?", runs=10, parts=parts)
+        >>> [(stage.title, stage.data, stage.runs) for stage in study.stages()]
+        [('flowers', ['iris'], 10), ('wines', ['wine'], 3)]
+        """
         if not self.parts:
             return [self]
         return [
@@ -279,10 +363,28 @@ class Study:
     def quickly(self) -> Study:
         """Return the quick form.
 
+        Returns
+        -------
+        Study
+
         Raises
         ------
         StudyError
-            If it names something that the study has not.
+            If it names something that the study has not, or cannot be run.
+
+        Examples
+        --------
+        >>> study = Study(
+        ...     title="Seeds",
+        ...     question="Do seeds matter?",
+        ...     data=["iris", "wine"],
+        ...     methods=[Method("PCKMeans", "pckmeans")],
+        ...     constraints=[50],
+        ...     runs=10,
+        ...     quick={"data": ["iris"], "runs": 2},
+        ... )
+        >>> study.quickly().data, study.quickly().runs
+        (['iris'], 2)
         """
         if self.parts:
             stages = [stage.quickly() for stage in self.stages()]
@@ -323,6 +425,14 @@ class Study:
         Raises
         ------
         StudyError
+            With the name of the entry that is wrong, and what is allowed.
+
+        Examples
+        --------
+        >>> Study(title="Seeds", question="Do seeds matter?", data=["iris"], runs=1).check()
+        Traceback (most recent call last):
+        ...
+        inference_lab.studies.reading.StudyError: methods must not be empty
         """
         from inference_lab.studies.estimators import ESTIMATORS, PREDICTED, SCORES
 

@@ -45,10 +45,20 @@ def find_study(name: str) -> Found:
         A folder with a ``study.toml``, or that file; else the name of a folder under ``reports``
         in the working directory, or of a study that comes with the library.
 
+    Returns
+    -------
+    Found
+        ``folder``, and ``ours``: whether it is a study that comes with the library.
+
     Raises
     ------
     StudyError
         If there is none.
+
+    Examples
+    --------
+    >>> find_study("lange2005").folder.name
+    'lange2005'
     """
     given = Path(name)
     if given.is_file():
@@ -73,10 +83,21 @@ def load_study(folder: Path | str) -> Study | SolverStudy:
     folder : path
         Folder with a ``study.toml``, or that file.
 
+    Returns
+    -------
+    Study or SolverStudy
+        Checked, and its quick form as well; named after the folder.
+
     Raises
     ------
     StudyError
         If it cannot be read; the message names the place.
+
+    Examples
+    --------
+    >>> study = load_study(find_study("lange2005").folder)
+    >>> study.name, len(study.quickly().stages()) == len(study.stages())
+    ('lange2005', True)
     """
     path = Path(folder)
     if path.is_dir():

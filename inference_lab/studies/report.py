@@ -62,6 +62,25 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     Returns
     -------
     path of ``README.md``
+
+    Examples
+    --------
+    Without records, the report says what is missing:
+
+    >>> import tempfile
+    >>> from inference_lab.studies import Method, load_study
+    >>> study = Study(
+    ...     title="Clouds",
+    ...     question="Do pairs help?",
+    ...     data=["lange-toy"],
+    ...     methods=[Method("PCKMeans", "pckmeans")],
+    ...     constraints=[20],
+    ...     runs=1,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text = render_study(study, [], folder).read_text(encoding="utf-8")
+    >>> text.splitlines()[0]
+    '# Clouds'
     """
     from inference_lab.reporting.writing import write_document
 

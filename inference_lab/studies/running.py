@@ -254,6 +254,25 @@ def run_study(
     StudyError
         If a method names a solver that there is not, or that is not trusted; if records cannot be
         kept.
+
+    Examples
+    --------
+    Of what was run before nothing is run again; with `jobs` 0, nothing at all:
+
+    >>> import tempfile
+    >>> study = Study(
+    ...     title="Clouds",
+    ...     question="Do pairs help?",
+    ...     data=["lange-toy"],
+    ...     methods=[Method("PCKMeans", "pckmeans")],
+    ...     constraints=[20],
+    ...     runs=1,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     records = run_study(study, folder, isolate=False)
+    ...     again = run_study(study, folder, jobs=0)
+    >>> [(record.method, record.run, record.status) for record in records], again == records
+    ([('PCKMeans', 0, 'ok')], True)
     """
     _check_solvers(study, trusted)
     store = FitStore(Path(folder) / "records.jsonl")
