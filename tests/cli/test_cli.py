@@ -553,7 +553,7 @@ def test_list_names_everything_with_its_settings(kind, registry):
     assert verbose.exit_code == 0
     for name in registry.names():
         one = call("list", kind, name)
-        assert one.exit_code == 0 and one.stdout.startswith(f"{name}\n")
+        assert one.exit_code == 0 and one.stdout.splitlines()[0].split(" (not installed")[0] == name
         settings = json.loads(call("list", kind, name, "--json").stdout)[kind][name]["settings"]
         for setting in settings:
             line = f"    {setting['name']}: {setting['type']}"
