@@ -51,11 +51,11 @@ def test_methods_and_families_have_an_example(name: str) -> None:
     )
 
 
-#: Modules whose public names people call; estimators are told by scikit-learn's conventions.
+#: Modules whose public names people call.
 PUBLIC = (
     *("inference_lab", "inference_lab.io", "inference_lab.io.results", "inference_lab.convert"),
     *("inference_lab.conformance", "inference_lab.constraints", "inference_lab.contract"),
-    "inference_lab.studies",
+    *("inference_lab.clustering", "inference_lab.studies"),
 )
 
 

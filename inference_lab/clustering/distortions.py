@@ -228,6 +228,14 @@ class Distortion(ABC):
     """How far points are from centroids and from each other.
 
     Distortions are immutable; learning a metric makes a new one (`reweighted`).
+
+    Examples
+    --------
+    >>> distortion = SquaredEuclidean()
+    >>> points = np.array([[0.0, 0.0], [2.0, 0.0], [9.0, 9.0]])
+    >>> centroids = distortion.centroids(points, np.array([0, 0, 1]), 2, np.zeros((2, 2)))
+    >>> centroids.tolist(), distortion.distances(points, centroids)[0].tolist()
+    ([[1.0, 0.0], [9.0, 9.0]], [1.0, 162.0])
     """
 
     #: Whether CSR matrices are taken as they are.
@@ -238,40 +246,152 @@ class Distortion(ABC):
     positive_only: ClassVar[bool] = False
 
     def check(self, points: Points) -> None:  # noqa: B027  # most distortions take any values
-        """Refuse points outside the domain.
+        """Refuse points outside the domain; by default, none are refused.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
 
         Raises
         ------
         ValueError
             With the first offending entry and what is allowed.
+
+        Examples
+        --------
+        >>> ItakuraSaito().check(np.array([[1.0, 0.0]]))
+        Traceback (most recent call last):
+        ...
+        ValueError: X[0, 1] = 0.0; the Itakura-Saito divergence needs positive values
         """
 
     def prepare(self, points: Points) -> Points:
-        """Return the points in the form that the other methods take, normalised perhaps."""
+        """Return the points in the form that the other methods take, normalised perhaps.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n, d) matrix, dense or CSR
+            By default the points as they are.
+
+        Examples
+        --------
+        >>> Cosine().prepare(np.array([[3.0, 4.0]])).tolist()
+        [[0.6, 0.8]]
+        """
         return points
 
     @abstractmethod
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the cost of each point in each cluster, shape (n, k); ``+inf`` is allowed."""
+        """Return the cost of each point in each cluster.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+            As `prepare` returned them, here and below.
+        centroids : (k, d) float64 array
+
+        Returns
+        -------
+        (n, k) float64 array
+            ``D(x_i, mu_h)``; ``+inf`` is allowed.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]])
+        >>> SquaredEuclidean().distances(points, centroids).tolist()
+        [[1.0, 25.0], [4.0, 4.0]]
+        """
 
     def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
-        """Return the cheapest cluster of each point, shape (n,).
+        """Return the cheapest cluster of each point.
 
         Of equal costs, the previous label wins (or points would wander), then the first.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        centroids : (k, d) float64 array
+        previous : (n,) int64 array or None
+            Left as it is.
+
+        Returns
+        -------
+        (n,) int64 array
+
+        Examples
+        --------
+        The second point is as near to either, and stays where it was:
+
+        >>> points, centroids = np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2)
+        >>> Cosine().nearest(points, centroids, np.array([1, 1])).tolist()
+        [0, 1]
         """
         return cheapest(self.distances(points, centroids), previous)
 
     @abstractmethod
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the cost of each point in its own cluster, shape (n,)."""
+        """Return the cost of each point in its own cluster.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        centroids : (k, d) float64 array
+        labels : (n,) int64 array
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]])
+        >>> SquaredEuclidean().own(points, centroids, np.array([1, 0])).tolist()
+        [25.0, 4.0]
+        """
 
     @abstractmethod
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return ``phi`` for pairs of points, shape (m,), not negative."""
+        """Return the dissimilarity ``phi`` of pairs of points.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        pairs : (m, 2) int64 array
+            Rows of `points`.
+
+        Returns
+        -------
+        (m,) float64 array
+            Not negative.
+
+        Examples
+        --------
+        >>> points = np.array([[0.0], [3.0], [5.0]])
+        >>> SquaredEuclidean().between(points, np.array([[0, 1], [2, 1]])).tolist()
+        [9.0, 4.0]
+        """
 
     @abstractmethod
     def largest(self, points: Points) -> float:
-        """Return an upper bound on ``phi`` over all pairs of points."""
+        """Return an upper bound on ``phi`` over all pairs of points.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> SquaredEuclidean().largest(np.array([[0.0], [3.0], [5.0]]))
+        25.0
+        """
 
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
@@ -280,10 +400,23 @@ class Distortion(ABC):
 
         Parameters
         ----------
-        points : (n, d) matrix
+        points : (n, d) matrix, dense or CSR
         shares : (n,) array of int or (n, k) array of float
+            The cluster of each point, or its share in each cluster.
         n_clusters : int
-        previous : (k, d) array
+        previous : (k, d) float64 array
+            Left as it is.
+
+        Returns
+        -------
+        (k, d) float64 array
+            By default the means.
+
+        Examples
+        --------
+        >>> points, previous = np.array([[0.0], [2.0]]), np.array([[7.0], [8.0]])
+        >>> SquaredEuclidean().centroids(points, np.array([0, 0]), 2, previous).tolist()
+        [[1.0], [8.0]]
         """
         sizes = cluster_sizes(shares, n_clusters)
         sums = cluster_sums(points, shares, n_clusters)
@@ -300,15 +433,45 @@ class Distortion(ABC):
     def reweighted(self, weights: FloatArray) -> Self:
         """Return the same distortion under another metric.
 
+        Parameters
+        ----------
+        weights : (d,) or (d, d) float64 array
+
+        Returns
+        -------
+        Self
+
         Raises
         ------
         TypeError
             If the distortion has no metric to learn.
+
+        Examples
+        --------
+        >>> ItakuraSaito().reweighted(np.ones(2))
+        Traceback (most recent call last):
+        ...
+        TypeError: ItakuraSaito has no weights to learn
         """
         raise TypeError(f"{type(self).__name__} has no weights to learn")
 
     def log_det(self, n_features: int) -> float:
-        """Return ``log det`` of the metric, the part of the normaliser that depends on it."""
+        """Return ``log det`` of the metric, the part of the normaliser that depends on it.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        float
+            0 where the costs have no such normaliser.
+
+        Examples
+        --------
+        >>> Cosine(metric=np.array([1.0, 9.0])).log_det(2)
+        0.0
+        """
         return 0.0
 
 
@@ -359,6 +522,14 @@ class SquaredEuclidean(Distortion):
     -----
     Squared distances are whole, not halved. Costs are computed through inner products; estimators
     move the points to mean zero first, so that nothing cancels.
+
+    Examples
+    --------
+    >>> points, centroids = np.array([[1.0, 1.0]]), np.array([[0.0, 0.0]])
+    >>> SquaredEuclidean().distances(points, centroids).tolist()
+    [[2.0]]
+    >>> SquaredEuclidean(np.array([[2.0, 1.0], [1.0, 2.0]])).distances(points, centroids).tolist()
+    [[6.0]]
     """
 
     metric: FloatArray | None = None
@@ -389,11 +560,45 @@ class SquaredEuclidean(Distortion):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another metric."""
+        """Return the distortion under another metric.
+
+        Parameters
+        ----------
+        weights : (d,) or (d, d) float64 array
+
+        Returns
+        -------
+        SquaredEuclidean
+
+        Raises
+        ------
+        ValueError
+            If no metric can be of this shape, or it is not finite or not positive semidefinite.
+
+        Examples
+        --------
+        >>> SquaredEuclidean().reweighted(np.array([1.0, 4.0])).weights.tolist()
+        [1.0, 4.0]
+        """
         return replace(self, metric=weights)
 
     def log_det(self, n_features: int) -> float:
-        """Return ``log det A``, ``-inf`` where it is singular."""
+        """Return ``log det A``, ``-inf`` where it is singular.
+
+        Parameters
+        ----------
+        n_features : int
+            Not looked at.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> round(SquaredEuclidean(np.array([1.0, 4.0])).log_det(2), 3)
+        1.386
+        """
         if self.metric is None:
             return 0.0
         if self.metric.ndim == 1:
@@ -402,7 +607,22 @@ class SquaredEuclidean(Distortion):
         return float(np.linalg.slogdet(self.metric)[1])
 
     def times(self, rows: Points) -> Points:
-        """Return ``rows A``."""
+        """Return ``rows A``.
+
+        Parameters
+        ----------
+        rows : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n, d) matrix
+            The rows themselves if no metric was given.
+
+        Examples
+        --------
+        >>> SquaredEuclidean(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
+        [[3.0, 8.0]]
+        """
         if self.metric is None:
             return rows
         if self.metric.ndim == 2:
@@ -410,11 +630,42 @@ class SquaredEuclidean(Distortion):
         return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
 
     def norms(self, points: Points) -> FloatArray:
-        """Return ``x' A x`` of each row."""
+        """Return ``x' A x`` of each row.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> SquaredEuclidean(np.array([1.0, 4.0])).norms(np.array([[3.0, 2.0]])).tolist()
+        [25.0]
+        """
         return row_products(points, self.times(points))
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return squared distances, shape (n, k), never negative."""
+        """Return squared distances, through inner products.
+
+        Parameters
+        ----------
+        points, centroids
+            See `Distortion.distances`.
+
+        Returns
+        -------
+        (n, k) float64 array
+            Never negative. Far from the origin, digits cancel.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [0.0, 1.0]])
+        >>> SquaredEuclidean().distances(points, centroids).tolist()
+        [[25.0, 1.0]]
+        """
         scaled = np.asarray(self.times(centroids))
         offset = np.einsum("hm,hm->h", centroids, scaled)
         result = product(points, -2.0 * scaled)
@@ -423,7 +674,26 @@ class SquaredEuclidean(Distortion):
         return np.maximum(result, 0.0, out=result)
 
     def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
-        """Return the nearest centroid of each point, in blocks that stay in the cache."""
+        """Return the nearest centroid of each point, in blocks that stay in the cache.
+
+        Parameters
+        ----------
+        points, centroids, previous
+            See `Distortion.nearest`.
+
+        Returns
+        -------
+        (n,) int64 array
+            Of equal costs, the previous label wins, then the first.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]])
+        >>> SquaredEuclidean().nearest(points, centroids, np.array([1, 1])).tolist()
+        [0, 1]
+        >>> SquaredEuclidean().nearest(points, centroids, None).tolist()
+        [0, 0]
+        """
         scaled = np.asarray(self.times(centroids))
         offset = np.einsum("hm,hm->h", centroids, scaled)
         slope = np.ascontiguousarray(-2.0 * scaled.T)
@@ -438,7 +708,25 @@ class SquaredEuclidean(Distortion):
         return labels
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the squared distance of each point to its own centroid."""
+        """Return the squared distance of each point to its own centroid, from their difference.
+
+        Parameters
+        ----------
+        points, centroids, labels
+            See `Distortion.own`.
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        Nothing cancels, however far from the origin the points are:
+
+        >>> points, centroids = np.array([[1e9 + 1.0]]), np.array([[1e9]])
+        >>> SquaredEuclidean().own(points, centroids, np.array([0])).tolist()
+        [1.0]
+        """
         result = np.empty(points.shape[0])
         step = max(1, _BLOCK // max(1, points.shape[1]))
         for begin in range(0, len(result), step):
@@ -448,7 +736,23 @@ class SquaredEuclidean(Distortion):
         return result
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return squared distances of pairs."""
+        """Return squared distances of pairs.
+
+        Parameters
+        ----------
+        points, pairs
+            See `Distortion.between`.
+
+        Returns
+        -------
+        (m,) float64 array
+
+        Examples
+        --------
+        >>> points = np.array([[0.0, 0.0], [3.0, 1.0]])
+        >>> SquaredEuclidean(np.array([1.0, 4.0])).between(points, np.array([[0, 1]])).tolist()
+        [13.0]
+        """
         result = np.empty(len(pairs))
         step = max(1, _BLOCK // max(1, points.shape[1]))
         for begin in range(0, len(pairs), step):
@@ -458,7 +762,25 @@ class SquaredEuclidean(Distortion):
         return np.maximum(result, 0.0)
 
     def extent(self, points: Points) -> FloatArray:
-        """Return the difference of the farthest pair of points under the metric, shape (d,)."""
+        """Return the difference of the farthest pair of points under the metric.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (d,) float64 array
+            Its sign is not specified.
+
+        Examples
+        --------
+        >>> points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+        >>> np.abs(SquaredEuclidean().extent(points)).tolist()
+        [3.0, 2.0]
+        >>> np.abs(SquaredEuclidean(np.array([1.0, 0.0])).extent(points[:2])).tolist()
+        [3.0, 0.0]
+        """
         rows = dense(points)
         if self.metric is not None and self.metric.ndim == 2:
             values, axes = np.linalg.eigh(self.metric)
@@ -471,7 +793,22 @@ class SquaredEuclidean(Distortion):
         return np.asarray(difference if axes is None else axes @ difference, dtype=np.float64)
 
     def largest(self, points: Points) -> float:
-        """Return ``v' A v`` of the `extent`."""
+        """Return the largest squared distance of two points: ``v' A v`` of the `extent`.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+        >>> SquaredEuclidean().largest(points)
+        13.0
+        """
         v = self.extent(points)
         return float(v @ np.asarray(self.times(v[np.newaxis]))[0])
 
@@ -488,6 +825,12 @@ class Cosine(Distortion):
     ----------
     metric : (d,) array, optional
         Not negative; by default ones.
+
+    Examples
+    --------
+    >>> points = np.array([[2.0, 0.0], [0.0, 5.0]])
+    >>> Cosine().distances(points, np.array([[1.0, 0.0], [-1.0, 0.0]])).tolist()
+    [[0.0, 2.0], [1.0, 1.0]]
     """
 
     metric: FloatArray | None = None
@@ -500,11 +843,42 @@ class Cosine(Distortion):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another diagonal metric."""
+        """Return the distortion under another diagonal metric.
+
+        Parameters
+        ----------
+        weights : (d,) float64 array
+
+        Returns
+        -------
+        Cosine
+
+        Examples
+        --------
+        >>> Cosine().reweighted(np.array([1.0, 4.0])).weights.tolist()
+        [1.0, 4.0]
+        """
         return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
-        """Refuse rows of zeros, which have no direction."""
+        """Refuse rows of zeros, which have no direction.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Raises
+        ------
+        ValueError
+            If a row has no length under the metric; the message names the first.
+
+        Examples
+        --------
+        >>> Cosine().check(np.array([[1.0], [0.0]]))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: row 1 of X is all zero (1 such rows); the cosine needs rows that point ...
+        """
         empty = np.flatnonzero(self.lengths(points) == 0)
         if empty.size:
             raise ValueError(
@@ -513,23 +887,83 @@ class Cosine(Distortion):
             )
 
     def prepare(self, points: Points) -> Points:
-        """Scale rows to unit length."""
+        """Scale rows to unit length, without the metric.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n, d) matrix, dense or CSR
+
+        Examples
+        --------
+        >>> Cosine().prepare(np.array([[3.0, 4.0]])).tolist()
+        [[0.6, 0.8]]
+        """
         from sklearn.preprocessing import normalize
 
         return normalize(points)
 
     def times(self, rows: Points) -> Points:
-        """Return ``rows A``."""
+        """Return ``rows A``.
+
+        Parameters
+        ----------
+        rows : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n, d) matrix, dense or CSR
+            The rows themselves if no metric was given.
+
+        Examples
+        --------
+        >>> Cosine(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
+        [[3.0, 8.0]]
+        """
         if self.metric is None:
             return rows
         return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
 
     def lengths(self, points: Points) -> FloatArray:
-        """Return ``|x|_A`` of each row."""
+        """Return ``|x|_A`` of each row.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> Cosine(np.array([1.0, 4.0])).lengths(np.array([[3.0, 2.0]])).tolist()
+        [5.0]
+        """
         return np.sqrt(row_products(points, self.times(points)))
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return one minus the cosine, between 0 and 2; 1 where a length is zero."""
+        """Return one minus the cosine of each point and each centroid.
+
+        Parameters
+        ----------
+        points, centroids
+            See `Distortion.distances`; rows may have any length.
+
+        Returns
+        -------
+        (n, k) float64 array
+            Between 0 and 2; 1 where a length is zero.
+
+        Examples
+        --------
+        >>> points = np.array([[0.0, 3.0], [0.0, 0.0]])
+        >>> Cosine().distances(points, np.array([[1.0, 0.0], [0.0, -1.0]])).tolist()
+        [[1.0, 2.0], [1.0, 1.0]]
+        """
         scaled = np.asarray(self.times(centroids))
         size = np.sqrt(np.einsum("hm,hm->h", centroids, scaled))
         cosine = product(points, scaled / np.where(size > 0, size, 1.0)[:, np.newaxis])
@@ -538,26 +972,91 @@ class Cosine(Distortion):
         return np.clip(np.subtract(1.0, cosine, out=cosine), 0.0, 2.0, out=cosine)
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the cost of each point in its own cluster."""
+        """Return the cost of each point in its own cluster.
+
+        Parameters
+        ----------
+        points, centroids, labels
+            See `Distortion.own`.
+
+        Returns
+        -------
+        (n,) float64 array
+            Between 0 and 2.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0, 3.0]]), np.array([[1.0, 0.0], [0.0, -1.0]])
+        >>> Cosine().own(points, centroids, np.array([1])).tolist()
+        [2.0]
+        """
         return np.take_along_axis(
             self.distances(points, centroids), labels[:, np.newaxis], axis=1
         ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return one minus the cosine of pairs."""
+        """Return one minus the cosine of pairs.
+
+        Parameters
+        ----------
+        points, pairs
+            See `Distortion.between`.
+
+        Returns
+        -------
+        (m,) float64 array
+            Between 0 and 2; 1 where a length is zero.
+
+        Examples
+        --------
+        >>> Cosine().between(np.array([[2.0, 0.0], [0.0, 5.0]]), np.array([[0, 1]])).tolist()
+        [1.0]
+        """
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
         size = self.lengths(first) * self.lengths(second)
         inner = row_products(first, self.times(second))
         return np.clip(1.0 - inner / np.where(size > 0, size, 1.0), 0.0, 2.0)
 
     def largest(self, points: Points) -> float:
-        """Return 1 for data without negative entries, else 2."""
+        """Return 1 for data without negative entries, else 2.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> Cosine().largest(np.array([[2.0, 0.0], [0.0, 5.0]]))
+        1.0
+        """
         return 1.0 if points.shape[0] == 0 or points.min() >= 0 else 2.0
 
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return unit vectors, those of `previous` where the points of a cluster cancel."""
+        """Return unit vectors, those of `previous` where points cancel, or a cluster has none.
+
+        Parameters
+        ----------
+        points, shares, n_clusters, previous
+            See `Distortion.centroids`.
+
+        Returns
+        -------
+        (k, d) float64 array
+            Of length one under the metric, but for those of `previous`.
+
+        Examples
+        --------
+        >>> points = np.array([[2.0, 0.0], [0.0, 5.0], [1.0, 0.0], [-1.0, 0.0]])
+        >>> labels, previous = np.array([0, 0, 1, 1]), np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> Cosine().centroids(points, labels, 2, previous).round(3).tolist()
+        [[0.707, 0.707], [0.0, 1.0]]
+        """
         from scipy.sparse import diags_array
 
         length = self.lengths(points)
@@ -579,18 +1078,80 @@ class Bregman(Distortion):
     The mean of a cluster minimises its summed cost, whatever ``f`` is (Banerjee et al. 2005,
     prop. 1). ``phi(x, y) = f(x) + f(y) - 2 f((x + y) / 2)``, the summed cost of two points in a
     cluster of their own.
+
+    Examples
+    --------
+    With the sum of squares as ``f``, divergences are squared distances:
+
+    >>> class Squares(Bregman):
+    ...     def generator(self, points):
+    ...         return (points**2).sum(axis=1)
+    ...     def gradient(self, centroids):
+    ...         return 2 * centroids
+    >>> points = np.array([[0.0], [3.0]])
+    >>> Squares().distances(points, np.array([[1.0]])).tolist()
+    [[1.0], [4.0]]
+    >>> Squares().between(points, np.array([[0, 1]])).tolist()
+    [4.5]
     """
 
     @abstractmethod
     def generator(self, points: Points) -> FloatArray:
-        """Return ``f`` of each row, shape (n,), finite."""
+        """Return ``f`` of each row.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n,) float64 array
+            Finite.
+
+        Examples
+        --------
+        >>> ItakuraSaito().generator(np.array([[1.0, 2.0]])).round(3).tolist()
+        [-0.693]
+        """
 
     @abstractmethod
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return the gradient of ``f`` at each row, shape (k, d), finite."""
+        """Return the gradient of ``f`` at each row.
+
+        Parameters
+        ----------
+        centroids : (k, d) float64 array
+
+        Returns
+        -------
+        (k, d) float64 array
+            Finite.
+
+        Examples
+        --------
+        >>> ItakuraSaito().gradient(np.array([[1.0, 2.0]])).tolist()
+        [[-1.0, -0.5]]
+        """
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergence of each point from each centroid, never negative."""
+        """Return the divergence of each point from each centroid.
+
+        Parameters
+        ----------
+        points, centroids
+            See `Distortion.distances`.
+
+        Returns
+        -------
+        (n, k) float64 array
+            Never negative.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[1.0]]), np.array([[1.0], [2.0]])
+        >>> ItakuraSaito().distances(points, centroids).round(3).tolist()
+        [[0.0, 0.193]]
+        """
         slope = self.gradient(centroids)
         offset = np.einsum("hm,hm->h", slope, centroids) - self.generator(centroids)
         result = product(points, -slope)
@@ -599,13 +1160,45 @@ class Bregman(Distortion):
         return np.maximum(result, 0.0, out=result)
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the divergence of each point from its own centroid."""
+        """Return the divergence of each point from its own centroid.
+
+        Parameters
+        ----------
+        points, centroids, labels
+            See `Distortion.own`.
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[1.0]]), np.array([[1.0], [2.0]])
+        >>> ItakuraSaito().own(points, centroids, np.array([1])).round(3).tolist()
+        [0.193]
+        """
         return np.take_along_axis(
             self.distances(points, centroids), labels[:, np.newaxis], axis=1
         ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return the Jensen-Bregman divergence of pairs."""
+        """Return the Jensen-Bregman divergence of pairs.
+
+        Parameters
+        ----------
+        points, pairs
+            See `Distortion.between`.
+
+        Returns
+        -------
+        (m,) float64 array
+            ``f(x) + f(y) - 2 f((x + y) / 2)``.
+
+        Examples
+        --------
+        >>> ItakuraSaito().between(np.array([[1.0], [3.0]]), np.array([[0, 1]])).round(3).tolist()
+        [0.288]
+        """
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
         middle = self.generator((first + second) / 2.0)
         return np.maximum(self.generator(first) + self.generator(second) - 2.0 * middle, 0.0)
@@ -615,6 +1208,19 @@ class Bregman(Distortion):
 
         ``phi(x, y)`` is the least summed cost of two points over all centroids, so the mean of all
         points gives a bound.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> round(ItakuraSaito().largest(np.array([[1.0], [2.0], [3.0]])), 3)
+        0.288
         """
         if points.shape[0] <= _EXACT_PAIRS:
             return _farthest(self, points)
@@ -637,6 +1243,12 @@ class IDivergence(Bregman):
         minimise the objective any more, which may then rise.
     metric : (d,) array, optional
         The weights ``a``, not negative; by default ones.
+
+    Examples
+    --------
+    >>> points, centroids = np.array([[2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    >>> IDivergence(smoothing=0.0).distances(points, centroids).round(3).tolist()
+    [[1.386, inf]]
     """
 
     smoothing: float = setting(1.0, at_least=0, below=math.inf)
@@ -655,11 +1267,43 @@ class IDivergence(Bregman):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the divergence with other weights of the features."""
+        """Return the divergence with other weights of the features.
+
+        Parameters
+        ----------
+        weights : (d,) float64 array
+
+        Returns
+        -------
+        Self
+            With the same smoothing.
+
+        Examples
+        --------
+        >>> IDivergence(smoothing=0.5).reweighted(np.array([1.0, 4.0])).smoothing
+        0.5
+        """
         return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
-        """Refuse negative entries and rows without mass."""
+        """Refuse negative entries and rows without mass.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Raises
+        ------
+        ValueError
+            With the first such entry or row.
+
+        Examples
+        --------
+        >>> IDivergence().check(np.array([[1.0, -2.0]]))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: X[0, 1] = -2.0; IDivergence needs values that are not negative. ...
+        """
         _refuse_negative(points, type(self).__name__)
         empty = np.flatnonzero(row_sums(points) == 0)
         if empty.size:
@@ -669,7 +1313,21 @@ class IDivergence(Bregman):
             )
 
     def generator(self, points: Points) -> FloatArray:
-        """Return ``sum_m a_m (x_m log x_m - x_m)``."""
+        """Return ``sum_m a_m (x_m log x_m - x_m)`` of each row.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> IDivergence().generator(np.array([[1.0, 2.0]])).round(3).tolist()
+        [-1.614]
+        """
         from scipy.special import xlogy
 
         if is_sparse(points):
@@ -684,12 +1342,43 @@ class IDivergence(Bregman):
         return np.asarray(values @ self.metric, dtype=np.float64)
 
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest)."""
+        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest).
+
+        Parameters
+        ----------
+        centroids : (k, d) float64 array
+
+        Returns
+        -------
+        (k, d) float64 array
+
+        Examples
+        --------
+        >>> IDivergence().gradient(np.array([[1.0, 2.0, 0.0]])).round(3).tolist()
+        [[0.0, 0.693, 0.0]]
+        """
         slope = np.log(np.where(centroids > 0, centroids, 1.0))
         return slope if self.metric is None else slope * self.metric
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergences, ``+inf`` where a point has mass that the centroid has not."""
+        """Return the divergences, ``+inf`` where a point has mass that the centroid has not.
+
+        Parameters
+        ----------
+        points, centroids
+            See `Distortion.distances`.
+
+        Returns
+        -------
+        (n, k) float64 array
+            Features of weight zero are not looked at.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+        >>> IDivergence().distances(points, centroids).round(3).tolist()
+        [[1.386, inf]]
+        """
         result = super().distances(points, centroids)
         missing = centroids <= 0
         if self.metric is not None:
@@ -701,7 +1390,24 @@ class IDivergence(Bregman):
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return the means, smoothed."""
+        """Return the means, smoothed.
+
+        Parameters
+        ----------
+        points, shares, n_clusters, previous
+            See `Distortion.centroids`.
+
+        Returns
+        -------
+        (k, d) float64 array
+            Those of `previous`, not smoothed, where a cluster is empty.
+
+        Examples
+        --------
+        >>> points, labels = np.array([[4.0, 0.0]]), np.array([0])
+        >>> IDivergence(smoothing=1.0).centroids(points, labels, 1, np.zeros((1, 2))).tolist()
+        [[3.0, 1.0]]
+        """
         sizes = cluster_sizes(shares, n_clusters)
         means = super().centroids(points, shares, n_clusters, previous)
         held = sizes > 0
@@ -710,7 +1416,26 @@ class IDivergence(Bregman):
         return means
 
     def largest(self, points: Points) -> float:
-        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass."""
+        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        The bound is met where these rows have nothing in common:
+
+        >>> points = np.array([[2.0, 0.0], [0.0, 3.0]])
+        >>> round(IDivergence().largest(points), 3)
+        3.466
+        >>> IDivergence().between(points, np.array([[0, 1]])).round(3).tolist()
+        [3.466]
+        """
         mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
         most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
         return float(math.log(2.0) * most * mass)
@@ -726,10 +1451,31 @@ class KullbackLeibler(IDivergence):
     ----------
     smoothing, metric
         See `IDivergence`.
+
+    Examples
+    --------
+    >>> divergence = KullbackLeibler(smoothing=0.0)
+    >>> points = divergence.prepare(np.array([[3.0, 1.0]]))
+    >>> divergence.distances(points, np.array([[0.75, 0.25], [0.5, 0.5]])).round(3).tolist()
+    [[0.0, 0.131]]
     """
 
     def prepare(self, points: Points) -> Points:
-        """Scale rows to sum one."""
+        """Scale rows to sum one.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+
+        Returns
+        -------
+        (n, d) matrix, dense or CSR
+
+        Examples
+        --------
+        >>> KullbackLeibler().prepare(np.array([[3.0, 1.0]])).tolist()
+        [[0.75, 0.25]]
+        """
         from sklearn.preprocessing import normalize
 
         return normalize(points, norm="l1")
@@ -737,12 +1483,38 @@ class KullbackLeibler(IDivergence):
 
 @dataclass(frozen=True, eq=False)
 class ItakuraSaito(Bregman):
-    """``D(x, mu) = sum_m (x_m / mu_m - log(x_m / mu_m) - 1)`` on positive data."""
+    """``D(x, mu) = sum_m (x_m / mu_m - log(x_m / mu_m) - 1)`` on positive data.
+
+    Examples
+    --------
+    Only ratios count:
+
+    >>> points, centroids = np.array([[1.0], [10.0]]), np.array([[2.0], [20.0]])
+    >>> ItakuraSaito().own(points, centroids, np.array([0, 1])).round(3).tolist()
+    [0.193, 0.193]
+    """
 
     positive_only: ClassVar[bool] = True
 
     def check(self, points: Points) -> None:
-        """Refuse entries that are not positive."""
+        """Refuse entries that are not positive.
+
+        Parameters
+        ----------
+        points : (n, d) matrix
+
+        Raises
+        ------
+        ValueError
+            With the first of them.
+
+        Examples
+        --------
+        >>> ItakuraSaito().check(np.array([[1.0, 0.0]]))
+        Traceback (most recent call last):
+        ...
+        ValueError: X[0, 1] = 0.0; the Itakura-Saito divergence needs positive values
+        """
         if (points <= 0).any():
             row, column = (int(p) for p in np.argwhere(points <= 0)[0])
             raise ValueError(
@@ -751,11 +1523,39 @@ class ItakuraSaito(Bregman):
             )
 
     def generator(self, points: Points) -> FloatArray:
-        """Return ``-sum_m log x_m``."""
+        """Return ``-sum_m log x_m`` of each row.
+
+        Parameters
+        ----------
+        points : (n, d) matrix
+
+        Returns
+        -------
+        (n,) float64 array
+
+        Examples
+        --------
+        >>> ItakuraSaito().generator(np.array([[1.0, 2.0]])).round(3).tolist()
+        [-0.693]
+        """
         return -row_sums(np.log(points))
 
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return ``-1 / mu_m``."""
+        """Return ``-1 / mu_m``.
+
+        Parameters
+        ----------
+        centroids : (k, d) float64 array
+
+        Returns
+        -------
+        (k, d) float64 array
+
+        Examples
+        --------
+        >>> ItakuraSaito().gradient(np.array([[1.0, 2.0]])).tolist()
+        [[-1.0, -0.5]]
+        """
         return -1.0 / centroids
 
 

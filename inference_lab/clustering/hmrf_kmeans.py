@@ -81,7 +81,14 @@ class HMRFKMeans(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_
+    labels_ : (n,) int64 array
+        Cluster of each point.
+    cluster_centers_ : (k, d) float64 array
+    objective_ : float
+        ``J`` at the labels, centroids and metric returned.
+    n_iter_ : int
+    converged_ : bool
+        Whether nothing moved in the last iteration, or the objective by no more than `tol`.
     history_ : list of HalfStep
         The objective after each half-step, and what the solver said in each E-step.
     violations_ : Violations
