@@ -348,7 +348,14 @@ class ConstrainedClusterer(
 
         Returns
         -------
-        (n,) int array
+        (n,) int64 array
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If the data cannot be used, or have not the features of those of the fit.
 
         Examples
         --------
@@ -373,6 +380,13 @@ class ConstrainedClusterer(
         -------
         (n, k) float64 array
             Less the ``log det`` of each cluster's metric where clusters have their own.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If the data cannot be used, or have not the features of those of the fit.
 
         Examples
         --------
@@ -410,6 +424,13 @@ class ConstrainedClusterer(
         Returns
         -------
         float
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If the data cannot be used, or have not the features of those of the fit.
 
         Examples
         --------

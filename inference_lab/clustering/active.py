@@ -141,6 +141,11 @@ class ExploreConsolidate:
     random_state : int or numpy.random.Generator
         A fixed seed asks the same questions as long as the answers are the same.
 
+    Raises
+    ------
+    ValueError
+        If `n_clusters` is below 1, or `budget` is negative.
+
     Notes
     -----
     A point whose question was answered "don't know" is asked about no more, and founds nothing;

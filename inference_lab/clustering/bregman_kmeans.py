@@ -185,9 +185,18 @@ class SphericalKMeans(BregmanKMeans):
     n_clusters, init, empty_clusters, n_init, max_iter, tol, random_state
         See `BregmanKMeans`.
 
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+        See `BregmanKMeans`.
+
     Guarantees
     ----------
     The objective never rises. CSR data stay sparse; centroids are dense.
+
+    Complexity
+    ----------
+    That of `BregmanKMeans`.
 
     References
     ----------

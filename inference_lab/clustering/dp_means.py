@@ -478,6 +478,15 @@ class DPMeans(RDPMeans):
     start, order, max_clusters, n_init, max_iter, random_state
         See `RDPMeans`. Pairs given to ``fit`` are only counted, in `violations_`.
 
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        See `HMRFKMeans`.
+    metrics_, constraints_
+        See `HMRFKMeans`.
+    n_clusters_, cluster_cost_
+        See `RDPMeans`.
+
     Guarantees
     ----------
     The objective never rises, with squared costs and centroids that minimise them.

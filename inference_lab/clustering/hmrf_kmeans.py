@@ -273,6 +273,21 @@ class PCKMeans(HMRFKMeans):
     max_iter, tol, random_state
         See `HMRFKMeans`.
 
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        See `HMRFKMeans`.
+    metrics_, constraints_
+        See `HMRFKMeans`.
+
+    Guarantees
+    ----------
+    The objective never rises from one half-step to the next, whatever the solver.
+
+    Complexity
+    ----------
+    An iteration costs O(n d k) and what the solver takes for the constrained points.
+
     Notes
     -----
     Squared distances are whole, as in Basu's thesis (4.10); the paper of 2004 halves them, so that
@@ -337,6 +352,26 @@ class MPCKMeans(HMRFKMeans):
     metric : {"diagonal", "full"}
     metric_per_cluster : bool
         A metric for each cluster. A must-link between two clusters costs the mean of both.
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        See `HMRFKMeans`.
+    metrics_ : list of SquaredEuclidean
+        With the metric learnt; one for each cluster if they have their own.
+    constraints_ : Constraints
+        As used, closed perhaps.
+
+    Guarantees
+    ----------
+    The objective never rises from one half-step to the next, whatever the solver.
+
+    Complexity
+    ----------
+    That of `HMRFKMeans` with distance penalties; and of the metric, with p violated pairs,
+    O((n + p) d) if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each cluster
+    that has its own. The step to it takes the objective up to 30 times. Full metrics of more than
+    5,000 features are refused.
 
     References
     ----------

@@ -33,6 +33,11 @@ class ConstraintCV:
     random_state : int
         Seeds the drawing of folds.
 
+    Raises
+    ------
+    ValueError
+        If `n_splits` is below 2.
+
     References
     ----------
     M. Pourrajabi, D. Moulavi, R. Campello, A. Zimek, J. Sander, R. Goebel, "Model selection for

@@ -179,6 +179,11 @@ class ConstrainedKMeans(SeededKMeans):
     empty_clusters : {"reseed", "keep", "raise"}
         As there; only points without a label become new centroids.
 
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+        See `SeededKMeans`.
+
     Guarantees
     ----------
     ``labels_`` agrees with the labels given. The objective never rises, unless centroids are

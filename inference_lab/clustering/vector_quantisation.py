@@ -343,6 +343,13 @@ class CVQE(LCVQE):
     n_clusters, paired_twice, init, n_init, max_iter, random_state
         See `LCVQE`.
 
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+        See `HMRFKMeans`.
+    metrics_, constraints_
+        See `HMRFKMeans`.
+
     Guarantees
     ----------
     None: pairs are decided one by one, and centroids follow those of the last iteration.
