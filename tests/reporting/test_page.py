@@ -710,9 +710,9 @@ def test_a_table_says_that_it_goes_on(visit: Callable[..., Any]) -> None:
     assert box.locator(".cue").is_visible()
     assert box.locator(".scroll.more").count() == 1
     box.locator(".scroll").evaluate("element => { element.scrollLeft = 9999; }")
-    page.wait_for_function("!document.querySelector('#table-summary .more')")
+    page.wait_for_function("() => !document.querySelector('#table-summary .more')")
     page.set_viewport_size({"width": 2400, "height": 900})
-    page.wait_for_function("document.querySelector('#table-summary .cue').hidden")
+    page.wait_for_function("() => document.querySelector('#table-summary .cue').hidden")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -739,7 +739,7 @@ def test_names_are_whole_words(visit: Callable[..., Any], width: int) -> None:
 def test_packed_parts_unpack(visit: Callable[..., Any]) -> None:
     """Tables of problems are in the page when it is open, with heads that sort."""
     page = visit()
-    page.wait_for_function("!document.querySelector('.packed')")
+    page.wait_for_function("() => !document.querySelector('.packed')")
     assert page.locator("details.section .table").count() >= len(PROBLEMS) - 2
 
 
