@@ -1178,9 +1178,17 @@ def unary_minimum(graph: FactorGraph) -> IntArray:
     """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
     if graph.n_labels is not None:
         return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
-    start = graph.unary_ptr[:-1]
-    least = np.minimum.reduceat(graph.unary_values, start)
-    cheapest = np.flatnonzero(graph.unary_values == np.repeat(least, graph.cardinalities))
+    return first_least(graph.unary_values, graph.unary_ptr)
+
+
+def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
+    """Return the place, in each row of ragged costs, of its least entry (the first of equals).
+
+    Row ``i``, of one entry at least, is ``costs[ptr[i] : ptr[i + 1]]``; shape (rows,).
+    """
+    start = ptr[:-1]
+    least = np.minimum.reduceat(costs, start) if costs.size else costs
+    cheapest = np.flatnonzero(costs == np.repeat(least, np.diff(ptr)))
     return cheapest[np.searchsorted(cheapest, start)] - start
 
 

@@ -18,7 +18,7 @@ from inference_lab.graph.arrays import (
     GraphArrays,
     IntArray,
 )
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import (
     DiagonalTerms,
     OwnTables,
@@ -84,15 +84,9 @@ class Reduction:
         Labels that were ruled out become the cheapest label left.
         """
         rows = np.repeat(np.arange(self.variables.size), np.diff(self.label_ptr))
-        unary = self.graph.unary_values
-        least = np.minimum.reduceat(unary, self.label_ptr[:-1]) if unary.size else unary
-        out = np.empty(self.variables.size, dtype=np.int64)
-        # Later writes win: of equally cheap labels the first, and what the labelling has over all.
-        for places in (
-            np.flatnonzero(unary == least[rows])[::-1],
-            np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows]),
-        ):
-            out[rows[places]] = places - self.label_ptr[rows[places]]
+        kept = np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows])
+        out = unary_minimum(self.graph)
+        out[rows[kept]] = kept - self.label_ptr[rows[kept]]
         return out
 
     @property

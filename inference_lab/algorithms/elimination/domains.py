@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, first_least
 from inference_lab.kernels.messages import edge_cost, half_cost
 from inference_lab.kernels.odometer import entry_of, first_allowed_labels, next_allowed_labels
 
@@ -287,10 +287,7 @@ def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
     """Return the cheapest label of each variable on its own, of those that are left to it."""
     owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
     costs = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
-    start = domains.ptr[:-1]
-    least = np.minimum.reduceat(costs, start) if costs.size else costs
-    cheapest = np.flatnonzero(costs == least[owner])
-    return domains.labels[cheapest[np.searchsorted(cheapest, start)]]
+    return np.asarray(domains.labels[domains.ptr[:-1] + first_least(costs, domains.ptr)])
 
 
 class Interactions(NamedTuple):
