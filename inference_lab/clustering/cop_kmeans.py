@@ -181,14 +181,18 @@ class _NoPlaceError(Exception):
 
 
 class _Placement(EStep):
-    """The E-step of one start: a sweep over the units in a fixed order.
+    """The E-step of one start: a sweep over the units in an order that stays.
 
-    Sweeps may run in a circle, or into a dead end, which ends the start.
+    Where a later sweep finds no place for a unit, other orders are drawn. Sweeps may run in a
+    circle, or all orders into dead ends, which ends the start.
     """
 
-    def __init__(self, units: _Units, order: Order, rng: np.random.Generator) -> None:
+    def __init__(self, units: _Units, order: Order, rng: np.random.Generator, tries: int) -> None:
         super().__init__("icm", rng)
         self.units = units
+        self.order = order
+        #: Orders that a sweep may try.
+        self.tries = 1 if order == "given" else tries
         self.sequence, self.first = units.ordered(order, rng)
         #: "cycle" or "blocked" when the start has ended.
         self.ended: str | None = None
@@ -212,6 +216,11 @@ class _Placement(EStep):
         if self.best is None or value < self.best[0]:
             self.best = value, before
         labels, stuck = self._sweep(model)
+        for _ in range(1, self.tries):
+            if stuck == 0:
+                break
+            self.sequence, self.first = self.units.ordered(self.order, self.rng)
+            labels, stuck = self._sweep(model)
         if np.array_equal(labels, before):
             return previous
         if stuck > 0:
@@ -263,11 +272,12 @@ class COPKMeans(PairwiseClusterer):
         Put all points that must-links connect where their summed cost is least; else, as printed,
         where it is least for the first of them, which the others have to follow.
     order : {"random", "given", "most-constrained"}
-        In which points are put: at random, drawn once a start; that of the rows, the printed one;
-        or those with most cannot-links first, ties at random, which fails less often.
+        In which points are put: at random, drawn once a start, and anew where a later sweep finds
+        no place for a point; that of the rows, the printed one; or those with most cannot-links
+        first, ties at random, which fails less often.
     max_failures : int
-        Starts that may fail before the fit gives up. With order "given" and fixed centroids, all
-        fail alike.
+        Starts that may fail before the fit gives up, and orders before a start does. With order
+        "given" and fixed centroids, all fail alike.
     on_failure : {"warn", "raise", "ignore"}
         When every start failed: keep the one with fewest violations (by weight) and give a
         `ConstraintsNotMetWarning`; raise an `InfeasibleConstraintsError`; or keep it silently.
@@ -285,7 +295,8 @@ class COPKMeans(PairwiseClusterer):
     ----------
     status_ : str
         How the best start ended: "converged"; "limit" (of iterations); "cycle" (a sweep came back
-        to earlier labels); "blocked" (a later sweep found no place for a point); "failed" (every
+        to earlier labels); "blocked" (a later sweep found no place for a point in any order tried);
+        "failed" (every
         start failed); or "infeasible" (cannot-links between points that must-links connect: no
         labelling satisfies them).
     feasible_ : bool
@@ -439,7 +450,7 @@ class COPKMeans(PairwiseClusterer):
             empty=self.empty_clusters,
             counts=side.weights,
         )
-        placement = _Placement(units, self.order, rng)
+        placement = _Placement(units, self.order, rng, self.max_failures)
         try:
             fit = self._alternate(model, placement)
             if placement.best is not None and placement.best[0] < fit.objective:

@@ -232,6 +232,23 @@ def test_a_later_sweep_that_fails_ends_at_the_labels_before() -> None:
     assert [4.5] == model.cluster_centers_[1].tolist()
 
 
+def test_a_later_sweep_that_fails_tries_other_orders() -> None:
+    """Drawn once a start, one order in three ends it after the first sweep, far from done."""
+    points = np.array([[0.0], [4.0], [-1.0], [-1.0], [-1.0], [4.5]])
+    pairs = {"cannot_link": [(0, 5), (1, 5)]}
+    found = [
+        COPKMeans(2, init=[[0.0], [10.0]], random_state=seed).fit(points, **pairs)
+        for seed in range(20)
+    ]
+    assert {"converged"} == {model.status_ for model in found}
+    impatient = [
+        COPKMeans(2, init=[[0.0], [10.0]], max_failures=1, on_failure="raise", random_state=seed)
+        for seed in range(20)
+    ]
+    statuses = [model.fit(points, **pairs).status_ for model in impatient]
+    assert {"converged", "blocked"} == set(statuses)
+
+
 def test_the_best_of_the_starts_that_succeed() -> None:
     points, truth = load_iris(return_X_y=True)
     c = Constraints.sample(truth, 60, np.random.default_rng(0))
