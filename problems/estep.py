@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import (
@@ -21,11 +23,20 @@ from inference_lab.data.datasets import load
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.kernels.descent import descend
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.results.scoring import adjusted_rand
 from inference_lab.specs.settings import setting
+from inference_lab.words import share_text
 
 #: Constraints where nothing is said about their number.
 _CONSTRAINTS = 100
+#: Share of the points in one must-link component, and times the calibrated weight, which are
+#: remarked upon beyond.
+_GIANT = 0.5
+_FAR = 10.0
+#: Descents and means in turn, and sweeps of a descent; either comes to rest long before.
+_MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,12 @@ class EStep(ProblemFamily):
     Parameters
     ----------
     data : str
-        iris, wine, breast-cancer, digits-389 (part of scikit-learn), letters-ijl, pendigits-389,
-        ecoli, glass, balance or ionosphere (from the data folder).
+        A data set of `inference_lab.data.datasets`: some are part of scikit-learn (iris, wine,
+        breast-cancer, digits-389), some are drawn (gaussians-round, gaussians-long,
+        gaussians-uneven), most are files of the data folder (ecoli, glass, seeds, ...).
+    points : int or None
+        Points drawn at random from a data set that has more; classes of which none is drawn do not
+        count. None takes all.
     constraints : int or None
         Number of distinct pairs drawn; None where `constraints_per_point` says it.
     constraints_per_point : float or None
@@ -65,9 +80,12 @@ class EStep(ProblemFamily):
     closure : bool
         Add all pairs that the constraints imply. Cannot-links that contradict must-links are
         dropped; with noise, components grow together, and closing does harm.
-    centroids : {"constraints", "kmeans", "classes"}
+    centroids : {"constraints", "kmeans", "em", "classes"}
         From the neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), from k-means
-        without constraints, or the means of the classes.
+        without constraints, those to which k-means comes that pays for violated constraints
+        (from the former, labelling by descents as its authors do), or the means of the classes.
+        Where must-links are wrong, neighbourhoods grow together, and all but one of the first are
+        perturbations of the mean.
     label_cost : float or "auto"
         What each cluster in use costs, of which only solvers that heed label costs know; "auto"
         is the cost of the point that a farthest-first traversal from the mean finds last, as many
@@ -86,6 +104,11 @@ class EStep(ProblemFamily):
     seed : int
         Seeds, independently of each other, the training points, the constraints, the flips and
         the centroids.
+
+    The info says how large the largest must-link component is (``largest_component``, a share of
+    the points), and how many times as much as calibrated a constraint weighs, where its noise says
+    something (``weight_over_calibrated``: at these centroids, and 1 for "calibrated" itself);
+    ``remarks`` are about either where it is far from common.
 
     References
     ----------
@@ -106,13 +129,14 @@ class EStep(ProblemFamily):
     """
 
     data: str = setting("iris", always=True)
+    points: int | None = setting(None, at_least=2)
     constraints: int | None = setting(_CONSTRAINTS, at_least=0, always=True)
     constraints_per_point: float | None = setting(None, above=0, below=math.inf)
     noise: float = setting(0.0, at_least=0, at_most=1)
     weight: float | Literal["auto", "calibrated"] = setting("auto", at_least=0)
     weight_factor: float = setting(1.0, above=0, below=math.inf)
     closure: bool = False
-    centroids: Literal["constraints", "kmeans", "classes"] = "constraints"
+    centroids: Literal["constraints", "kmeans", "em", "classes"] = "constraints"
     label_cost: float | Literal["auto"] = setting(0.0, at_least=0, below=math.inf)
     clusters: Literal["classes", "open"] = "classes"
     standardise: bool = False
@@ -147,18 +171,23 @@ class EStep(ProblemFamily):
         """
         dataset = load(self.data, data_dir)
         features, truth = dataset.features, dataset.labels
+        # One stream each, so that changing one setting leaves the other draws alone.
+        split, draw, flip, start, few = np.random.default_rng(self.seed).spawn(5)
+        if self.points is not None and self.points < dataset.n_points:
+            chosen = np.sort(few.permutation(dataset.n_points)[: self.points])
+            features, truth = features[chosen], truth[chosen]
+            truth = np.unique(truth, return_inverse=True)[1].astype(np.int64)
         if self.standardise:
             spread = features.std(axis=0)
             features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-        n, k = dataset.n_points, dataset.n_classes
-        # One stream each, so that changing one setting leaves the other draws alone.
-        split, draw, flip, start = np.random.default_rng(self.seed).spawn(4)
+        n, k = len(truth), int(truth.max()) + 1
         training = np.sort(split.permutation(n)[: max(2, round(self.train * n))])
         count = self.constraints
         if count is None:
             assert self.constraints_per_point is not None  # checked above
             count = round(self.constraints_per_point * training.size)
-        weight = self._weight(features, count, k)
+        odds = self._log_odds(count)
+        weight = self._weight(features, odds, k)
         drawn = Constraints.sample(
             truth, count, draw, among=training, ml_weight=weight, cl_weight=weight
         )
@@ -166,18 +195,15 @@ class EStep(ProblemFamily):
         contradictions = len(drawn.contradictions())
         used = drawn.close("drop") if self.closure else drawn
         centroids = self._centroids(features, truth, drawn, k, start)
+        if self.centroids == "em":
+            centroids = _constrained_means(features, used, centroids)
         unary = squared_distances(features, centroids)
+        calibrated = 2.0 * unary.min(axis=1).mean() / features.shape[1] * odds
         order = numbered_like(unary.argmin(axis=1), truth, k)
         unary = np.ascontiguousarray(unary[:, order])
         if self.clusters == "open":
             unary = _with_far_points(unary, features, k)
-        graph = FactorGraph.from_terms(
-            unary,
-            [
-                DiagonalTerms(used.must_link, same=0.0, differ=used.ml_weights),
-                DiagonalTerms(used.cannot_link, same=used.cl_weights, differ=0.0),
-            ],
-        )
+        graph = _energy(unary, used)
         price = self._price(features, k)
         if price:
             graph = graph.with_label_costs(price)
@@ -195,15 +221,43 @@ class EStep(ProblemFamily):
         }
         if price:
             info |= {"label_cost": price, "clusters": unary.shape[1]}
-        return Problem(
+        if calibrated > 0:
+            known = self.weight == "calibrated"
+            info["weight_over_calibrated"] = self.weight_factor if known else weight / calibrated
+        if remarks := self._remarks(info):
+            info["remarks"] = remarks
+        return EStepProblem(
             self.spec,
             graph,
             truth=truth,
             scored=held_out if self.score == "held-out" else None,
             info=info,
+            constraints=used,
         )
 
-    def _weight(self, features: FloatArray, count: int, k: int) -> float:
+    def _remarks(self, info: Mapping[str, Any]) -> list[str]:
+        """Return what is far from common."""
+        said = []
+        share = info["largest_component"]
+        if share > _GIANT and self.centroids == "constraints":
+            said.append(
+                f"must-links connect {share_text(share)} of the points, so that neighbourhoods say "
+                "little about centroids; centroids=kmeans does without them"
+            )
+        ratio = info.get("weight_over_calibrated", 1.0)
+        if not 1 / _FAR <= ratio <= _FAR:
+            said.append(
+                f"a constraint weighs {ratio:.3g} times what it is worth with {self.noise:g} of "
+                "them wrong; weight=calibrated weighs it so"
+            )
+        return said
+
+    def _log_odds(self, count: int) -> float:
+        """Return by how much likelier a constraint is right than wrong, as a logarithm."""
+        wrong = (self.noise * count + 0.5) / (count + 1)
+        return max(0.0, math.log((1.0 - wrong) / wrong)) if wrong < 1.0 else 0.0
+
+    def _weight(self, features: FloatArray, odds: float, k: int) -> float:
         weight = self.weight
         if weight == "auto":
             weight = features.var(axis=0).sum()
@@ -211,8 +265,6 @@ class EStep(ProblemFamily):
             # Every draw of a data set has the same scale.
             centroids = kmeans_centroids(features, k, np.random.default_rng(0))
             apart = squared_distances(features, centroids).min(axis=1).mean()
-            wrong = (self.noise * count + 0.5) / (count + 1)
-            odds = max(0.0, math.log((1.0 - wrong) / wrong))
             weight = 2.0 * apart / features.shape[1] * odds
         return float(self.weight_factor * weight)
 
@@ -233,13 +285,78 @@ class EStep(ProblemFamily):
     ) -> FloatArray:
         if self.centroids == "classes":
             return class_centroids(features, truth)
-        if self.centroids == "kmeans":
+        if self.centroids in ("kmeans", "em"):
             return kmeans_centroids(features, k, rng)
         # The multiplicative perturbation of the global mean does nothing where that is zero.
         perturbation: Literal["additive", "multiplicative"] = (
             "additive" if self.standardise else "multiplicative"
         )
         return constraint_centroids(features, constraints, k, rng, perturbation=perturbation)
+
+
+@dataclass(frozen=True)
+class EStepProblem(Problem):
+    """A problem of `EStep`, which knows its constraints.
+
+    Attributes
+    ----------
+    constraints : Constraints
+        As used, closed perhaps.
+    """
+
+    constraints: Constraints | None = None
+
+    def score(self, labels: npt.ArrayLike) -> dict[str, float]:
+        """Score a labelling as `Problem.score` does, and on the constraints.
+
+        Besides, ``ari_constrained`` is the ARI on the points that constraints touch (of the
+        others, each gets its nearest centroid from every solver), and ``violated`` the share of
+        the constraints that are violated.
+        """
+        assert self.constraints is not None and self.truth is not None  # as `EStep` makes it
+        x = self.graph.check_labels(labels)
+        pairs = (self.constraints.must_link, self.constraints.cannot_link)
+        found = super().score(x)
+        if len(self.constraints):
+            touched = np.unique(np.concatenate([rows.ravel() for rows in pairs]))
+            found["ari_constrained"] = adjusted_rand(self.truth[touched], x[touched])
+            apart, together = (x[rows[:, 0]] != x[rows[:, 1]] for rows in pairs)
+            found["violated"] = float(apart.sum() + (~together).sum()) / len(self.constraints)
+        return found
+
+
+def _energy(unary: FloatArray, constraints: Constraints) -> FactorGraph:
+    """Return the energy of distances and constraints."""
+    return FactorGraph.from_terms(
+        unary,
+        [
+            DiagonalTerms(constraints.must_link, same=0.0, differ=constraints.ml_weights),
+            DiagonalTerms(constraints.cannot_link, same=constraints.cl_weights, differ=0.0),
+        ],
+    )
+
+
+def _constrained_means(
+    features: FloatArray, constraints: Constraints, centroids: FloatArray
+) -> FloatArray:
+    """Return the centroids at which labels by descent and means in turn come to rest.
+
+    A cluster that loses all points keeps its centroid.
+    """
+    n, k = len(features), len(centroids)
+    labels: IntArray | None = None
+    for _ in range(_MOST_ROUNDS):
+        unary = squared_distances(features, centroids)
+        x = unary.argmin(axis=1) if labels is None else labels.copy()
+        descend(_energy(unary, constraints).arrays, x, np.arange(n), _MOST_ROUNDS)
+        if labels is not None and np.array_equal(x, labels):
+            break
+        labels = x
+        sums = np.zeros_like(centroids)
+        np.add.at(sums, x, features)
+        sizes = np.bincount(x, minlength=k)[:, np.newaxis]
+        centroids = np.where(sizes > 0, sums / np.maximum(sizes, 1), centroids)
+    return centroids
 
 
 def _with_far_points(costs: FloatArray, features: FloatArray, count: int) -> FloatArray:

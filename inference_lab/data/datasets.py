@@ -1,7 +1,8 @@
 """Labelled data sets for the clustering experiments: ``load("iris")`` and its siblings.
 
-Small sets come with scikit-learn; the others are the UCI files, read as UCI publishes them
-(plain or gzipped) from ``<data folder>/uci`` or from the folder itself.  No preprocessing.
+Small sets come with scikit-learn, and mixtures of Gaussians are drawn; the others are the UCI
+files, read as UCI publishes them (plain or gzipped) from ``<data folder>/uci`` or from the folder
+itself.  No preprocessing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.data.gaussians import MIXTURES, Mixture
 from inference_lab.specs.trust import DATA_VARIABLE, check_inside, data_folder
 
 __all__ = [
@@ -112,7 +114,8 @@ class _Files:
     """A data set in UCI text files, one point a line.
 
     ``label`` and ``ignored`` are column numbers of the file; ``classes`` are all codes that the
-    file may hold, ``keep`` those that the data set consists of (all if empty).
+    file may hold, ``keep`` those that the data set consists of (all if empty), and ``names`` what
+    these are called (as their codes if empty).
     """
 
     description: str
@@ -125,15 +128,25 @@ class _Files:
     keep: tuple[str, ...] = ()
     ignored: tuple[int, ...] = ()
     separator: str | None = ","  # None: blanks
+    header: int = 0  # lines before the points
+    names: tuple[str, ...] = ()  # what the classes are called, where codes do not say it
 
     @property
-    def class_names(self) -> tuple[str, ...]:
+    def kept(self) -> tuple[str, ...]:
         return self.keep or self.classes
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A data set that is drawn, always the same."""
+
+    description: str
+    mixture: Mixture
 
 
 _UCI = "https://archive.ics.uci.edu/dataset"
 
-_REGISTRY: dict[str, _Embedded | _Files] = {
+_REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
     "iris": _Embedded("iris flowers, 150 x 4, 3 classes (UCI, corrected version)", "load_iris"),
     "wine": _Embedded("Italian wines, 178 x 13, 3 classes (UCI)", "load_wine"),
     "breast-cancer": _Embedded(
@@ -212,6 +225,144 @@ _REGISTRY: dict[str, _Embedded | _Files] = {
         classes=("b", "g"),
         url=f"{_UCI}/52/ionosphere",
     ),
+    "seeds": _Files(
+        "wheat kernels, 210 x 7, 3 classes (UCI)",
+        files=("seeds_dataset.txt",),
+        rows=(210,),
+        columns=8,
+        label=7,
+        classes=("1", "2", "3"),
+        names=("Kama", "Rosa", "Canadian"),
+        separator=None,
+        url=f"{_UCI}/236/seeds",
+    ),
+    "new-thyroid": _Files(
+        "thyroid function, 215 x 5, 3 classes (UCI)",
+        files=("new-thyroid.data",),
+        rows=(215,),
+        columns=6,
+        label=0,
+        classes=("1", "2", "3"),
+        names=("normal", "hyper", "hypo"),
+        url=f"{_UCI}/102/thyroid+disease",
+    ),
+    "vertebral": _Files(
+        "vertebral column, 310 x 6, 3 classes (UCI)",
+        files=("column_3C.dat",),
+        rows=(310,),
+        columns=7,
+        label=6,
+        classes=("DH", "NO", "SL"),
+        separator=None,
+        url=f"{_UCI}/212/vertebral+column",
+    ),
+    "sonar": _Files(
+        "sonar returns of mines and rocks, 208 x 60, 2 classes (UCI)",
+        files=("sonar.all-data",),
+        rows=(208,),
+        columns=61,
+        label=60,
+        classes=("M", "R"),
+        url=f"{_UCI}/151/connectionist+bench+sonar+mines+vs+rocks",
+    ),
+    "zoo": _Files(
+        "animals, 101 x 16, 7 classes (UCI, without their names)",
+        files=("zoo.data",),
+        rows=(101,),
+        columns=18,
+        label=17,
+        classes=tuple("1234567"),
+        ignored=(0,),
+        url=f"{_UCI}/111/zoo",
+    ),
+    "soybean-small": _Files(
+        "soybean diseases, 47 x 35, 4 classes (UCI)",
+        files=("soybean-small.data",),
+        rows=(47,),
+        columns=36,
+        label=35,
+        classes=("0", "1", "10", "11"),  # D1 to D4 in the file of UCI
+        names=("D1", "D2", "D3", "D4"),
+        url=f"{_UCI}/91/soybean+small",
+    ),
+    "dermatology": _Files(
+        "erythemato-squamous diseases, 366 x 33, 6 classes (UCI, without the age)",
+        files=("dermatology.data",),
+        rows=(366,),
+        columns=35,
+        label=34,
+        classes=tuple("123456"),
+        ignored=(33,),  # unknown in 8 rows, which some copies have filled in with other numbers
+        url=f"{_UCI}/33/dermatology",
+    ),
+    "segmentation": _Files(
+        "3 x 3 regions of outdoor images, 2100 x 18, 7 classes (UCI, test part: the 210 points of "
+        "the other part are all in it; without the constant feature)",
+        files=("segmentation.test",),
+        rows=(2100,),
+        columns=20,
+        label=0,
+        classes=("BRICKFACE", "CEMENT", "FOLIAGE", "GRASS", "PATH", "SKY", "WINDOW"),
+        ignored=(3,),  # the number of pixels, always 9
+        header=5,
+        url=f"{_UCI}/50/image+segmentation",
+    ),
+    "vowel": _Files(
+        "steady vowels of fifteen speakers, 990 x 10, 11 classes (UCI)",
+        files=("vowel-context.data",),
+        rows=(990,),
+        columns=14,
+        label=13,
+        classes=tuple(str(code) for code in range(11)),
+        ignored=(0, 1, 2),  # which part, which speaker, which sex
+        url=f"{_UCI}/152/connectionist+bench+vowel+recognition+deterding+data",
+    ),
+    "satellite": _Files(
+        "3 x 3 pixels of Landsat images, 6435 x 36, 6 classes (UCI, both parts)",
+        files=("sat.trn", "sat.tst"),
+        rows=(4435, 2000),
+        columns=37,
+        label=36,
+        classes=("1", "2", "3", "4", "5", "7"),  # class 6 does not occur
+        separator=None,
+        url=f"{_UCI}/146/statlog+landsat+satellite",
+    ),
+    "banknote": _Files(
+        "wavelets of images of banknotes, 1372 x 4, 2 classes (UCI)",
+        files=("data_banknote_authentication.txt",),
+        rows=(1372,),
+        columns=5,
+        label=4,
+        classes=("0", "1"),
+        url=f"{_UCI}/267/banknote+authentication",
+    ),
+    "movement-libras": _Files(
+        "hand movements, 360 x 90, 15 classes (UCI)",
+        files=("movement_libras.data",),
+        rows=(360,),
+        columns=91,
+        label=90,
+        classes=tuple(str(code) for code in range(1, 16)),
+        url=f"{_UCI}/181/libras+movement",
+    ),
+    "optdigits": _Files(
+        "8 x 8 images of digits, 5620 x 64, 10 classes (UCI, both parts; the digits of "
+        "scikit-learn are the second)",
+        files=("optdigits.tra", "optdigits.tes"),
+        rows=(3823, 1797),
+        columns=65,
+        label=64,
+        classes=tuple("0123456789"),
+        url=f"{_UCI}/80/optical+recognition+of+handwritten+digits",
+    ),
+    **{
+        name: _Drawn(
+            f"{mixture.description}, {mixture.points} x {mixture.features}, "
+            f"{mixture.classes} classes (drawn)",
+            mixture,
+        )
+        for name, mixture in MIXTURES.items()
+    },
 }
 
 
@@ -230,7 +381,7 @@ def available() -> dict[str, str]:
     """
     return {
         name: entry.description
-        + (" [embedded]" if isinstance(entry, _Embedded) else " [needs the data folder]")
+        + (" [embedded]" if not isinstance(entry, _Files) else " [needs the data folder]")
         for name, entry in _REGISTRY.items()
     }
 
@@ -279,6 +430,10 @@ def load(name: str, data_dir: _PathLike | None = None) -> Dataset:
         )
     if isinstance(entry, _Embedded):
         return _load_embedded(name, entry)
+    if isinstance(entry, _Drawn):
+        features, labels = entry.mixture.draw()
+        names = tuple(str(h) for h in range(entry.mixture.classes))
+        return Dataset(name, features, labels, names, "drawn from a mixture of Gaussians")
     return _load_files(name, entry, data_dir)
 
 
@@ -305,7 +460,7 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
     paths = _locate(name, entry, data_dir)
     features: list[list[float]] = []
     labels: list[int] = []
-    wanted = {code: k for k, code in enumerate(entry.class_names)}
+    wanted = {code: k for k, code in enumerate(entry.kept)}
     for path, expected in zip(paths, entry.rows, strict=True):
         found = 0
         line = 0
@@ -329,7 +484,7 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
         name,
         np.array(features, dtype=np.float64),
         np.array(labels, dtype=np.int64),
-        entry.class_names,
+        entry.names or entry.kept,
         f"UCI Machine Learning Repository, {entry.url}",
     )
 
@@ -369,7 +524,7 @@ def _rows(path: Path, entry: _Files) -> Iterator[tuple[int, list[str]]]:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="ascii") as stream:
             for line, text in enumerate(stream, start=1):
-                if not text.strip():
+                if line <= entry.header or not text.strip():
                     continue
                 fields = [field.strip() for field in text.split(entry.separator)]
                 if len(fields) != entry.columns:

@@ -42,6 +42,40 @@ FILES = {
     "glass-with-id": (10, {"1": 70, "2": 76, "3": 17, "5": 13, "6": 9, "7": 29}),
     "balance": (4, {"B": 49, "L": 288, "R": 288}),
     "ionosphere": (34, {"b": 126, "g": 225}),
+    "seeds": (7, {"Kama": 70, "Rosa": 70, "Canadian": 70}),
+    "new-thyroid": (5, {"normal": 150, "hyper": 35, "hypo": 30}),
+    "vertebral": (6, {"DH": 60, "NO": 100, "SL": 150}),
+    "sonar": (60, {"M": 111, "R": 97}),
+    "zoo": (16, dict(zip("1234567", (41, 20, 5, 13, 4, 8, 10), strict=True))),
+    "soybean-small": (35, {"D1": 10, "D2": 10, "D3": 10, "D4": 17}),
+    "dermatology": (33, dict(zip("123456", (112, 61, 72, 49, 52, 20), strict=True))),
+    "segmentation": (
+        18,
+        dict.fromkeys(
+            ("BRICKFACE", "CEMENT", "FOLIAGE", "GRASS", "PATH", "SKY", "WINDOW"),
+            300,
+        ),
+    ),
+    "vowel": (10, {str(code): 90 for code in range(11)}),
+    "satellite": (
+        36,
+        {"1": 1533, "2": 703, "3": 1358, "4": 626, "5": 707, "7": 1508},
+    ),
+    "banknote": (4, {"0": 762, "1": 610}),
+    "movement-libras": (90, {str(code): 24 for code in range(1, 16)}),
+    "optdigits": (
+        64,
+        dict(zip("0123456789", (554, 571, 557, 572, 568, 558, 558, 566, 554, 562), strict=True)),
+    ),
+}
+#: Mixtures of Gaussians: known by what they are drawn from.
+DRAWN = {
+    "gaussians-round": (4, dict.fromkeys("012", 1000)),
+    "gaussians-long": (6, dict.fromkeys("0123", 750)),
+    "gaussians-uneven": (
+        8,
+        dict(zip("01234567", (1041, 693, 463, 308, 206, 137, 91, 61), strict=True)),
+    ),
 }
 
 
@@ -60,10 +94,10 @@ def check(name: str, n_features: int, counts: dict[str, int], data_dir: Path | N
     assert data.features.flags.c_contiguous
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
-def test_embedded_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", {**EMBEDDED, **DRAWN})
+def test_sizes_of_what_needs_no_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    check(name, *EMBEDDED[name], None)
+    check(name, *{**EMBEDDED, **DRAWN}[name], None)
 
 
 @needs_data
@@ -81,6 +115,29 @@ def test_first_rows_are_those_of_the_files() -> None:
     assert [5, 12, 3, 7, 2, 10, 5, 5, 4, 13, 3, 9, 2, 8, 4, 10] == load(
         "letters-ijl", DATA
     ).features[0].tolist()
+
+
+@needs_data
+def test_traps_of_the_files() -> None:
+    """No feature names the class: neither a running number, nor who spoke, nor what is constant."""
+    for name, constant in (("segmentation", 0), ("dermatology", 0), ("optdigits", 2)):
+        features = load(name, DATA).features
+        assert constant == np.sum(np.ptp(features, axis=0) == 0), name
+    assert 2086 == len(np.unique(load("segmentation", DATA).features, axis=0))
+    assert [-3.639, 0.418] == load("vowel", DATA).features[0, :2].tolist()
+    assert 3.0 == load("dermatology", DATA).features.max()
+    digits = load("optdigits", DATA)
+    kept = np.isin(digits.labels[3823:], (3, 8, 9))
+    assert np.array_equal(digits.features[3823:][kept], load("digits-389").features)
+
+
+def test_mixtures_are_as_long_as_they_say() -> None:
+    for name, longest in (("gaussians-round", 1.0), ("gaussians-long", 3.0)):
+        data = load(name)
+        for h in range(data.n_classes):
+            widths = np.linalg.svd(np.cov(data.features[data.labels == h].T), compute_uv=False)
+            assert np.sqrt(widths[0]) == pytest.approx(longest, rel=0.1)
+            assert np.sqrt(widths[-1]) == pytest.approx(1.0, rel=0.1)
 
 
 @needs_data
@@ -103,11 +160,11 @@ def test_uncompressed_file_as_uci_publishes_it(tmp_path: Path) -> None:
 
 def test_available_lists_everything_in_one_line() -> None:
     listing = available()
-    assert list(EMBEDDED) + list(FILES) == list(listing)
+    assert [*EMBEDDED, *FILES, *DRAWN] == list(listing)
     for name, text in listing.items():
         assert "\n" not in text
-        assert text.endswith("[embedded]" if name in EMBEDDED else "[needs the data folder]")
-        n_features, counts = {**EMBEDDED, **FILES}[name]
+        assert text.endswith("[needs the data folder]" if name in FILES else "[embedded]")
+        n_features, counts = {**EMBEDDED, **FILES, **DRAWN}[name]
         assert f"{sum(counts.values())} x {n_features}, {len(counts)} classes" in text
 
 

@@ -89,3 +89,58 @@ def test_the_share_of_the_largest_component_is_told():
         problem.graph.edges[problem.graph.edge_weights > 0], None, n_points=150
     ).components()
     assert problem.info["largest_component"] == np.bincount(components).max() / 150 > 0.8
+
+
+def test_points_are_drawn_and_classes_without_any_do_not_count():
+    """What else is random does not change with the number of points, nor what has fewer."""
+    text = "estep(data=gaussians-uneven, points={}, constraints=20, centroids=kmeans, seed={})"
+    problem = as_problem(text.format(40, 0))
+    assert problem.graph.n_variables == 40
+    counts = np.bincount(problem.truth)
+    assert counts.min() > 0 and len(counts) == problem.info["clusters"] < 8
+    other = as_problem(text.format(40, 1))
+    assert not np.array_equal(np.sort(other.graph.unary, 0), np.sort(problem.graph.unary, 0))
+    whole, as_many = (
+        as_problem(f"estep(data=iris{few}, constraints=20)") for few in ("", ", points=150")
+    )
+    assert whole.graph.content_hash == as_many.graph.content_hash
+
+
+def test_centroids_of_em_are_at_rest():
+    """At rest: a descent from the last labels changes none, and centroids are their means."""
+    text = "estep(data=iris, constraints_per_point=2, noise=0.1, weight=calibrated, centroids={})"
+    before, after = (as_problem(text.format(start)) for start in ("kmeans", "em"))
+    points = load_iris().data
+    rest = il.solve(after.graph, "icm(order=sequential)", initial=before.truth)
+    nearest = after.graph.unary.argmin(axis=1)
+    labels = il.solve(after.graph, "icm", initial=nearest).labels
+    means = np.array([points[labels == h].mean(axis=0) for h in range(3)])
+    apart = ((points[:, np.newaxis] - means) ** 2).sum(axis=2)
+    # Labels found from the nearest centroids need not be the last ones, but hardly differ.
+    assert np.abs(apart - after.graph.unary).max() < 0.05 * after.graph.unary.max()
+    assert rest.energy <= before.graph.energy(before.truth)
+    assert after.score(labels)["ari"] > before.score(before.graph.unary.argmin(axis=1))["ari"]
+
+
+def test_scores_on_constraints():
+    problem = as_problem("estep(data=iris, constraints=10)")
+    right = problem.score(problem.truth)
+    assert right["ari_constrained"] == 1.0 and right["violated"] == 0.0
+    one = np.zeros_like(problem.truth)
+    assert problem.score(one)["violated"] == problem.info["cannot_links"] / 10
+    touched = np.unique(problem.graph.edges)
+    wrong = problem.truth.copy()
+    wrong[np.setdiff1d(np.arange(150), touched)] = 0
+    assert problem.score(wrong)["ari_constrained"] == 1.0 > problem.score(wrong)["ari"]
+    assert "violated" not in as_problem("estep(data=iris, constraints=0)").score(one)
+
+
+def test_remarks_about_giants_and_weights_far_out():
+    noisy = as_problem("estep(data=iris, constraints=800, noise=0.3, weight_factor=10)")
+    giant, far = noisy.info["remarks"]
+    assert "must-links connect" in giant and "centroids=kmeans" in giant
+    assert f"weighs {noisy.info['weight_over_calibrated']:.3g} times" in far
+    text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated, centroids=kmeans)"
+    calm = as_problem(text)
+    assert "remarks" not in calm.info and calm.info["weight_over_calibrated"] == 1.0
+    assert calm.info["largest_component"] > 0.5

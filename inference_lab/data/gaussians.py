@@ -1,0 +1,83 @@
+"""Points drawn from mixtures of Gaussians, to set beside real data: here the model is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MIXTURES", "Mixture"]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of Gaussians whose means are drawn from a Gaussian as well.
+
+    Parameters
+    ----------
+    description : str
+    features, classes : int
+    apart : float
+        Standard deviation of the means in each feature; that of the points in a class is 1.
+    long : float
+        Standard deviation of each class in one direction of its own.
+    uneven : bool
+        Whether class h is half as large again as class h + 1; else all are of one size.
+    points : int
+        Of which studies take some at random.
+    """
+
+    description: str
+    features: int
+    classes: int
+    apart: float
+    long: float = 1.0
+    uneven: bool = False
+    points: int = 3000
+
+    def draw(self, seed: int = 0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return points and their classes, in random order; the same for the same seed.
+
+        Parameters
+        ----------
+        seed : int
+
+        Returns
+        -------
+        (n, d) float64 and (n,) int64 arrays
+
+        Examples
+        --------
+        >>> points, classes = MIXTURES["gaussians-round"].draw()
+        >>> points.shape, np.bincount(classes).tolist()
+        ((3000, 4), [1000, 1000, 1000])
+        """
+        rng = np.random.default_rng(seed)
+        n, k, d = self.points, self.classes, self.features
+        means = self.apart * rng.normal(size=(k, d))
+        directions = rng.normal(size=(k, d))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        shares = 1.5 ** -np.arange(k, dtype=np.float64) if self.uneven else np.ones(k)
+        limits = np.cumsum(shares) / shares.sum() * n
+        labels = np.searchsorted(limits, np.arange(n) + 0.5).astype(np.int64)
+        rng.shuffle(labels)
+        points = means[labels] + rng.normal(size=(n, d))
+        further = rng.normal(size=(n, 1)) * np.sqrt(self.long**2 - 1.0)
+        return points + further * directions[labels], labels
+
+
+#: The families, by name: what K-means assumes, and two ways in which it is wrong.
+MIXTURES: Mapping[str, Mixture] = {
+    "gaussians-round": Mixture("round clusters of one size that overlap", 4, 3, apart=1.2),
+    "gaussians-long": Mixture(
+        "clusters three times as long as wide, each in a direction of its own",
+        *(6, 4),
+        apart=1.5,
+        long=3.0,
+    ),
+    "gaussians-uneven": Mixture(
+        "round clusters, each half as large again as the next", 8, 8, apart=1.5, uneven=True
+    ),
+}
