@@ -21,6 +21,7 @@ from inference_lab.solvers.mean_field import (
     MeanField,
     Rule,
     free_energy,
+    links_of,
     parallel_sweep,
     renewed_distribution,
     sequential_sweep,
@@ -90,6 +91,7 @@ class Updates:
             priority,
             self.field,
             self.digits,
+            links_of(self.graph, cap),
         )
         assert updated == 1
 
@@ -98,7 +100,7 @@ class Updates:
         priority = np.zeros(self.graph.n_variables)
         return parallel_sweep(
             self.graph.arrays, Rule(temperature, damping, cap, 0.0), self.q, before, priority,
-            self.field, self.digits,
+            self.field, self.digits, links_of(self.graph, cap),
         )  # fmt: skip
 
 
@@ -226,7 +228,7 @@ def test_an_update_wakes_the_neighbours():
         [((1, 2, 3), np.arange(8.0).reshape(2, 2, 2))],
     )
     q = np.full(12, 0.5)
-    scratch = np.empty(2), np.empty(3, dtype=np.int64)
+    scratch = np.empty(2), np.empty(3, dtype=np.int64), links_of(graph, INF)
     priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
     call = (graph.arrays, np.arange(6), Rule(1.0, 0.25, INF, 1e-3), q, priority, *scratch)
     target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)
