@@ -84,6 +84,7 @@ def seconds_text(value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return NONE
+    value = float(f"{value:.12g}")  # 1 is not to be 0.9999999999999999, with a decimal more
     if value < 0.001:
         return f"{value:.2g}"
     for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):

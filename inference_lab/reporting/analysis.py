@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting.results import Results, natural
+from inference_lab.reporting.results import Results, facts_of, natural
 from inference_lab.reporting.statistics import median, shifted_geometric_mean
 from inference_lab.results.summaries import Row
 from inference_lab.words import counted, listed
@@ -40,6 +40,9 @@ class Summary:
         Number of the latter.
     best, proved : (k,) float64 arrays
         Percent of runs that found the best energy known, that proved their answer.
+    regret : (k,) float64 array
+        Energy above the best known, in weights of a violated constraint: mean over the runs on
+        problems that tell their weight.
     seconds : (k,) float64 array
         Shifted geometric mean over runs of the seconds that they are charged.
     failed, unsupported : (k,) int64 arrays
@@ -54,6 +57,7 @@ class Summary:
     gaps: IntArray
     best: FloatArray
     proved: FloatArray
+    regret: FloatArray
     seconds: FloatArray
     failed: IntArray
     unsupported: IntArray
@@ -75,12 +79,16 @@ class Analysis:
         Seconds at which the quality is told; powers of ten if there are none.
     shift : float
         Seconds.
+    blocks : str, optional
+        The fact about a problem that says of which block it is, such as its data set: problems of
+        one block are no independent witnesses. By default each problem is a block.
     """
 
     results: Results
     targets: tuple[float, ...]
     given_times: tuple[float, ...]
     shift: float
+    blocks: str | None = None
 
     @cached_property
     def classes(self) -> list[str]:
@@ -111,6 +119,7 @@ class Analysis:
             "best": results.spread(results.best),
             "proved": results.spread(np.isfinite(results.proof_seconds)),
             "charged": results.spread(results.charged_seconds),
+            "regret": results.spread(results.regret),
             "failed": results.spread(results.failed),
             "unsupported": results.spread(results.unsupported),
             "accuracy": results.spread(_or_nan(r.accuracy for r in results.records)),
@@ -157,6 +166,7 @@ class Analysis:
             gaps=known.sum(axis=0),
             best=mean(100.0 * total("best"), runs),
             proved=mean(100.0 * total("proved"), runs),
+            regret=mean(total("regret"), (~np.isnan(part["regret"])).sum(axis=(0, 2))),
             seconds=np.array(
                 [
                     shifted_geometric_mean(part["charged"][:, s], self.shift)
@@ -193,12 +203,30 @@ class Analysis:
         """The specs of the solvers in `order`."""
         return [self.results.solvers[s] for s in self.order]
 
+    @cached_property
+    def ranked(self) -> IntArray:
+        """Those of `order` that refused nothing: a refusal is no rank."""
+        return self.order[self.total.unsupported[self.order] == 0]
+
     # ------------------------------------------------------------------ problems in common
+
+    @cached_property
+    def block_of(self) -> list[str]:
+        """The block of each problem; a problem that does not tell its block is one by itself."""
+        return [
+            record.problem if self.blocks is None else str(facts_of(record).get(self.blocks, at))
+            for at, record in enumerate(self.results.problem_records)
+        ]
+
+    def run_by(self, solvers: IntArray) -> IntArray:
+        """Return the numbers of the problems that some solvers were all run on."""
+        common: IntArray = np.flatnonzero(self.results.run[:, solvers].all(axis=1))
+        return common
 
     @cached_property
     def complete(self) -> IntArray:
         """The numbers of the problems that each solver of `order` was run on."""
-        return np.flatnonzero(self.results.run[:, self.order].all(axis=1))
+        return self.run_by(self.order)
 
     @property
     def incomplete(self) -> bool:
@@ -208,11 +236,15 @@ class Analysis:
     @property
     def basis(self) -> str:
         """On which problems statistics over the `complete` ones rest, in words."""
+        return self.resting_on(self.complete)
+
+    def resting_on(self, complete: IntArray) -> str:
+        """Return in words which problems these are, which solvers were all run on."""
         results = self.results
         n = len(results.problems)
-        if not self.incomplete:
+        if len(complete) == n:
             return "the one problem" if n == 1 else f"all {n:,} problems"
-        there = set(self.complete.tolist())
+        there = set(complete.tolist())
         names = [p.name for number, p in enumerate(results.problems) if number not in there]
         return (
             f"the {len(there):,} of {counted(n, 'problem')} that all these solvers were run on "

@@ -25,6 +25,7 @@ __all__ = [
     "energy_cell",
     "number_cell",
     "optional_column",
+    "p_cell",
     "percent_cell",
     "score_cell",
     "seconds_cell",
@@ -60,6 +61,11 @@ def seconds_cell(value: float | None) -> Cell:
 def count_cell(value: int, mark: bool = False) -> Cell:
     """Return a cell of a number of runs or the like; `mark` marks one above 0 as failures."""
     return Cell(str(value), int(value), mark="failed" if mark and value else "")
+
+
+def p_cell(value: float) -> Cell:
+    """Return a cell of a p-value."""
+    return number_cell(value, f"{value:.3f}" if value >= 0.001 else "<0.001")
 
 
 def share_cell(value: float) -> Cell:

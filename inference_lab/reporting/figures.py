@@ -38,6 +38,7 @@ __all__ = [
     "gap_over_time",
     "is_extreme",
     "performance_profile",
+    "solved_over_time",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -234,6 +235,57 @@ def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "
     return figure
 
 
+def solved_over_time(
+    times: npt.ArrayLike,
+    shares: npt.ArrayLike,
+    labels: Sequence[str],
+    *,
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    title: str = "",
+) -> Figure:
+    """Draw which share of the instances was solved by when, with bands for a few solvers.
+
+    Parameters
+    ----------
+    times : (t,) array_like
+        Seconds, above 0.
+    shares, low, high : (k, t) array_like
+        In [0, 1]; bands are drawn for up to `BANDS` solvers, where they are known.
+    labels : sequence of str
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is not one label a solver.
+    """
+    x, curves, lower, upper = (
+        np.asarray(values, dtype=np.float64) for values in (times, shares, low, high)
+    )
+    _check_labels(labels, len(curves))
+    figure, axes = _panel(labels)
+    handles = []
+    for number, curve in enumerate(curves):
+        handles.append(_stairs(axes, x, curve, number))
+        if len(curves) <= BANDS and not np.isnan(lower[number]).any():
+            colour = line_style(number)["color"]
+            band: dict[str, Any] = {"color": colour, "alpha": 0.14, "linewidth": 0}
+            axes.fill_between(x, lower[number], upper[number], step="post", **band)
+    axes.set_xscale("log")
+    axes.set_xlim(float(x.min()), float(x.max()))
+    axes.set_ylim(-0.02, 1.03)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("share of problems solved")
+    axes.set_title(_title(title), fontsize=9)
+    _legend(figure, handles, labels)
+    return figure
+
+
 def gap_over_time(
     times: npt.ArrayLike,
     middle: npt.ArrayLike,
@@ -390,7 +442,9 @@ def convergence(runs: Sequence[Steps], labels: Sequence[str], title: str = "") -
     return figure
 
 
-def critical_difference(test: RankTest, labels: Sequence[str], title: str = "") -> Figure:
+def critical_difference(
+    test: RankTest, labels: Sequence[str], title: str = "", *, of: str = "problem"
+) -> Figure:
     """Draw average ranks on a line, with bars over solvers that do not differ.
 
     The diagram of Demsar, "Statistical comparisons of classifiers over multiple data sets",
@@ -401,6 +455,8 @@ def critical_difference(test: RankTest, labels: Sequence[str], title: str = "") 
     test : RankTest
     labels : sequence of str
     title : str
+    of : str
+        What was ranked over, in the singular.
 
     Returns
     -------
@@ -449,7 +505,7 @@ def critical_difference(test: RankTest, labels: Sequence[str], title: str = "") 
     axes.text(
         start + shown / 2,
         1.75,
-        f"critical difference {test.critical_difference:.2f} ({counted(test.n, 'problem')})",
+        f"critical difference {test.critical_difference:.2f} ({counted(test.n, of)})",
         ha="center",
         va="bottom",
         fontsize=7,

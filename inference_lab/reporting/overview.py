@@ -16,6 +16,7 @@ from inference_lab.reporting.cells import (
     best_marked,
     column_of,
     count_cell,
+    number_cell,
     percent_cell,
     score_cell,
     seconds_cell,
@@ -64,6 +65,9 @@ def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
             )
             head = Column("gap known", help="problems on which the gap is known")
             columns.append((head, [Cell(f"{gaps}/{all_}", gaps) for gaps, all_ in known]))
+    if np.isfinite(summary.regret[chosen]).any():
+        above = "energy above the best known, in weights of a violated constraint: mean over runs"
+        columns.append(marked(column("regret", summary.regret, _regret_cell, above)))
     best = "runs that found the best energy known"
     proved = "runs that proved their answer by their own bound"
     columns += [
@@ -82,6 +86,10 @@ def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
         column("runs", summary.runs, count_cell),
     ]
     return columns
+
+
+def _regret_cell(value: float) -> Cell:
+    return number_cell(value, NONE if np.isnan(value) else f"{value:.3g}")
 
 
 def _counting(analysis: Analysis) -> str:

@@ -8,17 +8,24 @@ import numpy as np
 
 from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
-from inference_lab.reporting.cells import best_marked, count_cell, number_cell, table_of, text_cell
+from inference_lab.reporting.cells import (
+    best_marked,
+    count_cell,
+    number_cell,
+    p_cell,
+    table_of,
+    text_cell,
+)
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.statistics import (
     TIME_RATIO,
-    RankTest,
+    block_ranks,
     pairwise_wins,
     rank_test,
     snapped,
     wilcoxon_against,
 )
-from inference_lab.words import NONE
+from inference_lab.words import NONE, listed
 
 __all__ = ["ALPHA", "solvers_section"]
 
@@ -99,21 +106,27 @@ def solvers_section(analysis: Analysis) -> Section | None:
 
 
 def _ranks(analysis: Analysis) -> list[Block]:
-    """Return average ranks over problems, with the tests that their number allows."""
+    """Return average ranks over blocks of problems, with the tests that their number allows."""
     results = analysis.results
-    complete = analysis.complete
-    if len(complete) < 2:
-        what = ("no problem", "one problem only")[len(complete)]
+    ranked = analysis.ranked
+    labels = [results.solvers[s] for s in ranked]
+    complete = analysis.run_by(ranked)
+    if len(ranked) < 2:
+        return [Text(("Ranks are not tested: fewer than two solvers refused no problem.",))]
+    gaps = snapped(results.typical(results.primal_gap)[complete][:, ranked], _TIE)
+    blocks = [analysis.block_of[at] for at in complete]
+    values = block_ranks(gaps, blocks) if len(set(blocks)) < len(blocks) else gaps
+    n = len(values)
+    if n < 2:
+        what = ("no problem", "one problem only")[n] if analysis.blocks is None else "one block"
         return [Text((f"Ranks are not tested: {what} was run by all solvers.",))]
-    gaps = results.typical(results.primal_gap)[complete][:, analysis.order]
-    gaps = snapped(gaps, _TIE)
-    test = rank_test(gaps, ALPHA)
+    test = rank_test(values, ALPHA)
     first = int(np.argmin(test.ranks))
-    p_values = wilcoxon_against(gaps, first)
+    p_values = wilcoxon_against(values, first)
     differ = bool(test.p_value < ALPHA)
     order = np.argsort(test.ranks, kind="stable")
     columns = [
-        (Column("solver", right=False), [text_cell(analysis.labels[s]) for s in order]),
+        (Column("solver", right=False), [text_cell(labels[s]) for s in order]),
         (
             Column("average rank"),
             best_marked([number_cell(float(test.ranks[s]), f"{test.ranks[s]:.2f}") for s in order]),
@@ -131,49 +144,45 @@ def _ranks(analysis: Analysis) -> list[Block]:
         ),
         (
             Column("p", help="Wilcoxon's signed-rank test against the first, after Holm"),
-            [
-                Cell(NONE)
-                if s == first
-                else number_cell(float(p_values[s]), _p_text(float(p_values[s])))
-                for s in order
-            ],
+            [Cell(NONE) if s == first else p_cell(float(p_values[s])) for s in order],
         ),
     ]
-    k, n = len(analysis.labels), len(complete)
+    k = len(labels)
     least = 2.0 ** (1 - n)
     few = least > ALPHA
+    basis, of = analysis.resting_on(complete), "problems"
+    measured = "of primal gaps "
+    if values is not gaps:
+        of = "blocks"
+        basis = f"{n} blocks ({analysis.blocks}) of {basis}"
+        measured = "of mean ranks in blocks "
+    out = [analysis.results.solvers[s] for s in analysis.order if s not in ranked]
     table = table_of(
         "ranks",
-        f"Average ranks by primal gap over {analysis.basis} (medians over seeds and repeats; ties "
-        "share the mean rank; without a labelling the gap is 100).",
+        f"Average ranks by primal gap over {basis} (medians over seeds and repeats; ties "
+        "share the mean rank; without a labelling the gap is 100"
+        + ("; mean ranks of a block are ranked again)." if values is not gaps else ")."),
         columns,
         f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
         f"p {_p_relation(test.p_value)}, so the solvers "
         + ("differ" if differ else "cannot be told apart")
         + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
-        f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test of primal gaps "
+        f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test {measured}"
         "against the solver of the lowest rank"
         + (f", corrected for these {k - 1} comparisons (Holm)." if k > 2 else ".")
         + " That solver was chosen by the same gaps, so the p are rather too small."
-        + (f" Over {n} problems no p can be below {least:.3g}, even before that." if few else ""),
+        + (f" Over {n} {of} no p can be below {least:.3g}, even before that." if few else "")
+        + (f" Without those that refused problems: {listed(out)}." if out else ""),
     )
-    return [table, _rank_picture(analysis, test, differ)]
-
-
-def _rank_picture(analysis: Analysis, test: RankTest, differ: bool) -> Picture:
-    k = len(analysis.labels)
-    return Picture(
+    picture = Picture(
         "critical-difference",
-        f"Average ranks over {analysis.basis}; bars join solvers that do not differ by more than "
+        f"Average ranks over {basis}; bars join solvers that do not differ by more than "
         "the critical difference, which allows for comparisons of all pairs (Nemenyi)."
         + ("" if differ else " Friedman's test does not tell the solvers apart."),
         f"Average ranks of {k} solvers on a line from 1 to {k}.",
-        partial(figures.critical_difference, test, analysis.labels),
+        partial(figures.critical_difference, test, labels, of=of.removesuffix("s")),
     )
-
-
-def _p_text(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+    return [table, picture]
 
 
 def _p_relation(p: float) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
 from inference_lab.reporting.overview import classes_section, map_section, results_section
@@ -33,8 +34,8 @@ from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
 
-#: Seconds that are added in shifted geometric means.
-SHIFT = 0.1
+#: Seconds that are added in shifted geometric means: E-steps take milliseconds.
+SHIFT = 0.001
 
 #: Primal gaps, in percent, that count as targets; the first one is that of the profiles.
 TARGETS = (1.0, 0.1, 0.0)
@@ -52,6 +53,8 @@ def report_document(
     times: Sequence[float] | None = None,
     shift: float = SHIFT,
     maps: Sequence[tuple[str, str]] = (),
+    contrasts: Sequence[Contrast] = (),
+    blocks: str | None = None,
     drawn_problems: int = 4,
     command: str = "",
 ) -> Document:
@@ -81,6 +84,11 @@ def report_document(
     maps : sequence of (str, str)
         Pairs of entries of the problems' info: for each a map says which solver is best for which
         values, the first along the rows.
+    contrasts : sequence of Contrast
+        What was asked of the runs before they were made.
+    blocks : str, optional
+        The fact about a problem that says of which block it is, such as ``data``: ranks and their
+        tests are over blocks then, and intervals resample them whole.
     drawn_problems : int
         For at most this many problems energies and bounds are drawn over time, those with the
         largest gap left.
@@ -127,9 +135,13 @@ def report_document(
             if len(labellings) == len(everything)
             else Findings(labellings, labels=everything.labels)
         )
-        analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift)
+        analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift, blocks)
         said = in_short(analysis)
-        first += [glance_section(analysis), results_section(analysis)]
+        first += [
+            glance_section(analysis),
+            contrasts_section(contrasts, analysis.results.observations()) if contrasts else None,
+            results_section(analysis),
+        ]
         sections += [
             classes_section(analysis),
             map_section(analysis, maps),

@@ -6,20 +6,26 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.reporting.contrasts import Observation
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
+from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
-__all__ = ["Classes", "Results", "natural", "problem_class"]
+__all__ = ["Classes", "Results", "facts_of", "natural", "problem_class"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+#: Scores that are fields of a record.
+_SCORES = ("accuracy", "pairwise_f", "nmi", "ari")
 
 #: What says which class a problem is of: by its name, or from one of its records.
 Classes = Mapping[str, str] | Callable[[Record], str]
@@ -56,6 +62,25 @@ def problem_class(record: Record, classes: Classes | None = None) -> str:
         return str(classes[record.problem])
     given = record.problem_info.get("class")
     return str(given) if given is not None else record.problem.partition("(")[0]
+
+
+def facts_of(record: Record) -> dict[str, Any]:
+    """Return what is known of the problem of a run: the settings of its spec, then its info.
+
+    Examples
+    --------
+    >>> record = Record(problem="grid(n=4, seed=1)", problem_hash="", n_variables=16, n_edges=24,
+    ...                 n_factors=0, n_labels=2, solver="icm", solver_name="icm", status="error",
+    ...                 problem_info={"weight": 2.0})
+    >>> facts_of(record)
+    {'problem': 'grid(n=4, seed=1)', 'n': 4, 'seed': 1, 'weight': 2.0}
+    """
+    try:
+        settings = parse_spec(record.problem).settings
+    except SpecError:
+        settings = {}
+    told = {name: plain_value(raw) for name, raw in settings.items() if raw is not None}
+    return {"problem": record.problem, **told, **record.problem_info}
 
 
 @dataclass(frozen=True)
@@ -197,6 +222,21 @@ class Results:
         return np.where(self.infeasible, 0.0, gap)
 
     @cached_property
+    def regret(self) -> FloatArray:
+        """How far each record is above the best energy known, in weights of a violated constraint.
+
+        NaN where the problem does not tell the weight, or there is no labelling.
+        """
+        weights = [r.problem_info.get("weight") for r in self.records]
+        weight = np.array(
+            [w if isinstance(w, float) and 0 < w < np.inf else np.nan for w in weights],
+            dtype=np.float64,
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            above = (self.energy - self.reference[self.problem]) / weight
+        return np.where(self.best, 0.0 * weight, np.where(np.isfinite(above), above, np.nan))
+
+    @cached_property
     def best(self) -> BoolArray:
         """Which records found the best energy known, or proved infeasibility."""
         found: BoolArray = self.primal_gap == 0.0
@@ -249,6 +289,27 @@ class Results:
         answered = np.array([r.answered for r in self.records], dtype=np.bool_)
         nothing = self.failed | self.unsupported | ~answered
         return np.where(nothing, self.full_seconds, self.seconds)
+
+    def observations(self) -> list[Observation]:
+        """Return what each run came to, for contrasts."""
+        gap, regret, seconds = self.primal_gap, self.regret, self.charged_seconds
+        facts = [facts_of(record) for record in self.problem_records]
+        found = []
+        for at, r in enumerate(self.records):
+            scores = {
+                **{name: getattr(r, name) for name in _SCORES},
+                **{k: v for k, v in r.scores.items() if isinstance(v, int | float)},
+            }
+            values = {
+                **{k: float(v) for k, v in scores.items() if v is not None},
+                "energy": float(self.energy[at]),
+                "primal_gap": float(gap[at]),
+                "regret": float(regret[at]),
+                "seconds": float(seconds[at]),
+            }
+            cell = (r.problem, r.problem_hash, r.seed, r.repeat)
+            found.append(Observation(cell, r.solver, facts[self.problem[at]], values))
+        return found
 
     # ------------------------------------------------------------------ one number a cell
 

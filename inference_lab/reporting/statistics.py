@@ -18,9 +18,11 @@ __all__ = [
     "Profile",
     "RankTest",
     "Wins",
+    "block_ranks",
     "holm",
     "median",
     "pairwise_wins",
+    "par",
     "performance_profile",
     "primal_gap_percent",
     "quantile",
@@ -442,6 +444,69 @@ class RankTest:
     critical_difference: float
     alpha: float
     groups: tuple[tuple[int, ...], ...]
+
+
+def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
+    """Return the mean ranks of solvers in each block of instances.
+
+    Instances of one block, such as problems made of one data set, are no independent witnesses:
+    tests are over blocks.
+
+    Parameters
+    ----------
+    values : (n, k) array_like
+        Smaller is better; may be infinite.
+    blocks : sequence
+        The block of each instance.
+
+    Returns
+    -------
+    (blocks, k) array of float64
+        In the order in which blocks appear first.
+
+    Examples
+    --------
+    >>> block_ranks([[1.0, 2.0], [3.0, 3.0], [5.0, 4.0]], ["iris", "iris", "wine"]).tolist()
+    [[1.25, 1.75], [2.0, 1.0]]
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(_matrix(values, "values"), axis=1)
+    names = np.array([str(block) for block in blocks])
+    return np.array([ranks[names == name].mean(axis=0) for name in dict.fromkeys(names)])
+
+
+def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> float:
+    """Return the penalised average time: what is not solved counts so many times its limit.
+
+    PAR2 and PAR10 of competitions (Hutter et al., "Algorithm runtime prediction", Artificial
+    Intelligence 206, 2014, section 3).
+
+    Parameters
+    ----------
+    times : array_like
+        Seconds until an instance was solved, ``inf`` if it was not; NaN are left out.
+    limits : array_like
+        Seconds that each had.
+    factor : float
+
+    Returns
+    -------
+    float
+        NaN without times.
+
+    Examples
+    --------
+    >>> par([1.0, float("inf"), 3.0], [10.0, 10.0, 10.0])
+    8.0
+    """
+    time, limit = np.broadcast_arrays(
+        np.asarray(times, dtype=np.float64), np.asarray(limits, dtype=np.float64)
+    )
+    there = ~np.isnan(time)
+    if not there.any():
+        return float("nan")
+    return float(np.where(np.isinf(time), factor * limit, time)[there].mean())
 
 
 def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:

@@ -20,8 +20,10 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.document import Block, Column, Picture, Section, Table, Text
+from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.statistics import (
     median,
+    par,
     performance_profile,
     primal_gap_percent,
     quantile,
@@ -50,7 +52,11 @@ def targets_section(analysis: Analysis) -> Section:
     blocks: list[Block] = [_target_table(analysis)]
     if analysis.several:
         solved = solved_seconds(analysis)
-        blocks += [_profile(analysis, solved), _cactus(analysis, solved)]
+        blocks += [
+            _solved_over_time(analysis, solved),
+            _profile(analysis, solved),
+            _cactus(analysis, solved),
+        ]
     return Section("Time to a target", tuple(blocks))
 
 
@@ -64,6 +70,33 @@ def _solved(analysis: Analysis) -> str:
 def solved_seconds(analysis: Analysis) -> FloatArray:
     """Return when each solver had solved each problem, of shape (problems, solvers)."""
     return analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
+
+
+def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
+    """Return which share of the problems each solver had solved by when."""
+    finite = solved[np.isfinite(solved)]
+    if not finite.size:
+        return Text(("No problem is solved by any run, so there is no figure of when.",))
+    start = max(1e-6, 0.9 * float(finite.min()))
+    moments = np.geomspace(start, max(1.1 * float(finite.max()), 2 * start), _MOMENTS)
+    curves = []
+    for s in analysis.order:
+        there = np.flatnonzero(analysis.results.run[:, s])
+        blocks = [analysis.block_of[at] for at in there]
+        curves.append(share_band(solved[there, s][:, None] <= moments, blocks))
+    share, low, high = (np.array(part) for part in zip(*curves, strict=True))
+    few = len(curves) <= figures.BANDS and not np.isnan(low).all()
+    over = "problems" if analysis.blocks is None else f"blocks of problems ({analysis.blocks})"
+    return Picture(
+        "solved-over-time",
+        "The share of problems solved by when, each run by itself; what other solvers do changes "
+        "no curve."
+        + (f" Bands: 95 % intervals at each time by itself, over resampled {over}." if few else "")
+        + (" Each solver over the problems it was run on. " if analysis.incomplete else " ")
+        + _solved(analysis),
+        f"Shares of solved problems over time for {counted(len(curves), 'solver')}.",
+        partial(figures.solved_over_time, moments, share, analysis.labels, low=low, high=high),
+    )
 
 
 def _profile(analysis: Analysis, solved: FloatArray) -> Block:
@@ -106,15 +139,18 @@ def _target_table(analysis: Analysis) -> Table:
         goals.append(("proof", results.proof_seconds))
     for name, seconds in goals:
         reached = results.spread(np.isfinite(seconds))
+        exact, full = results.spread(seconds), results.spread(results.full_seconds)
         times = results.spread(np.where(np.isfinite(seconds), seconds, results.full_seconds))
-        shares, means = [], []
+        shares, means, penalised = [], [], []
         for s in analysis.order:
             known = reached[:, s][~np.isnan(reached[:, s])]
             shares.append(share_cell(100.0 * float(known.mean())))
             means.append(seconds_cell(shifted_geometric_mean(times[:, s], analysis.shift)))
+            penalised.append(seconds_cell(par(exact[:, s], full[:, s])))
         columns += [
             (Column(f"{name}: % of runs"), best_marked(shares, largest=True)),
             (Column(f"{name}: seconds"), best_marked(means)),
+            (Column(f"{name}: PAR2"), best_marked(penalised)),
         ]
     return table_of(
         "targets",
@@ -124,7 +160,7 @@ def _target_table(analysis: Analysis) -> Table:
         columns,
         f"Shifted geometric means (shift {analysis.shift:g} s) over runs; a run that did not reach "
         "the target is charged its time limit (its own time where that is longer), or without a "
-        "limit the longest time of all runs.",
+        "limit the longest time of all runs. PAR2: plain means, in which it is charged twice that.",
     )
 
 

@@ -254,13 +254,13 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
         elif option is Path:
             return Path(raw)
         elif option in (Any, object):
-            return _plain_value(raw)
+            return plain_value(raw)
     if not said:
         raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
     raise SpecError(f"{where}: {shortened(raw)!r} is not {' or '.join(said)}")
 
 
-def _plain_value(raw: str) -> int | float | bool | str:
+def plain_value(raw: str) -> int | float | bool | str:
     """Return the number or truth value that a text looks like, else the text."""
     if raw.lower() in ("true", "false"):
         return raw.lower() == "true"

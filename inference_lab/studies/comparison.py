@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.registry.registry import as_solver, problem_registry
+from inference_lab.reporting.contrasts import Contrast
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.reading import StudyError, read_field
@@ -31,12 +32,21 @@ _QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
 #: Names of tables and figures that a report may have; those that end in a hyphen go on with the
 #: names of what they are about. Which there are depends on the records.
 _TABLES = (
-    *("summary", "classes", "best-solver-", "best-prover-", "targets", "quality-at-times"),
+    *(
+        "contrasts",
+        "summary",
+        "classes",
+        "best-solver-",
+        "best-prover-",
+        "targets",
+        "quality-at-times",
+    ),
     *("wins", "wins-on-time", "ranks", "problems", "problem-", "log-z-", "failures"),
     *("solvers", "limits", "environment"),
 )
 _FIGURES = (
     *("class-gaps", "best-solver-map-", "best-prover-map-", "performance-profile", "cactus"),
+    "solved-over-time",
     *("gap-over-time", "convergence-", "critical-difference"),
 )
 
@@ -111,6 +121,11 @@ class SolverStudy:
     maps : list of [str, str]
         Pairs of entries of the problems' info, rows and columns of maps that say which solver is
         best where.
+    contrasts : list of Contrast
+        What is asked of the runs before they are made.
+    blocks : str or None
+        Entry of the problems' info that says of which block a problem is, such as its data set:
+        ranks and intervals are over blocks. By default each problem is one.
     targets, times : list of float
         Primal gaps in percent the time to which is told; seconds at which the quality is told.
     labels : mapping of str to str
@@ -148,6 +163,8 @@ class SolverStudy:
     notes: list[str] = field(default_factory=list)
     classes: str | None = None
     maps: list[list[str]] = field(default_factory=list)
+    contrasts: list[Contrast] = field(default_factory=list)
+    blocks: str | None = None
     targets: list[float] = field(default_factory=lambda: [1.0, 0.1])
     times: list[float] | None = None
     labels: Mapping[str, Any] = field(default_factory=dict)
@@ -220,7 +237,9 @@ class SolverStudy:
             for g in self.grids
         ]
         labels = {k: v for k, v in self.labels.items() if k in changes.get("solvers", self.solvers)}
-        result = replace(self, **changes, grids=grids, labels=labels, quick={})
+        there = changes.get("solvers", self.solvers)
+        asked = [c for c in self.contrasts if {c.solver, c.baseline} <= {*there}]
+        result = replace(self, **changes, grids=grids, labels=labels, contrasts=asked, quick={})
         result.check()
         return result
 
@@ -275,6 +294,9 @@ class SolverStudy:
             raise StudyError(f"time_limit must be positive seconds, got {self.time_limit}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise StudyError(f"temperature must not be negative, got {self.temperature}")
+        for number, contrast in enumerate(self.contrasts):
+            if wrong := contrast.problem(self.solvers):
+                raise StudyError(f"contrasts[{number}]: {wrong}")
         for axes in self.maps:
             if len(axes) != 2:
                 raise StudyError(f"maps must be pairs of names, got {axes}")
@@ -444,11 +466,26 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         targets=study.targets,
         times=study.times,
         maps=[(first, second) for first, second in study.maps],
+        contrasts=_in_specs(study),
+        blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
     document = _chosen(document, study)
     write_document(document, Path(folder))
     return document
+
+
+def _in_specs(study: SolverStudy) -> list[Contrast]:
+    """Return the contrasts with solvers as the records name them."""
+    names = {as_solver(spec).spec: label for spec, label in study.labels.items()}
+
+    def called(solver: str) -> str:
+        spec = as_solver(solver).spec
+        return str(names.get(spec, spec))
+
+    return [
+        replace(c, solver=called(c.solver), baseline=called(c.baseline)) for c in study.contrasts
+    ]
 
 
 def _chosen(document: Document, study: SolverStudy) -> Document:

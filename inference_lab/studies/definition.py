@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from inference_lab.reporting.contrasts import Contrast
 from inference_lab.studies.points import told_apart
 from inference_lab.studies.reading import StudyError, read_value
 
@@ -269,6 +270,9 @@ class Study:
     parts : list of Part
         Where not all data go with all methods and one protocol.
     summaries : list of Summary
+    contrasts : list of Contrast
+        What is asked of the fits before they are made, over all parts. Facts of a fit are its
+        data, part, constraints, noise and run; a draw is a run by default.
     details : bool
         Whether there are tables and figures of each set of data, on the page and in
         ``results.csv``; else of the summaries only.
@@ -305,6 +309,7 @@ class Study:
     quick: Mapping[str, Any] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
+    contrasts: list[Contrast] = field(default_factory=list)
     details: bool = True
     name: str = ""
 
@@ -346,6 +351,7 @@ class Study:
                 quick={**self.quick, **part.quick},
                 parts=[],
                 summaries=[],
+                contrasts=[],
             )
             for part in self.parts
         ]
@@ -401,7 +407,8 @@ class Study:
                 )
                 for part, stage in zip(self.parts, stages, strict=True)
             ]
-            return replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
+            result = replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
+            return replace(result, contrasts=result._contrasts_left())
         changes: dict[str, Any] = {}
         for key, value in self.quick.items():
             if key not in _QUICK:
@@ -416,8 +423,18 @@ class Study:
             if self.baseline not in self.quick["methods"]:
                 changes["baseline"] = None
         result = replace(self, **changes)
+        result = replace(result, contrasts=result._contrasts_left())
         result.check()
         return result
+
+    def _labels(self) -> list[str]:
+        """Return the labels of the methods of all stages."""
+        return list(dict.fromkeys(m.label for stage in self.stages() for m in stage.methods))
+
+    def _contrasts_left(self) -> list[Contrast]:
+        """Return the contrasts of methods that there are."""
+        labels = self._labels()
+        return [c for c in self.contrasts if {c.solver, c.baseline} <= {*labels}]
 
     def check(self) -> None:
         """Refuse what cannot be run.
@@ -447,6 +464,7 @@ class Study:
                     raise StudyError(f"part {stage.title!r}: {problem}") from None
             for summary in self.summaries:
                 self._check_summary(summary)
+            self._check_contrasts()
             return
         if self.summaries:
             raise StudyError("summaries are over parts, of which the study has none")
@@ -476,6 +494,13 @@ class Study:
                 raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
+        self._check_contrasts()
+
+    def _check_contrasts(self) -> None:
+        """Refuse contrasts of methods that the study has not."""
+        for number, contrast in enumerate(self.contrasts):
+            if wrong := contrast.problem(self._labels()):
+                raise StudyError(f"contrasts[{number}]: {wrong}")
 
     def _check_summary(self, summary: Summary) -> None:
         """Refuse a summary of what the parts do not have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.reporting.contrasts import Observation, contrasts_section
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,
@@ -32,6 +33,7 @@ from inference_lab.results.fits import StudyRecord, environments
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Method, Study
 from inference_lab.studies.figures import learning_curves, score_name
+from inference_lab.studies.points import told_apart
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import summary_section
 
@@ -43,6 +45,9 @@ _UNITS = {
     "share-of-pairs": "constraints (share of all pairs)",
     "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
 }
+
+#: What contrasts may be of, besides scores.
+_COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 #: Differences with a smaller p-value, after Holm's correction, are called significant.
 _SIGNIFICANT = 0.05
@@ -89,6 +94,9 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
         summary_section(study, summary, partial(_own, records=records))
         for summary in study.summaries
     ]
+    asked = contrasts_section(study.contrasts, _observations(study, records))
+    if asked is not None:
+        parts.insert(0, asked)
     lines: list[list[str]] = []
     warnings: list[str] = []
     for stage in study.stages():
@@ -131,6 +139,21 @@ def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
     """Return the records that a stage asks for, with its labels of methods."""
     wanted = {cell.key: cell.method.label for cell in cells(stage)}
     return [replace(r, method=wanted[r.key]) for r in records if r.key in wanted]
+
+
+def _observations(study: Study, records: Sequence[StudyRecord]) -> Iterator[Observation]:
+    """Yield what each fit came to, for contrasts; failed ones came to nothing."""
+    for stage in study.stages():
+        for record in _own(stage, records):
+            if record.failed:
+                continue
+            name, told = told_apart(record.data)
+            facts = {"data": name, "told": told, "part": stage.title, "seed": record.run}
+            facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run")}
+            costs = {key: getattr(record, key) for key in _COSTS}
+            scores = {key: float(v) for key, v in record.scores.items() if v is not None}
+            cell = (stage.title, record.data, record.constraints, record.run)
+            yield Observation(cell, record.method, facts, {**costs, **scores})
 
 
 def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...]:

@@ -360,7 +360,7 @@ def test_the_summary_says_what_follows_from_the_records():
     assert column(summary, "seconds")["exact"].value == pytest.approx(2.0)
     assert column(summary, "seconds")["fast"].mark == "best"
     assert column(summary, "runs")["fast"].text == "12"
-    assert "shift 0.1 s" in summary.note and "time limit" in summary.note
+    assert "shift 0.001 s" in summary.note and "time limit" in summary.note
     assert "On 4 of 4 problems the best answer is proved." in " ".join(texts(document))
 
 

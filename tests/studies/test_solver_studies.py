@@ -42,6 +42,13 @@ classes = "data"
 problem = "estep(data={data}, constraints={constraints}, noise={noise})"
 values = { data = ["iris"], constraints = [5, 20], noise = [0.0, 0.2] }
 
+[[contrasts]]
+name = "all labellings against one at a time"
+metric = "primal_gap"
+solver = "brute-force"
+baseline = "icm"
+primary = true
+
 [labels]
 icm = "ICM"
 brute-force = "All"
@@ -96,6 +103,9 @@ def test_grids_are_all_combinations(tmp_path):
         ("values = { noise = [0.2] }", "values = { size = [2] }", "quick.values.size is in no"),
         ('solvers = ["icm"]\n', 'solvers = ["ilp"]\n', "quick.solvers names 'ilp'"),
         ("[quick]", "[quick]\njobs = 2", "quick.jobs is unknown"),
+        ('baseline = "icm"', 'baseline = "icn"', "contrasts[0]: baseline 'icn' is none of"),
+        ("primary = true", "margin = -1", "contrasts[0]: margin must be a number from 0 on"),
+        ("primary = true", "primry = true", "contrasts[0].primry is unknown; allowed: name"),
         ('icm = "ICM"', 'icn = "ICM"', "labels names 'icn'; did you mean 'icm'?"),
         ('icm = "ICM"', "icm = 1", "labels.icm must be text, got 1"),
         ('"All"', '"ICM"', "labels must differ, got ICM, trw-s, ICM"),
@@ -127,6 +137,10 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
         if path.is_file() and path.name not in ("study.toml", "runs.jsonl", "runs.plan.jsonl"):
             assert (other / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
     quick = run_comparison(study.quickly(), folder)
+    # The quick form has not both of its methods.
+    assert study.contrasts[0].primary and study.quickly().contrasts == []
+    (contrasts,) = (t for t in document.tables() if t.name == "contrasts")
+    assert [cell.text for cell in contrasts.rows[0]][-1] == "undecided"
     assert len(quick) == 3 and len(RecordStore(folder / "runs.jsonl").read()) == 30
 
 

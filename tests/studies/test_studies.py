@@ -55,6 +55,15 @@ baseline = "PCKMeans"
 answer = "It does."
 notes = ["Iris only."]
 
+[[contrasts]]
+name = "with pairs"
+metric = "nmi"
+solver = "PCKMeans"
+baseline = "without"
+draw = "run"
+primary = true
+margin = 0.005
+
 [protocol]
 train = 0.5
 scored = "held-out"
@@ -175,6 +184,7 @@ def test_a_definition_is_read(tmp_path):
         ('methods = ["without"]', 'methods = ["x"]', "quick.methods names 'x'"),
         ('methods = ["without"]', "seeds = 3", "quick.seeds is unknown; allowed: data, methods"),
         ("constraints = [5]", "constraints = 5", "quick.constraints must be a list"),
+        ('baseline = "without"', 'baseline = "w"', r"contrasts\[0\]: baseline 'w' is none of the"),
         ("title =", "title", "study.toml: Expected '='"),
     ],
 )
@@ -820,6 +830,16 @@ def test_a_report_comes_from_the_records_alone(tmp_path):
     )
     assert row.rstrip(" |").endswith("(0.875)") and f" {cell} ± " in row
     assert "Published figures: nowhere." in text and "\n- Iris only.\n" in text
+    (asked,) = table(tmp_path / "small" / "tables" / "contrasts.csv")
+    gains = [
+        pair["PCKMeans"] - pair["without"]
+        for pair in (
+            {r.method: r.scores["nmi"] for r in records if (r.constraints, r.run) == place}
+            for place in itertools.product((5.0, 20.0), (0, 1))
+        )
+    ]
+    assert float(asked["gain"]) == pytest.approx(sum(gains) / 4)
+    assert (asked["sets above"], asked["draws"]) == (f"{int(sum(gains) > 0)}", "2")
     rows = table(tmp_path / "small" / "results.csv")
     assert len(rows) == 2 * 2 * 2
     found = next(

@@ -1,0 +1,279 @@
+"""Declared contrasts: one method against another, over data sets, as a table of a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab.reporting.cells import (
+    column_of,
+    count_cell,
+    number_cell,
+    p_cell,
+    table_of,
+    text_cell,
+)
+from inference_lab.reporting.document import Cell, Section, Table
+from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, effect, verdict
+from inference_lab.reporting.statistics import holm
+from inference_lab.words import NONE, counted
+
+__all__ = ["COSTS", "Contrast", "Measured", "Observation", "contrasts_section", "measure"]
+
+#: Of these, more is worse.
+COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "e_step_seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """A question asked before the runs: whether one method is better than another.
+
+    Parameters
+    ----------
+    name : str
+        What is said of it in the table.
+    metric : str
+        The score or cost that is compared. Of `COSTS` less is better, of all others more.
+    solver, baseline : str
+        The two methods: specs of solvers, or labels of methods of clustering.
+    unit : str
+        The fact that says of which set an observation is. Sets are what is counted.
+    draw : str
+        The fact that says of which draw it is: observations of one set and draw share what is
+        random, so only their mean counts.
+    where : mapping
+        Facts that observations must have: a value, or a list of those that will do.
+    primary : bool
+        Whether it is one of the few that the study is about: the p-values of these are corrected
+        for their number. Of others they are as they are.
+    margin : float
+        Differences of at most this size do not matter; 0 if nothing is to be called equivalent.
+    """
+
+    name: str
+    metric: str
+    solver: str
+    baseline: str
+    unit: str = "data"
+    draw: str = "seed"
+    where: Mapping[str, Any] = field(default_factory=dict)
+    primary: bool = False
+    margin: float = 0.0
+
+    def problem(self, solvers: Sequence[str]) -> str:
+        """Return what is wrong with it in a study of some methods; empty if nothing is."""
+        for key in ("solver", "baseline"):
+            if getattr(self, key) not in solvers:
+                there = ", ".join(solvers)
+                return f"{key} {getattr(self, key)!r} is none of the study's: {there}"
+        if self.solver == self.baseline:
+            return f"solver and baseline are both {self.solver!r}"
+        if not (math.isfinite(self.margin) and self.margin >= 0):
+            return f"margin must be a number from 0 on, got {self.margin}"
+        return ""
+
+
+class Observation(NamedTuple):
+    """What one run, or one fit, came to.
+
+    Attributes
+    ----------
+    cell : hashable
+        What it was asked, whoever was asked: observations of two methods in one cell are a pair.
+    solver : str
+    facts : mapping
+        What is known of the cell.
+    values : mapping
+        Scores and costs; what is not finite is missing.
+    """
+
+    cell: Hashable
+    solver: str
+    facts: Mapping[str, Any]
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a contrast came to.
+
+    Attributes
+    ----------
+    contrast : Contrast
+    effect : Effect
+        Of the gains: positive where the solver is better than the baseline.
+    corrected : float
+        The p-value after Holm's correction for the primary contrasts; of others the p-value.
+    verdict : str
+    """
+
+    contrast: Contrast
+    effect: Effect
+    corrected: float
+    verdict: Verdict
+
+
+def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
+    """Return by how much the solver is better than the baseline, for each set and draw.
+
+    Cells in which one of them is missing do not count; the cells of one set and draw are averaged.
+    """
+    pairs: dict[Hashable, dict[str, float]] = {}
+    places: dict[Hashable, tuple[str, str]] = {}
+    for cell, solver, facts, values in observations:
+        if solver not in (contrast.solver, contrast.baseline):
+            continue
+        value = values.get(contrast.metric, math.nan)
+        if contrast.unit not in facts or not math.isfinite(value) or not _among(contrast, facts):
+            continue
+        pairs.setdefault(cell, {})[solver] = value
+        # Where nothing is known of draws, each cell is one.
+        draw = facts.get(contrast.draw, cell)
+        places[cell] = (str(facts[contrast.unit]), str(draw))
+    sign = -1.0 if contrast.metric in COSTS else 1.0
+    found: dict[str, dict[str, list[float]]] = {}
+    for cell, both in pairs.items():
+        if len(both) == 2:
+            unit, draw = places[cell]
+            gain = sign * (both[contrast.solver] - both[contrast.baseline])
+            found.setdefault(unit, {}).setdefault(draw, []).append(gain)
+    return [
+        [math.fsum(cells) / len(cells) for _, cells in sorted(draws.items())]
+        for _, draws in sorted(found.items())
+    ]
+
+
+def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
+    """Whether facts are as a contrast wants them."""
+    return all(
+        facts.get(name) in (wanted if isinstance(wanted, list) else [wanted])
+        for name, wanted in contrast.where.items()
+    )
+
+
+def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
+    """Return what contrasts come to, the primary ones corrected for their number.
+
+    Parameters
+    ----------
+    contrasts : sequence of Contrast
+    observations : iterable of Observation
+
+    Returns
+    -------
+    list of Measured
+        In the order of the contrasts.
+
+    Examples
+    --------
+    >>> runs = [
+    ...     Observation((data, seed), solver, {"data": data, "seed": seed}, {"ari": ari + seed})
+    ...     for data in "abcdefgh" for seed in (0, 1)
+    ...     for solver, ari in (("icm", 0.5), ("ilp", 0.6))
+    ... ]
+    >>> asked = Contrast(name="exact", metric="ari", solver="ilp", baseline="icm", primary=True)
+    >>> [found] = measure([asked], runs)
+    >>> round(found.effect.value, 3), found.corrected, found.verdict
+    (0.1, 0.0078125, 'gain')
+    """
+    held = list(observations)
+    effects = []
+    for contrast in contrasts:
+        sets = gains(contrast, held)
+        most = max(map(len, sets), default=0)
+        values = np.full((len(sets), most), np.nan)
+        for row, draws in zip(values, sets, strict=True):
+            row[: len(draws)] = draws
+        effects.append(effect(values))
+    primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
+    corrected = [found.p_value for found in effects]
+    for at, p_value in zip(primary, holm([corrected[at] for at in primary]), strict=True):
+        corrected[at] = p_value
+    return [
+        Measured(contrast, found, p_value, verdict(found, p_value, contrast.margin))
+        for contrast, found, p_value in zip(contrasts, effects, corrected, strict=True)
+    ]
+
+
+def contrasts_section(
+    contrasts: Sequence[Contrast], observations: Iterable[Observation]
+) -> Section | None:
+    """Return the section on declared contrasts, if there are any."""
+    if not contrasts:
+        return None
+    measured = measure(contrasts, observations)
+    ordered = sorted(measured, key=lambda found: not found.contrast.primary)
+    return Section("Contrasts", (_table(ordered),))
+
+
+def _table(measured: Sequence[Measured]) -> Table:
+    primary = sum(found.contrast.primary for found in measured)
+    least = 2.0 ** (1 - max((found.effect.sets for found in measured), default=0))
+    margins = sorted({found.contrast.margin for found in measured if found.contrast.margin > 0})
+    equivalent = (
+        ", equivalent where the 90 % interval lies within the margin of "
+        f"{' or '.join(f'{margin:g}' for margin in margins)}"
+        if margins
+        else ""
+    )
+    columns = [
+        column_of(measured, "contrast", _name_cell, right=False),
+        column_of(measured, "metric", lambda m: text_cell(m.contrast.metric), right=False),
+        column_of(measured, "gain", _gain_cell, help="mean over sets of means over draws"),
+        column_of(measured, "95 % interval", _interval_cell, help="over resampled sets and draws"),
+        column_of(
+            measured,
+            "sets above",
+            lambda m: Cell(f"{m.effect.above}/{m.effect.sets}", m.effect.above),
+            help="sets with a mean above zero, of all",
+        ),
+        column_of(measured, "draws", lambda m: count_cell(m.effect.draws)),
+        column_of(measured, "p", lambda m: p_cell(m.effect.p_value), help="sign flips of sets"),
+        column_of(
+            measured,
+            "p (Holm)",
+            lambda m: p_cell(m.corrected) if m.contrast.primary else Cell(NONE),
+            help=f"corrected for {counted(primary, 'primary contrast')}",
+        ),
+        column_of(measured, "verdict", lambda m: text_cell(m.verdict), right=False),
+    ]
+    return table_of(
+        "contrasts",
+        "What was asked of the runs before they were made: gains of one method over another, "
+        "positive where the first is better.",
+        columns,
+        "Sets are the units: intervals resample sets, and draws within them; p-values are of "
+        f"changes of sign of their means, of which none can be below {least:.2g}. "
+        f"Gain and loss where the p-value, after correction for primary contrasts, is below "
+        f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Contrasts "
+        "that are not primary are told for what they are worth.",
+    )
+
+
+def _name_cell(found: Measured) -> Cell:
+    told = f"{found.contrast.solver} against {found.contrast.baseline}"
+    return Cell(found.contrast.name, title=told)
+
+
+def _gain_cell(found: Measured) -> Cell:
+    value = found.effect.value
+    return number_cell(value, NONE if math.isnan(value) else _signed(value, found))
+
+
+def _interval_cell(found: Measured) -> Cell:
+    low, high = found.effect.low, found.effect.high
+    if math.isnan(low):
+        return Cell(NONE)
+    return number_cell(low, f"{_signed(low, found)} to {_signed(high, found)}")
+
+
+def _signed(value: float, found: Measured) -> str:
+    """Return a number with as many decimals as tell the ends of its interval apart."""
+    width = found.effect.high - found.effect.low
+    size = width if width > 0 else abs(found.effect.value)
+    decimals = 3 if not size > 0 else min(12, max(3, 1 - math.floor(math.log10(size))))
+    return f"{value:+.{decimals}f}"

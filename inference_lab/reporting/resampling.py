@@ -1,0 +1,295 @@
+"""Intervals and tests by resampling: data sets are the units, draws within them are not.
+
+Draws of one data set share its points, so they say how well that set is measured, and not how much
+other sets differ from it. Arrays have the shape (sets, draws), NaN where there is no draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Effect", "Verdict", "effect", "mean_resampled", "share_band", "sign_flip", "verdict"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Resamples of an interval: its ends then vary by about a hundredth of its width.
+RESAMPLES = 10_000
+
+#: Up to so many sets, all changes of sign are enumerated.
+EXACT = 16
+
+#: Level of tests; intervals hold with one less this, those of equivalence with one less twice this.
+ALPHA = 0.05
+
+
+def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
+    """Return the sets that have draws, their draws first, and the number of draws of each."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        raise ValueError(f"values must have the shape (sets, draws), got {array.shape}")
+    if np.isinf(array).any():
+        row, column = np.argwhere(np.isinf(array))[0]
+        raise ValueError(f"values[{row}, {column}] = {array[row, column]} is not finite")
+    counts = (~np.isnan(array)).sum(axis=1)
+    kept = counts > 0
+    # NaN are sorted to the end.
+    return np.sort(array[kept], axis=1), counts[kept].astype(np.int64)
+
+
+def mean_resampled(
+    values: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
+) -> FloatArray:
+    """Return the mean over sets of means over draws, of resampled sets and draws, ascending.
+
+    Each time as many sets are drawn with replacement as there are, and from each of them as many
+    of its draws as it has (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997,
+    section 3.8). Quantiles of what is returned are intervals.
+
+    Parameters
+    ----------
+    values : (sets, draws) array_like
+        Finite, or NaN where there is no draw; sets may have different numbers of them.
+    resamples : int
+    seed : int
+
+    Returns
+    -------
+    (resamples,) array of float64
+        Empty if there is no set with a draw.
+
+    Raises
+    ------
+    ValueError
+        If the array has another shape, or an entry is infinite.
+
+    Examples
+    --------
+    >>> means = mean_resampled([[0.1, 0.2], [0.3, 0.2], [0.25, 0.15]])
+    >>> [round(float(q), 2) for q in np.quantile(means, [0.025, 0.975])]
+    [0.13, 0.26]
+    """
+    rows, counts = _rows(values)
+    sets = len(rows)
+    if sets == 0:
+        return np.empty(0)
+    rng = np.random.default_rng(seed)
+    total = np.zeros(resamples)
+    for _ in range(sets):
+        chosen = rng.integers(sets, size=resamples)
+        size = counts[chosen]
+        # So many draws as the longest set has; those that are too many for a set do not count.
+        draws = (rng.random((rows.shape[1], resamples)) * size).astype(np.int64)
+        drawn = np.where(np.arange(rows.shape[1])[:, None] < size, rows[chosen, draws], 0.0)
+        total += drawn.sum(axis=0) / size
+    return np.sort(total / sets)
+
+
+def sign_flip(
+    values: npt.ArrayLike, *, exact: int = EXACT, resamples: int = 1 << EXACT, seed: int = 0
+) -> float:
+    """Return the two-sided p-value of the test that the means of sets are symmetric about zero.
+
+    The statistic is the size of the sum of the means; under the hypothesis each of them could as
+    well have the other sign (Fisher, *The Design of Experiments*, 1935, section 21).
+
+    Parameters
+    ----------
+    values : (sets,) or (sets, draws) array_like
+        With draws, their means count. NaN is left out.
+    exact : int
+        Up to so many sets all changes of sign are looked at, for more of them `resamples` random
+        ones, the one that was seen among them, so that no p-value is 0.
+    resamples, seed : int
+
+    Returns
+    -------
+    float
+        1 without values, or where all are zero.
+
+    Examples
+    --------
+    Of the 32 changes of sign, two are as extreme:
+
+    >>> sign_flip([0.1, 0.2, 0.1, 0.3, 0.2])
+    0.0625
+    """
+    array = np.asarray(values, dtype=np.float64)
+    rows, counts = _rows(array[:, None] if array.ndim == 1 else array)
+    means = np.nansum(rows, axis=1) / counts
+    observed = abs(float(means.sum()))
+    # What only rounding tells apart is as extreme.
+    least = observed - 1e-12 * float(np.abs(means).sum())
+    if observed <= 1e-300:
+        return 1.0
+    if len(means) <= exact:
+        # One sign may stay as it is: what is as extreme one way is so the other way.
+        sums = means[:1]
+        for mean in means[1:]:
+            sums = np.concatenate([sums + mean, sums - mean])
+        return float((np.abs(sums) >= least).mean())
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(resamples, len(means)))
+    as_extreme = int((np.abs(signs @ means) >= least).sum())
+    return (as_extreme + 1) / (resamples + 1)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A mean difference over sets, with what supports it.
+
+    Attributes
+    ----------
+    value : float
+        Mean over sets of means over draws; NaN without any.
+    low, high : float
+        Ends of the 95 % interval, see `mean_resampled`; NaN for fewer than two sets.
+    inner_low, inner_high : float
+        Ends of the 90 % interval: two one-sided tests at 5 % find a difference within a margin
+        where this interval lies within it.
+    p_value : float
+        See `sign_flip`.
+    sets, draws : int
+        How many sets, and draws in all.
+    above : int
+        Sets whose mean is above zero.
+    """
+
+    value: float
+    low: float
+    high: float
+    inner_low: float
+    inner_high: float
+    p_value: float
+    sets: int
+    draws: int
+    above: int
+
+
+def effect(values: npt.ArrayLike, *, seed: int = 0) -> Effect:
+    """Return the mean difference of sets, with intervals and the p-value of `sign_flip`.
+
+    Parameters
+    ----------
+    values : (sets, draws) array_like
+        Differences, NaN where there is no draw.
+    seed : int
+
+    Returns
+    -------
+    Effect
+
+    Examples
+    --------
+    >>> found = effect([[0.1, 0.2], [0.3, 0.2], [0.25, 0.15]])
+    >>> round(found.value, 3), found.p_value, (found.sets, found.draws, found.above)
+    (0.2, 0.25, (3, 6, 3))
+    """
+    rows, counts = _rows(values)
+    means = np.nansum(rows, axis=1) / counts
+    sets = len(means)
+    ends = np.full(4, np.nan)
+    if sets > 1:
+        tails = (ALPHA / 2, 1 - ALPHA / 2, ALPHA, 1 - ALPHA)
+        ends = np.quantile(mean_resampled(rows, seed=seed), tails)
+    low, high, inner_low, inner_high = (float(end) for end in ends)
+    return Effect(
+        value=float(means.mean()) if sets else float("nan"),
+        low=low,
+        high=high,
+        inner_low=inner_low,
+        inner_high=inner_high,
+        p_value=sign_flip(means, seed=seed),
+        sets=sets,
+        draws=int(counts.sum()),
+        above=int((means > 1e-12).sum()),
+    )
+
+
+Verdict = Literal["gain", "loss", "equivalent", "undecided"]
+
+
+def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
+    """Return what a difference comes to.
+
+    Parameters
+    ----------
+    found : Effect
+        Of which more is better.
+    p_value : float
+        That of its test, after whatever correction.
+    margin : float
+        Differences of at most this size do not matter; 0 if each does.
+
+    Returns
+    -------
+    str
+        "equivalent" where the 90 % interval lies within the margin, whether or not zero does;
+        "gain" and "loss" where the p-value is below 0.05 and the 95 % interval is on one side of
+        zero; else "undecided".
+
+    Examples
+    --------
+    >>> found = effect([[0.003], [0.002], [0.001], [0.002], [0.002], [0.003], [0.001]])
+    >>> verdict(found, found.p_value), verdict(found, found.p_value, margin=0.005)
+    ('gain', 'equivalent')
+    """
+    if margin > 0 and -margin < found.inner_low and found.inner_high < margin:
+        return "equivalent"
+    if p_value < ALPHA and found.low > 0:
+        return "gain"
+    if p_value < ALPHA and found.high < 0:
+        return "loss"
+    return "undecided"
+
+
+def share_band(
+    reached: npt.ArrayLike,
+    sets: Sequence[object],
+    *,
+    level: float = 1 - ALPHA,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return which share of instances is solved at each of some moments, with a band.
+
+    The band holds at each moment by itself; sets of instances are resampled, whole.
+
+    Parameters
+    ----------
+    reached : (instances, moments) array_like of bool
+    sets : sequence
+        The set of each instance.
+    level : float
+    resamples, seed : int
+
+    Returns
+    -------
+    share, low, high : (moments,) arrays of float64
+        Of all instances, each counted once; `low` and `high` are NaN for a single set.
+
+    Examples
+    --------
+    >>> share, low, high = share_band([[True], [False], [True], [True]], ["a", "a", "b", "b"])
+    >>> share.tolist(), low.tolist(), high.tolist()
+    ([0.75], [0.5], [1.0])
+    """
+    array = np.asarray(reached, dtype=np.float64)
+    number = {name: at for at, name in enumerate(dict.fromkeys(sets))}
+    member = np.array([number[name] for name in sets], dtype=np.int64)
+    solved = np.zeros((len(number), array.shape[1]))
+    np.add.at(solved, member, array)
+    sizes = np.bincount(member, minlength=len(number)).astype(np.float64)
+    share = array.mean(axis=0)
+    if len(number) < 2:
+        return share, np.full_like(share, np.nan), np.full_like(share, np.nan)
+    rng = np.random.default_rng(seed)
+    # How often each set is drawn.
+    times = rng.multinomial(len(number), np.full(len(number), 1 / len(number)), size=resamples)
+    shares = (times @ solved) / (times @ sizes)[:, None]
+    low, high = np.quantile(shares, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return share, low, high

@@ -1,0 +1,203 @@
+"""Declared contrasts and blocks in reports, against plain loops over the records."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics as std
+
+import numpy as np
+import pytest
+
+from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure
+from inference_lab.reporting.report import report_document
+from inference_lab.reporting.resampling import sign_flip
+from inference_lab.reporting.statistics import block_ranks, holm, par
+from inference_lab.results.records import Record
+
+SETS = "abcdefgh"
+
+
+def observed(better=0.1, noise=0.01, seeds=3):
+    """Return observations of two methods: sets x noise x draws, the second method better."""
+    rng = np.random.default_rng(5)
+    found = []
+    for data, wrong, seed in itertools.product(SETS, (0.0, 0.3), range(seeds)):
+        facts = {"data": data, "noise": wrong, "seed": seed}
+        base = rng.normal()
+        gain = better * (wrong == 0.0) + noise * rng.normal()
+        for solver, value in (("icm", base), ("ilp", base + gain)):
+            values = {"ari": value, "primal_gap": -value}
+            found.append(Observation((data, wrong, seed), solver, facts, values))
+    return found
+
+
+def asked(**changes):
+    given = {"name": "exact", "metric": "ari", "solver": "ilp", "baseline": "icm"}
+    return Contrast(**{**given, **changes})
+
+
+def test_gains_are_paired_and_averaged_within_draws():
+    runs = observed()
+    found = gains(asked(), runs)
+    for data, row in zip(SETS, found, strict=True):
+        for seed, gain in enumerate(row):
+            cells = [
+                sum(
+                    o.values["ari"] * (1 if o.solver == "ilp" else -1)
+                    for o in runs
+                    if o.cell == (data, wrong, seed)
+                )
+                for wrong in (0.0, 0.3)
+            ]
+            assert gain == pytest.approx(std.fmean(cells))
+    # Of costs, less is better.
+    assert gains(asked(metric="primal_gap"), runs) == found
+    clean = gains(asked(where={"noise": 0.0}), runs)
+    some = gains(asked(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
+    assert np.mean(clean) > 0.08 and some == [pytest.approx(found[0])]
+    # Where nothing is known of draws, each cell is one.
+    assert [len(row) for row in gains(asked(draw="nothing"), runs)] == [6] * len(SETS)
+
+
+def test_what_is_missing_takes_its_partner_away():
+    runs = observed(seeds=2)
+    holes = [o for o in runs if not (o.solver == "ilp" and o.facts["data"] == "a")]
+    assert len(gains(asked(), holes)) == len(SETS) - 1
+    lost = [o._replace(values={"ari": math.nan}) if o.solver == "icm" else o for o in runs]
+    assert gains(asked(), lost) == [] == gains(asked(unit="planet"), runs)
+    [nothing] = measure([asked()], lost)
+    assert math.isnan(nothing.effect.value) and nothing.verdict == "undecided"
+
+
+def test_holm_is_over_the_primary_contrasts_only():
+    runs = observed()
+    three = [
+        asked(name="clean", where={"noise": 0.0}, primary=True),
+        asked(name="noisy", where={"noise": 0.3}, margin=0.01),
+        asked(name="both", primary=True, margin=0.005),
+    ]
+    found = measure(three, runs)
+    raw = [sign_flip(np.array(gains(c, runs))) for c in three]
+    assert [m.effect.p_value for m in found] == raw
+    assert [found[0].corrected, found[2].corrected] == holm([raw[0], raw[2]])
+    assert found[1].corrected == raw[1]
+    assert [m.verdict for m in found] == ["gain", "equivalent", "gain"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"solver": "ilq"}, "solver 'ilq' is none of the study's: icm, ilp"),
+        ({"baseline": "ilp"}, "solver and baseline are both 'ilp'"),
+        ({"margin": -1.0}, "margin must be a number from 0 on, got -1.0"),
+    ],
+)
+def test_contrasts_that_cannot_be_answered_are_refused(changes, said):
+    assert asked(**changes).problem(["icm", "ilp"]) == said
+    assert asked().problem(["icm", "ilp"]) == ""
+
+
+# ---------------------------------------------------------------------- in a report
+
+
+def runs_of_report():
+    """Return runs of three solvers on two problems of each set; one of them refuses once."""
+    rng = np.random.default_rng(3)
+    records = []
+    for data, seed in itertools.product(SETS, range(2)):
+        name = f"estep(data={data}, seed={seed})"
+        for solver, above in (("icm", 4.0), ("ilp", 0.0), ("picky", 1.0)):
+            refused = solver == "picky" and (data, seed) == ("c", 1)
+            energy = math.inf if refused else 100.0 + above * rng.random()
+            records.append(
+                Record(
+                    problem=name,
+                    problem_hash=name,
+                    n_variables=9,
+                    n_edges=9,
+                    n_factors=0,
+                    n_labels=3,
+                    problem_info={"data": data, "weight": 0.5},
+                    solver=solver,
+                    solver_name=solver,
+                    seed=0,
+                    status="unsupported" if refused else "converged",
+                    energy=energy,
+                    ari=None if refused else 0.5 + 0.1 * (solver == "ilp") + 0.01 * rng.random(),
+                    seconds=0.01,
+                    time_limit=1.0,
+                )
+            )
+    return records
+
+
+def cells(document, name, key):
+    (table,) = (t for t in document.tables() if t.name == name)
+    titles = [c.title for c in table.columns]
+    return table, {
+        row[titles.index(key)].text: dict(zip(titles, row, strict=True)) for row in table.rows
+    }
+
+
+def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
+    runs = runs_of_report()
+    questions = [
+        asked(name="better clusters", margin=0.005, primary=True),
+        asked(name="lower energy", metric="regret", primary=True),
+        asked(name="against itself", metric="nothing"),
+    ]
+    document = report_document(runs, title="", contrasts=questions, blocks="data")
+    table, shown = cells(document, "contrasts", "contrast")
+    assert "margin of 0.005" in table.note and "none can be below 0.0078" in table.note
+    by = {(r.problem_info["data"], r.problem, r.solver): r for r in runs}
+    gain = std.fmean(
+        by[d, f"estep(data={d}, seed={s})", "ilp"].ari
+        - by[d, f"estep(data={d}, seed={s})", "icm"].ari
+        for d in SETS
+        for s in range(2)
+    )
+    first = shown["better clusters"]
+    assert first["gain"].value == pytest.approx(gain) and first["sets above"].text == "8/8"
+    assert first["p"].value == 2 / 2**8 and first["p (Holm)"].value == 4 / 2**8
+    assert first["verdict"].text == shown["lower energy"]["verdict"].text == "gain"
+    assert shown["against itself"]["gain"].text == "-"
+    # Energies above the best known, in weights of 0.5.
+    best = {r.problem: min(x.energy for x in runs if x.problem == r.problem) for r in runs}
+    _, summary = cells(document, "summary", "solver")
+    for solver in ("icm", "ilp"):
+        regret = std.fmean((r.energy - best[r.problem]) / 0.5 for r in runs if r.solver == solver)
+        assert summary[solver]["regret"].value == pytest.approx(regret, abs=1e-7)
+    assert summary["picky"]["regret"].value == pytest.approx(
+        std.fmean(
+            (r.energy - best[r.problem]) / 0.5
+            for r in runs
+            if r.solver == "picky" and r.status != "unsupported"
+        ),
+        abs=1e-7,
+    )
+    table, ranks = cells(document, "ranks", "solver")
+    assert set(ranks) == {"icm", "ilp"} and "8 blocks (data) of all 16 problems" in table.caption
+    assert "refused problems: picky" in table.note
+    (picture,) = (p for p in document.pictures() if p.name == "critical-difference")
+    assert picture.draw.args[0].n == 8
+    (picture,) = (p for p in document.pictures() if p.name == "solved-over-time")
+    assert "over resampled blocks of problems (data)" in picture.caption
+    picture.draw()
+
+
+def test_block_ranks_by_counting():
+    values = np.random.default_rng(0).integers(0, 3, (9, 3)).astype(float)
+    blocks = list("aabbbcabc")
+    found = block_ranks(values, blocks)
+    for name, row in zip("abc", found, strict=True):
+        mine = [v for v, b in zip(values, blocks, strict=True) if b == name]
+        for s in range(3):
+            ranks = [0.5 + sum(v < r[s] for v in r) + sum(v == r[s] for v in r) / 2 for r in mine]
+            assert row[s] == pytest.approx(std.fmean(ranks))
+
+
+def test_penalised_times_by_hand():
+    assert par([1.0, math.inf, math.nan, 2.0], 10.0) == pytest.approx(23 / 3)
+    assert par([1.0, math.inf], [5.0, 7.0], factor=10.0) == pytest.approx(35.5)
+    assert math.isnan(par([math.nan], 1.0))
