@@ -206,7 +206,8 @@ class Analysis:
     @cached_property
     def ranked(self) -> IntArray:
         """Those of `order` that refused nothing: a refusal is no rank."""
-        return self.order[self.total.unsupported[self.order] == 0]
+        taking_part: IntArray = self.order[self.total.unsupported[self.order] == 0]
+        return taking_part
 
     # ------------------------------------------------------------------ problems in common
 

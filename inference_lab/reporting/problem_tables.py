@@ -31,10 +31,10 @@ from inference_lab.reporting.facts import (
     sizes,
 )
 from inference_lab.reporting.statistics import quantile
-from inference_lab.results.summaries import ProblemSummary, Row
-from inference_lab.words import NONE, decimals_for, seconds_text, shortened
+from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
+from inference_lab.words import NONE, decimals_for, listed, seconds_text, shortened
 
-__all__ = ["problem_by_problem_section", "problems_section"]
+__all__ = ["open_section", "problem_by_problem_section", "problems_section"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -91,6 +91,50 @@ def problems_section(analysis: Analysis) -> Section:
         "Labels: of the variable that has most.",
     )
     return Section("Problems", (table,))
+
+
+def open_section(analysis: Analysis) -> Section | None:
+    """Return the section on problems whose best energy nobody has proved, if there are several."""
+    known = analysis.results.known
+    if len(known) < 2:
+        return None
+    left = [
+        (best, summary)
+        for best, summary in zip(known, analysis.results.problems, strict=True)
+        if best.open
+    ]
+    solved = f"The best energy known of {len(known) - len(left):,} of {len(known):,} problems is "
+    if not left:
+        return Section("Open problems", (Text((f"{solved}proved: none is open.",)),))
+    rows = []
+    for best, summary in left:
+        decimals = decimals_for([best.energy, best.bound])
+        rows.append(
+            (
+                text_cell(summary.name),
+                energy_cell(best.energy, decimals),
+                text_cell(listed(best.found_by, 3) if best.found_by else NONE),
+                energy_cell(best.bound, decimals),
+                text_cell(listed(best.bound_by, 3) if best.bound_by else NONE),
+                percent_cell(gap_percent(best.energy, best.bound, best.small_energy)),
+            )
+        )
+    table = Table(
+        "open-problems",
+        f"{solved}proved; these are open.",
+        (
+            Column("problem", right=False),
+            Column("best energy"),
+            Column("found by", right=False),
+            Column("best bound"),
+            Column("given by", right=False),
+            Column("gap %"),
+        ),
+        tuple(rows),
+        "Runs elsewhere, with more time, count where the file of best energies beside the records "
+        "has them.",
+    )
+    return Section("Open problems", (table,))
 
 
 def problem_by_problem_section(analysis: Analysis) -> Section:

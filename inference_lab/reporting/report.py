@@ -17,7 +17,11 @@ from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
 from inference_lab.reporting.overview import classes_section, map_section, results_section
-from inference_lab.reporting.problem_tables import problem_by_problem_section, problems_section
+from inference_lab.reporting.problem_tables import (
+    open_section,
+    problem_by_problem_section,
+    problems_section,
+)
 from inference_lab.reporting.ranking import solvers_section
 from inference_lab.reporting.results import Classes, Results, natural
 from inference_lab.reporting.runs import (
@@ -30,6 +34,7 @@ from inference_lab.reporting.runs import (
 from inference_lab.reporting.short import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.findings import Findings
+from inference_lab.results.known import Known
 from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
@@ -53,6 +58,7 @@ def report_document(
     times: Sequence[float] | None = None,
     shift: float = SHIFT,
     maps: Sequence[tuple[str, str]] = (),
+    known: Known | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
     drawn_problems: int = 4,
@@ -84,6 +90,8 @@ def report_document(
     maps : sequence of (str, str)
         Pairs of entries of the problems' info: for each a map says which solver is best for which
         values, the first along the rows.
+    known : mapping, optional
+        Best energies that other runs found, see `inference_lab.results.known`.
     contrasts : sequence of Contrast
         What was asked of the runs before they were made.
     blocks : str, optional
@@ -135,7 +143,9 @@ def report_document(
             if len(labellings) == len(everything)
             else Findings(labellings, labels=everything.labels)
         )
-        analysis = Analysis(Results(part, classes), targets, tuple(times or ()), shift, blocks)
+        analysis = Analysis(
+            Results(part, classes, known or {}), targets, tuple(times or ()), shift, blocks
+        )
         said = in_short(analysis)
         first += [
             glance_section(analysis),
@@ -148,6 +158,7 @@ def report_document(
             targets_section(analysis),
             history_section(analysis, drawn_problems),
             solvers_section(analysis),
+            open_section(analysis),
             problems_section(analysis),
             problem_by_problem_section(analysis),
         ]

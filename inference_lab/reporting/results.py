@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from inference_lab.reporting.contrasts import Observation
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.findings import Findings
+from inference_lab.results.known import Known, KnownBest, known_best, merged
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
@@ -95,10 +96,13 @@ class Results:
     comparison : Findings
     classes : mapping or callable, optional
         See `problem_class`.
+    elsewhere : mapping
+        Best energies that other runs found, which count as known.
     """
 
     comparison: Findings
     classes: Classes | None = None
+    elsewhere: Known = field(default_factory=dict)
 
     @cached_property
     def records(self) -> list[Record]:
@@ -184,9 +188,17 @@ class Results:
         return Traces(self.records)
 
     @cached_property
+    def known(self) -> list[KnownBest]:
+        """What is known of the best energy of each problem, by these runs and elsewhere."""
+        here = known_best(self.records)
+        there = {key: known for key, known in self.elsewhere.items() if key in here}
+        together = merged(here, there)
+        return [together[key] for key in self._first]
+
+    @cached_property
     def reference(self) -> FloatArray:
         """The best energy known of each problem: found by a run, or a known optimum."""
-        return np.array([p.known_energy for p in self.problems], dtype=np.float64)
+        return np.array([known.energy for known in self.known], dtype=np.float64)
 
     @cached_property
     def energy(self) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.registry.registry import as_solver, problem_registry
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.results.known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.reading import StudyError, read_field
@@ -41,7 +42,16 @@ _TABLES = (
         "targets",
         "quality-at-times",
     ),
-    *("wins", "wins-on-time", "ranks", "problems", "problem-", "log-z-", "failures"),
+    *(
+        "wins",
+        "wins-on-time",
+        "ranks",
+        "open-problems",
+        "problems",
+        "problem-",
+        "log-z-",
+        "failures",
+    ),
     *("solvers", "limits", "environment"),
 )
 _FIGURES = (
@@ -427,7 +437,8 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     comparison : Comparison
         As `run_comparison` returns it.
     folder : path
-        Gets the pages, tables and figures.
+        Gets the pages, tables and figures. The file ``best-known.jsonl.gz`` there keeps the best
+        energy of each problem; what it holds from other runs counts as known.
 
     Returns
     -------
@@ -456,8 +467,11 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     from inference_lab.reporting.writing import write_document
 
     entry = study.classes
+    folder = Path(folder)
+    held = read_known(folder / FILE)
     document = report_document(
         comparison,
+        known=held,
         title=study.title,
         question=study.question,
         answer=study.answer.strip(),
@@ -471,7 +485,8 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         command=f"inference-lab reproduce {study.name}",
     )
     document = _chosen(document, study)
-    write_document(document, Path(folder))
+    write_document(document, folder)
+    write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document
 
 

@@ -13,6 +13,7 @@ from places import DATA, ROOT
 
 from inference_lab.cli import main
 from inference_lab.reporting.comparison import Comparison
+from inference_lab.results.known import FILE
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import (
     SolverStudy,
@@ -247,7 +248,10 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
     missing = len(study.all_problems()) * len(study.solvers) * study.repeats
     missing *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
     assert len(comparison) == missing
+    # Best energies that longer runs found are kept beside the records.
+    shutil.copy(folder / FILE, tmp_path)
     render_comparison(study, comparison, tmp_path)
+    assert (tmp_path / FILE).read_bytes() == (folder / FILE).read_bytes()
     assert (tmp_path / "README.md").read_text() == (folder / "README.md").read_text()
     for table in sorted((folder / "tables").iterdir()):
         assert (tmp_path / "tables" / table.name).read_bytes() == table.read_bytes(), table

@@ -1,0 +1,202 @@
+"""The best energies known of problems: who found them, who proved them, and which are open.
+
+A file beside the records of a study holds one line a problem. It follows from records alone, and
+two of them make one, in either order: what a long run found elsewhere is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from inference_lab.contract import proves
+from inference_lab.results.files import write_whole
+from inference_lab.results.json_lines import RecordError, jsonable
+from inference_lab.results.packed import pack, unpack
+from inference_lab.results.records import Record
+from inference_lab.results.summaries import grouped
+
+__all__ = ["FILE", "Known", "KnownBest", "known_best", "merged", "read_known", "write_known"]
+
+#: An energy or a bound, and whose it is.
+_By = tuple[float, tuple[str, ...]]
+
+#: Name of the file beside the records.
+FILE = "best-known.jsonl.gz"
+
+
+@dataclass(frozen=True)
+class KnownBest:
+    """What is known of the best energy of one problem.
+
+    Attributes
+    ----------
+    problem, problem_hash : str
+    energy : float
+        The lowest that a run found, or the known optimum; ``inf`` if there is none.
+    found_by : tuple of str
+        Specs of all that found it, sorted.
+    bound : float
+        The largest lower bound.
+    bound_by : tuple of str
+        Specs of all that gave it, sorted: where it meets the energy, those that proved it.
+    small_energy : float
+        As in `inference_lab.results.records.Record`.
+    """
+
+    problem: str
+    problem_hash: str
+    energy: float = math.inf
+    found_by: tuple[str, ...] = ()
+    bound: float = -math.inf
+    bound_by: tuple[str, ...] = ()
+    small_energy: float = 1.0
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody has proved the energy, or that no labelling has a finite one."""
+        return not self.alike(self.energy, self.bound) or self.bound == -math.inf
+
+    def alike(self, one: float, other: float) -> bool:
+        """Whether two energies or bounds of the problem are the same but for rounding."""
+        return one == other or proves(one, other, self.small_energy)
+
+    def with_(self, other: KnownBest) -> KnownBest:
+        """Return what both know together.
+
+        Parameters
+        ----------
+        other : KnownBest
+            Of the same problem.
+
+        Returns
+        -------
+        KnownBest
+
+        Examples
+        --------
+        >>> one = KnownBest("p", "", 3.0, ("icm",), 2.0)
+        >>> two = KnownBest("p", "", 2.5, ("ilp",), 2.5, ("ilp",))
+        >>> one.with_(two) == two.with_(one) == two
+        True
+        """
+        return _of_all(
+            self,
+            [(k.energy, k.found_by) for k in (self, other)],
+            [(k.bound, k.bound_by) for k in (self, other)],
+        )
+
+
+def _of_all(blank: KnownBest, found: Sequence[_By], bounds: Sequence[_By]) -> KnownBest:
+    """Return what is known of a problem by energies and bounds, each with whose they are."""
+    energy, bound = min(e for e, _ in found), max(b for b, _ in bounds)
+    by = (
+        {name for value, names in part if blank.alike(value, best) for name in names}
+        for part, best in ((found, energy), (bounds, bound))
+    )
+    found_by, bound_by = (tuple(sorted(names)) for names in by)
+    return replace(
+        blank,
+        energy=energy,
+        found_by=found_by if energy < math.inf else (),
+        bound=bound,
+        bound_by=bound_by if bound > -math.inf else (),
+    )
+
+
+#: What is known of problems, by name and hash of the content.
+Known = Mapping[tuple[str, str], KnownBest]
+
+
+def known_best(records: Iterable[Record]) -> dict[tuple[str, str], KnownBest]:
+    """Return what runs found and proved of each problem, in the order of the records.
+
+    Parameters
+    ----------
+    records : iterable of Record
+
+    Returns
+    -------
+    dict
+        By name and hash of the problem.
+
+    Examples
+    --------
+    >>> record = Record(problem="pair", problem_hash="", n_variables=2, n_edges=1, n_factors=0,
+    ...                 n_labels=2, solver="ilp", solver_name="ilp", seed=0, status="optimal",
+    ...                 energy=0.5, lower_bound=0.5)
+    >>> known = known_best([record])["pair", ""]
+    >>> known.found_by, known.bound_by, known.open
+    (('ilp',), ('ilp',), False)
+    """
+    return {
+        key: _of_one(runs)
+        for key, runs in grouped(list(records), lambda r: (r.problem, r.problem_hash)).items()
+    }
+
+
+def _of_one(runs: list[Record]) -> KnownBest:
+    first = runs[0]
+    found: list[_By] = [(r.energy, (r.solver,)) for r in runs]
+    bounds: list[_By] = [(r.lower_bound, (r.solver,)) for r in runs]
+    if first.optimum is not None:
+        source = (first.optimum_source or "known optimum",)
+        found.append((first.optimum, source))
+        bounds.append((first.optimum, source))
+    blank = KnownBest(first.problem, first.problem_hash, small_energy=first.small_energy)
+    return _of_all(blank, found, bounds)
+
+
+def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
+    """Return what several know together; the order makes no difference to what is known.
+
+    Parameters
+    ----------
+    *parts : mapping
+        As `known_best` returns them.
+
+    Returns
+    -------
+    dict
+    """
+    result: dict[tuple[str, str], KnownBest] = {}
+    for part in parts:
+        for key, known in part.items():
+            result[key] = result[key].with_(known) if key in result else known
+    return result
+
+
+def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
+    """Read a file that `write_known` wrote; nothing is known where there is none.
+
+    Raises
+    ------
+    RecordError
+        If the file is no such file; the message names the line.
+    """
+    if not path.exists():
+        return {}
+    known = {}
+    for number, line in enumerate(unpack(path.read_bytes()).content.splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+            for name in ("energy", "bound", "small_energy"):
+                entry[name] = float(entry[name])
+            for name in ("found_by", "bound_by"):
+                entry[name] = tuple(str(solver) for solver in entry[name])
+            best = KnownBest(**entry)
+        except (ValueError, TypeError, KeyError) as problem:
+            raise RecordError(f"{path}:{number}: no entry of best energies: {problem}") from None
+        known[best.problem, best.problem_hash] = best
+    return known
+
+
+def write_known(path: Path, known: Known) -> None:
+    """Write what is known, sorted by problem: the same content gives the same bytes."""
+    lines = [json.dumps(jsonable(asdict(known[key])), sort_keys=True) for key in sorted(known)]
+    content = pack("".join(f"{line}\n" for line in lines).encode())
+    if not path.exists() or path.read_bytes() != content:
+        write_whole(path, content)
