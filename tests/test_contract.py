@@ -360,6 +360,22 @@ def test_budget_of_time(graph):
     assert 0.1 <= solution.seconds < 0.4 and 2 <= solution.iterations <= 10
 
 
+def test_a_clock_of_processors_does_not_see_what_waits(graph):
+    def what(graph, run):
+        time.sleep(0.2)
+        assert run.remaining > 0.05
+        while not run.should_stop():
+            sum(range(1000))
+        return Outcome()
+
+    begin = time.process_time()
+    solution = scripted(graph, what, time_limit=0.15, clock="cpu")
+    assert solution.status == Status.LIMIT
+    assert 0.15 <= solution.seconds <= time.process_time() - begin
+    with pytest.raises(ValueError, match="clock must be one of wall, cpu, got 'sun'"):
+        scripted(graph, what, clock="sun")
+
+
 def test_evaluation_uses_up_the_budget(graph, slow_energy):
     """The limit is on wall time: a run with a slow energy ends in time, too."""
     begin = time.perf_counter()

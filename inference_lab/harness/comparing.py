@@ -43,8 +43,8 @@ from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
-from inference_lab.results.records import Record, RecordError, RecordStore, RunKey
-from inference_lab.solving import check_numbers, refuse_arguments
+from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
+from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
 
 __all__ = ["Plan", "Task", "compare"]
 
@@ -123,6 +123,7 @@ class Plan(Campaign[Record]):
             self.settings.time_limit,
             self.settings.temperature,
             self.settings.threads,
+            self.settings.clock,
         )
 
     def in_order(self) -> list[int]:
@@ -170,6 +171,8 @@ class Plan(Campaign[Record]):
                 "time_limit": self.settings.time_limit,
                 "temperature": self.settings.temperature,
                 "threads": self.settings.threads,
+                # Plans noted before there was a choice go on being the same.
+                **({} if self.settings.clock == "wall" else {"clock": self.settings.clock}),
             }
         )
 
@@ -213,8 +216,10 @@ def compare(
     shard: str | None = None,
     temperature: float = 0.0,
     threads: int = 1,
+    clock: Literal["wall", "cpu"] = "wall",
     data_dir: str | os.PathLike[str] | None = None,
     memory_limit: int | Literal["auto"] | None = "auto",
+    trace_limit: int = TRACE_LIMIT,
     isolate: bool = True,
     labels: Mapping[str, str] | None = None,
     progress: bool | Callable[[Progress[Record]], None] | None = None,
@@ -270,11 +275,16 @@ def compare(
         0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``.
     threads : int
         Threads that numerical libraries may use in a run.
+    clock : {"wall", "cpu"}
+        What the seconds of runs are: of wall time, or those that processors work, which hardly
+        depend on what else a machine does; see `inference_lab.solve`.
     data_dir : path, optional
         Folder of real data that does not travel with the package.
     memory_limit : int, "auto" or None
         Bytes of address space that a run may take on top of what is loaded; "auto" is the memory
         of the machine (or of its control group) divided by `jobs`, and no limit on a cluster.
+    trace_limit : int
+        Points of its history that a record keeps at most: the first, the last, and improvements.
     isolate : bool
         Whether runs have processes of their own; without, and on systems that cannot fork, a run
         that crashes or hangs takes the comparison with it.
@@ -318,12 +328,16 @@ def compare(
     refuse_arguments("compare", unknown, solvers)
     check_numbers(temperature, time_limit)
     at_least_one("repeats", repeats)
+    if trace_limit < 2:
+        raise InputError(f"trace_limit must be at least 2 points, got {trace_limit}")
     if time_limit is not None and not 0 < time_limit <= _LONGEST:
         raise InputError(
             f"time_limit must be None or seconds above 0, at most {_LONGEST:g}, got {time_limit}"
         )
     if not (math.isfinite(temperature) and temperature >= 0):
         raise InputError(f"temperature must be finite and not negative, got {temperature}")
+    if clock not in CLOCKS:
+        raise InputError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
     execution = Execution(
         jobs=jobs,
         cluster=cluster,
@@ -342,10 +356,12 @@ def compare(
     refuse_repeats("problem", [case.problem.name for case in cases])
     settings = Settings(
         time_limit=time_limit,
+        clock=clock,
         temperature=temperature,
         threads=threads,
         isolated=isolate,
         memory=execution.memory,
+        trace_limit=trace_limit,
     )
     plan = Plan(cases, sources, chosen_seeds, repeats, settings)
     called = _labels_of(labels or {}, [solver.spec for solver in plan.solvers])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import InputError
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problems
+from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
 __all__ = [
@@ -194,6 +196,8 @@ class Settings:
     ----------
     time_limit : float or None
         Seconds.
+    clock : {"wall", "cpu"}
+        What seconds are, see `inference_lab.solve`.
     temperature : float
     threads : int
         Threads that numerical libraries may use.
@@ -201,10 +205,14 @@ class Settings:
         Whether runs have processes of their own.
     memory : int or None
         Bytes of address space that a run may take on top of what is loaded.
+    trace_limit : int
+        Points of its history that a record keeps at most.
     """
 
     time_limit: float | None = None
+    clock: Literal["wall", "cpu"] = "wall"
     temperature: float = 0.0
     threads: int = 1
     isolated: bool = True
     memory: int | None = None
+    trace_limit: int = TRACE_LIMIT

@@ -80,7 +80,8 @@ class PlannedRuns(Planned):
     """What a comparison of solvers is going to run.
 
     ``plan`` has ``problems`` (name and content hash), ``solvers`` (spec, version, digest of the
-    source), ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``.
+    source), ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``,
+    and ``clock`` where it is not that on the wall.
     """
 
     def _count(self) -> int:
@@ -109,6 +110,7 @@ class PlannedRuns(Planned):
                 None if limit is None else float(limit),
                 float(self.plan["temperature"]),
                 int(self.plan["threads"]),
+                str(self.plan.get("clock", "wall")),
             ),
         )
 

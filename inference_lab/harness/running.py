@@ -33,7 +33,7 @@ from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver
-from inference_lab.results.records import Record
+from inference_lab.results.records import Record, thin_trace
 
 __all__ = ["blank", "is_ours", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
 
@@ -82,6 +82,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         temperature=settings.temperature,
         repeat=repeat,
         threads=settings.threads,
+        clock=settings.clock,
         setup_seconds=case.setup_seconds,
         status="error",
         started=now(),
@@ -137,7 +138,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
             import_module(module)
     board = Board(case.problem.graph.n_variables) if limits.hold else None
     try:
-        return attempt(
+        record = attempt(
             asked,
             _solved,
             *(asked, case.problem, solver, board, warm and limits.hold and not ours),
@@ -145,6 +146,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
             judge=partial(_judge, case.problem),
             salvage=partial(_salvage, case.problem, board),
         )
+        return replace(record, trace=thin_trace(record.trace, settings.trace_limit))
     finally:
         if board is not None:
             board.close()
@@ -246,6 +248,7 @@ def _solved(
         seed=record.seed,
         time_limit=record.time_limit,
         temperature=record.temperature,
+        clock="cpu" if record.clock == "cpu" else "wall",
         on_offer=None if board is None else tell_bound,
         on_improve=None if board is None else board.write,
     )

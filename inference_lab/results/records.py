@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 #: Version of the record's fields.
-SCHEMA = 5
+SCHEMA = 6
 
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
@@ -155,6 +155,7 @@ class RunKey(NamedTuple):
     time_limit: float | None
     temperature: float
     threads: int
+    clock: str = "wall"
 
 
 class RunRecord(JsonLine):
@@ -251,6 +252,9 @@ class Record(RunRecord):
         Number of the run among those that were asked the same. New in schema 3.
     threads : int
         Threads that numerical libraries may use. New in schema 3.
+    clock : str
+        What ``seconds`` and those of the trace and the limit are: of wall time, "wall", or those
+        that processors worked, "cpu". New in schema 6.
     status : str
         A value of `inference_lab.Status`.
     message, traceback : str
@@ -282,7 +286,7 @@ class Record(RunRecord):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -307,6 +311,7 @@ class Record(RunRecord):
     temperature: float = 0.0
     repeat: int = 0
     threads: int = 1
+    clock: str = "wall"
     status: str
     message: str = ""
     traceback: str = ""
@@ -366,6 +371,8 @@ class Record(RunRecord):
             raise RecordError(f"field 'energy' is {self.energy}; no labelling has that")
         if math.isnan(self.lower_bound):
             raise RecordError("field 'lower_bound' is nan; that bounds nothing")
+        if self.clock not in ("wall", "cpu"):
+            raise RecordError(f"field 'clock' is {self.clock[:60]!r}; it is 'wall' or 'cpu'")
         if self.time_limit is not None and not 0.0 < self.time_limit < math.inf:
             raise RecordError(f"field 'time_limit' is {self.time_limit}; it is seconds above 0")
         if not 0 <= self.iterations < 1 << 63:
@@ -385,6 +392,7 @@ class Record(RunRecord):
             self.time_limit,
             self.temperature,
             self.threads,
+            self.clock,
         )
 
     @property

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from inference_lab.registry.registry import as_solver, problem_registry
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.results.known import FILE, known_best, merged, read_known, write_known
-from inference_lab.results.records import Record, RecordStore
+from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
+from inference_lab.studies.designs import Design, Grid
 from inference_lab.studies.reading import StudyError, read_field
 from inference_lab.words import nearest
 
@@ -24,10 +23,17 @@ if TYPE_CHECKING:
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document, Section
 
-__all__ = ["Grid", "SolverStudy", "render_comparison", "run_comparison"]
+__all__ = ["Design", "Grid", "SolverStudy", "Stage", "render_comparison", "run_comparison"]
 
-#: What the quick form of a study can change, besides the values of grids.
+#: Statuses of runs that leave nothing open.
+_SOLVED = ("optimal", "infeasible")
+
+#: Problems that are built and run on at a time: of thousands, the graphs would fill the memory.
+_BATCH = 240
+
+#: What the quick form of a study can change, besides the sizes of designs and the values of either.
 _QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
+_QUICK_DESIGN = ("cells", "draws")
 
 
 #: Names of tables and figures that a report may have; those that end in a hyphen go on with the
@@ -62,50 +68,49 @@ _FIGURES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Problems that differ in some of their settings.
+class Stage:
+    """Further solvers, on those of the problems that others have left open.
 
     Parameters
     ----------
-    problem : str
-        A spec with names in braces, such as ``"estep(data={data}, noise={noise})"``.
-    values : mapping of str to list
-        What each name stands for, in turn; all combinations are problems.
+    solvers : list of str
+        Specs.
+    unsolved_by : list of str
+        Solvers of the study, or of stages before. The problems are those that none of them has
+        proved in any of its runs, which the records of these runs tell.
+    time_limit : float or None
+        By default that of the study.
     """
 
-    problem: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    solvers: list[str]
+    unsolved_by: list[str]
+    time_limit: float | None = None
 
-    def specs(self) -> Iterator[str]:
-        """Yield the specs of the problems; the last name changes fastest."""
-        for chosen in itertools.product(*self.values.values()):
-            named = {
-                name: str(value).lower() if isinstance(value, bool) else value
-                for name, value in zip(self.values, chosen, strict=True)
-            }
-            yield self.problem.format(**named)
+    def chosen(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
+        """Return the problems, given by specs, that are left open.
 
-    def check(self, where: str) -> None:
-        """Refuse names without values, values without names, and what is no list of values."""
-        try:
-            parts = list(string.Formatter().parse(self.problem))
-        except ValueError as problem:
-            raise StudyError(f"{where}.problem = {self.problem!r}: {problem}") from None
-        names = {name for _, name, _, _ in parts if name is not None}
-        # A format string can do more than name values, and nothing of that is meant here.
-        for _, name, form, conversion in parts:
-            if name is not None and (not name.isidentifier() or form or conversion):
-                raise StudyError(f"{where}.problem: {{{name}}} is not a name in braces")
-        if names != set(self.values):
-            odd = sorted(names ^ set(self.values))[0]
-            has = "has no values" if odd in names else "is not in the problem"
-            raise StudyError(f"{where}.values: {odd!r} {has}")
-        for name, values in self.values.items():
-            if not isinstance(values, list) or not values:
-                raise StudyError(f"{where}.values.{name} must be a list of values, got {values!r}")
-            for value in values:
-                if not isinstance(value, str | int | float):
-                    raise StudyError(f"{where}.values.{name} has {value!r}, which is no value")
+        Parameters
+        ----------
+        problems : sequence of str
+            Specs.
+        records : sequence of Record
+            Those of the solvers on them so far.
+
+        Returns
+        -------
+        list of str
+
+        Examples
+        --------
+        >>> from inference_lab.results.records import Record
+        >>> size = dict(n_variables=1, n_edges=0, n_factors=0, n_labels=2, problem_hash="a")
+        >>> proved = Record(problem="ising", solver="trw-s", status="optimal", **size)
+        >>> Stage(solvers=["ilp"], unsolved_by=["trw-s"]).chosen(["ising"], [proved])
+        []
+        """
+        by = {as_solver(spec).spec for spec in self.unsolved_by}
+        solved = {r.problem for r in records if r.solver in by and r.status in _SOLVED}
+        return [spec for spec in problems if problem_registry.make(spec).spec not in solved]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +124,13 @@ class SolverStudy:
         Specs.
     grids : list of Grid
         Further problems.
+    designs : list of Design
+        Further problems, a sample of many.
     solvers : list of str
         Specs.
-    seeds, repeats, time_limit, temperature, threads
+    stages : list of Stage
+        Further solvers on some of the problems.
+    seeds, repeats, time_limit, clock, temperature, threads, trace_limit
         As in `inference_lab.compare`.
     answer : str
         What the results say, in words, written by whoever looked at them.
@@ -143,8 +152,9 @@ class SolverStudy:
     tables, figures : list of str or None
         Names of those the report shows; all by default.
     quick : mapping
-        Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit`, and of names of the grids
-        in ``values``, for a look in a minute.
+        Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
+        is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
+        and designs, for a look in a minute.
 
     Examples
     --------
@@ -164,11 +174,15 @@ class SolverStudy:
     solvers: list[str]
     problems: list[str] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
+    designs: list[Design] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
     seeds: int | list[int] = 1
     repeats: int = 1
     time_limit: float
+    clock: Literal["wall", "cpu"] = "wall"
     temperature: float = 0.0
     threads: int = 1
+    trace_limit: int = TRACE_LIMIT
     answer: str = ""
     notes: list[str] = field(default_factory=list)
     classes: str | None = None
@@ -184,7 +198,7 @@ class SolverStudy:
     name: str = ""
 
     def all_problems(self) -> list[str]:
-        """Return the specs of all problems, those of the grids last.
+        """Return the specs of all problems, those of the grids and the designs last.
 
         Returns
         -------
@@ -199,7 +213,19 @@ class SolverStudy:
         >>> study.all_problems()
         ['ising(size=4, seed=1)', 'ising(size=4, seed=2)']
         """
-        return [*self.problems, *(spec for grid in self.grids for spec in grid.specs())]
+        return [*self.problems, *(spec for each in self._sets() for spec in each.specs())]
+
+    def _sets(self) -> list[Grid | Design]:
+        return [*self.grids, *self.designs]
+
+    def all_solvers(self) -> list[str]:
+        """Return the specs of all solvers, those of the stages last.
+
+        Returns
+        -------
+        list of str
+        """
+        return [*self.solvers, *(spec for stage in self.stages for spec in stage.solvers)]
 
     def quickly(self) -> SolverStudy:
         """Return the quick form.
@@ -228,9 +254,15 @@ class SolverStudy:
         """
         quick = dict(self.quick)
         values = quick.pop("values", {})
+        sizes = {
+            key: read_field(Design, key, quick.pop(key), f"quick.{key}")
+            for key in _QUICK_DESIGN
+            if key in quick and self.designs
+        }
         for key in quick:
             if key not in _QUICK:
-                raise StudyError(f"quick.{key} is unknown; allowed: {', '.join(_QUICK)}, values")
+                allowed = (*_QUICK, *(_QUICK_DESIGN if self.designs else ()), "values")
+                raise StudyError(f"quick.{key} is unknown; allowed: {', '.join(allowed)}")
         changes = {key: read_field(SolverStudy, key, quick[key], f"quick.{key}") for key in quick}
         for key in ("problems", "solvers"):
             for spec in changes.get(key, ()):
@@ -238,18 +270,29 @@ class SolverStudy:
                     raise StudyError(f"quick.{key} names {spec!r}, which the study does not have")
         if not isinstance(values, dict):
             raise StudyError(f"quick.values must be a table, got {values!r}")
-        known = {name for grid in self.grids for name in grid.values}
+        known = {name for each in self._sets() for name in each.values}
         for name in values:
             if name not in known:
                 raise StudyError(f"quick.values.{name} is in no grid")
-        grids = [
-            Grid(problem=g.problem, values={k: values.get(k, v) for k, v in g.values.items()})
-            for g in self.grids
-        ]
-        labels = {k: v for k, v in self.labels.items() if k in changes.get("solvers", self.solvers)}
-        there = changes.get("solvers", self.solvers)
-        asked = [c for c in self.contrasts if {c.solver, c.baseline} <= {*there}]
-        result = replace(self, **changes, grids=grids, labels=labels, contrasts=asked, quick={})
+
+        def fewer(given: Mapping[str, Any]) -> dict[str, Any]:
+            return {k: values.get(k, v) for k, v in given.items()}
+
+        changes |= {
+            "grids": [replace(grid, values=fewer(grid.values)) for grid in self.grids],
+            "designs": [replace(d, values=fewer(d.values), **sizes) for d in self.designs],
+        }
+        if "time_limit" in changes:
+            limit = changes["time_limit"]
+            changes["stages"] = [
+                replace(stage, time_limit=min(limit, stage.time_limit or limit))
+                for stage in self.stages
+            ]
+        result = replace(self, **changes, labels={}, contrasts=[], quick={})
+        there = set(result.all_solvers())
+        labels = {k: v for k, v in self.labels.items() if k in there}
+        asked = [c for c in self.contrasts if {c.solver, c.baseline} <= there]
+        result = replace(result, labels=labels, contrasts=asked)
         result.check()
         return result
 
@@ -279,33 +322,46 @@ class SolverStudy:
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")
+        for number, design in enumerate(self.designs):
+            design.check(f"designs[{number}]")
         specs = self.all_problems()
-        for key, listed in (("problems", specs), ("solvers", self.solvers)):
+        solvers = self.all_solvers()
+        for key, listed in (("problems", specs), ("solvers", solvers)):
             if not listed:
                 raise StudyError(f"{key} must not be empty")
             for spec, count in Counter(listed).items():
                 if count > 1:
                     raise StudyError(f"{key} has {spec!r} more than once")
+        before = list(self.solvers)
+        for number, stage in enumerate(self.stages):
+            for spec in stage.unsolved_by:
+                if spec not in before:
+                    raise StudyError(
+                        f"stages[{number}].unsolved_by names {spec!r}{nearest(spec, before)}"
+                    )
+            before += stage.solvers
         for spec, label in self.labels.items():
-            if spec not in self.solvers:
-                raise StudyError(f"labels names {spec!r}{nearest(spec, self.solvers)}")
+            if spec not in solvers:
+                raise StudyError(f"labels names {spec!r}{nearest(spec, solvers)}")
             if not isinstance(label, str) or not label.strip():
                 raise StudyError(f"labels.{spec} must be text, got {label!r}")
-        called = [self.labels.get(spec, spec) for spec in self.solvers]
+        called = [self.labels.get(spec, spec) for spec in solvers]
         if len(set(called)) < len(called):
             raise StudyError(f"labels must differ, got {', '.join(called)}")
         seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
         if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
             raise StudyError(f"seeds must be a number from 1 on or a list, got {self.seeds}")
-        for key in ("repeats", "threads"):
-            if getattr(self, key) < 1:
-                raise StudyError(f"{key} must be at least 1, got {getattr(self, key)}")
-        if not (math.isfinite(self.time_limit) and self.time_limit > 0):
-            raise StudyError(f"time_limit must be positive seconds, got {self.time_limit}")
+        for key, least in (("repeats", 1), ("threads", 1), ("trace_limit", 2)):
+            if getattr(self, key) < least:
+                raise StudyError(f"{key} must be at least {least}, got {getattr(self, key)}")
+        limits = [stage.time_limit for stage in self.stages if stage.time_limit is not None]
+        for limit in (self.time_limit, *limits):
+            if not (math.isfinite(limit) and limit > 0):
+                raise StudyError(f"time_limit must be positive seconds, got {limit}")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise StudyError(f"temperature must not be negative, got {self.temperature}")
         for number, contrast in enumerate(self.contrasts):
-            if wrong := contrast.problem(self.solvers):
+            if wrong := contrast.problem(solvers):
                 raise StudyError(f"contrasts[{number}]: {wrong}")
         for axes in self.maps:
             if len(axes) != 2:
@@ -381,31 +437,55 @@ def run_comparison(
     from inference_lab.specs.trust import untrusted
 
     store = RecordStore(Path(folder) / "runs.jsonl")
+    labels = {as_solver(spec).spec: name for spec, name in study.labels.items()}
     try:
         with untrusted(trusted=trusted):
             if jobs == 0:
                 found = Comparison.of_store(_held(study, store))
-                labels = {as_solver(spec).spec: name for spec, name in study.labels.items()}
                 return Comparison(found.records, found.superseded, store.remarks, labels)
-            return compare(
-                study.all_problems(),
-                study.solvers,
-                seeds=study.seeds,
-                repeats=study.repeats,
-                time_limit=study.time_limit,
-                temperature=study.temperature,
-                threads=study.threads,
-                jobs=jobs,
-                cluster=cluster,
-                store=store,
-                rerun=rerun,
-                shard=shard,
-                data_dir=data_dir,
-                labels=study.labels,
-                progress=progress,
-            )
+
+            def compared(problems: list[str], solvers: list[str], limit: float) -> list[Record]:
+                return compare(
+                    problems,
+                    solvers,
+                    seeds=study.seeds,
+                    repeats=study.repeats,
+                    time_limit=limit,
+                    clock=study.clock,
+                    temperature=study.temperature,
+                    threads=study.threads,
+                    trace_limit=study.trace_limit,
+                    jobs=jobs,
+                    cluster=cluster,
+                    store=store,
+                    rerun=rerun,
+                    # Stages look at all runs on a problem: their shards are of problems.
+                    shard=None if study.stages else shard,
+                    data_dir=data_dir,
+                    progress=progress,
+                ).records
+
+            records = []
+            for problems in _batches(study, shard):
+                done = compared(problems, study.solvers, study.time_limit)
+                for stage in study.stages:
+                    if left := stage.chosen(problems, done):
+                        limit = stage.time_limit or study.time_limit
+                        done = done + compared(left, stage.solvers, limit)
+                records += done
+            return Comparison(records, remarks=store.remarks, labels=labels)
     except (InputError, SpecError) as problem:
         raise StudyError(str(problem)) from problem
+
+
+def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
+    """Return the problems of a study in parts; of those with stages, the shard's only."""
+    from inference_lab.harness.campaign import Shard
+
+    problems = study.all_problems()
+    if study.stages and shard is not None:
+        problems = [problems[at] for at in Shard.parse(shard).of(range(len(problems)))]
+    return [problems[at : at + _BATCH] for at in range(0, len(problems), _BATCH)]
 
 
 def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
@@ -414,17 +494,21 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
     # Names are in the normal form of specs, without settings that are the default.
     problems = {problem_registry.make(spec).spec for spec in study.all_problems()}
-    solvers = {as_solver(spec).spec for spec in study.solvers}
+    limits = {as_solver(spec).spec: study.time_limit for spec in study.solvers}
+    for stage in study.stages:
+        limit = stage.time_limit or study.time_limit
+        limits |= {as_solver(spec).spec: limit for spec in stage.solvers}
     seeds = range(study.seeds) if isinstance(study.seeds, int) else study.seeds
-    asked = (study.time_limit, study.temperature, study.threads)
+    asked = (study.temperature, study.threads, study.clock)
     return [
         record
         for record in store
         if record.problem in problems
-        and record.solver in solvers
+        and record.solver in limits
+        and record.time_limit == limits[record.solver]
         and record.seed in seeds
         and record.repeat < study.repeats
-        and (record.time_limit, record.temperature, record.threads) == asked
+        and (record.temperature, record.threads, record.clock) == asked
     ]
 
 
