@@ -30,7 +30,7 @@ COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """A question asked before the runs: whether one method is better than another.
+    """A question to put to runs, best before they are made: is one method better, and by how much.
 
     Parameters
     ----------
@@ -243,8 +243,8 @@ def _table(measured: Sequence[Measured]) -> Table:
     ]
     return table_of(
         "contrasts",
-        "What was asked of the runs before they were made: gains of one method over another, "
-        "positive where the first is better.",
+        "The contrasts that the study declares: gains of one method over another, positive where "
+        "the first is better.",
         columns,
         "Sets are the units: intervals resample sets, and draws within them; p-values are of "
         f"changes of sign of their means, of which none can be below {least:.2g}. "

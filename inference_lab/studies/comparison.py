@@ -133,7 +133,8 @@ class SolverStudy:
     seeds, repeats, time_limit, clock, temperature, threads, trace_limit
         As in `inference_lab.compare`.
     answer : str
-        What the results say, in words, written by whoever looked at them.
+        What the results say, in words, written by whoever looked at them; numbers are tied to the
+        tables that they are from, see `inference_lab.reporting.quoting`.
     notes : list of str
     classes : str or None
         Entry of the problems' info that says which class a problem is of; by default its family.
@@ -288,7 +289,7 @@ class SolverStudy:
                 replace(stage, time_limit=min(limit, stage.time_limit or limit))
                 for stage in self.stages
             ]
-        result = replace(self, **changes, labels={}, contrasts=[], quick={})
+        result = replace(self, **changes, labels={}, contrasts=[], quick={}, answer="")
         there = set(result.all_solvers())
         labels = {k: v for k, v in self.labels.items() if k in there}
         asked = [c for c in self.contrasts if {c.solver, c.baseline} <= there]
@@ -547,6 +548,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     >>> document.title, text.splitlines()[0]
     ('Grids', '# Grids')
     """
+    from inference_lab.reporting.quoting import with_quotations
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -568,7 +570,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
-    document = _chosen(document, study)
+    document = _chosen(with_quotations(document), study)
     write_document(document, folder)
     write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document

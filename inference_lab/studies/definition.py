@@ -261,7 +261,8 @@ class Study:
     baseline : str or None
         Label of the method that others are compared with.
     answer : str
-        What the results say, in words, written by whoever looked at them.
+        What the results say, in words, written by whoever looked at them; numbers are tied to the
+        tables that they are from, see `inference_lab.reporting.quoting`.
     notes : list of str
         Deviations from the published protocol, and why.
     published : list of Published
@@ -407,7 +408,9 @@ class Study:
                 )
                 for part, stage in zip(self.parts, stages, strict=True)
             ]
-            result = replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
+            result = replace(
+                self, parts=parts, baseline=None, quick={}, summaries=[], details=True, answer=""
+            )
             return replace(result, contrasts=result._contrasts_left())
         changes: dict[str, Any] = {}
         for key, value in self.quick.items():
@@ -422,7 +425,8 @@ class Study:
             changes["methods"] = [by_label[label] for label in changes["methods"]]
             if self.baseline not in self.quick["methods"]:
                 changes["baseline"] = None
-        result = replace(self, **changes)
+        # What all the records say, these do not.
+        result = replace(self, **changes, answer="")
         result = replace(result, contrasts=result._contrasts_left())
         result.check()
         return result

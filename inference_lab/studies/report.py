@@ -27,6 +27,7 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
+from inference_lab.reporting.quoting import with_quotations
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
 from inference_lab.results.fits import StudyRecord, environments
@@ -121,11 +122,13 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
         lead.append(("Answer", study.answer.strip()))
     if not study.details:
         parts.append(_protocols(study))
-    document = Document(
-        title=study.title,
-        lead=tuple(lead),
-        warnings=tuple(warnings),
-        sections=(*parts, *_closing(study, records, environments(folder))),
+    document = with_quotations(
+        Document(
+            title=study.title,
+            lead=tuple(lead),
+            warnings=tuple(warnings),
+            sections=(*parts, *_closing(study, records, environments(folder))),
+        )
     )
     write_document(document, folder)
     if study.details:
