@@ -25,6 +25,7 @@ from inference_lab.algorithms.dual.visits import (
     State,
     Workspace,
     make_plan,
+    message_sizes,
     workspace,
 )
 from inference_lab.contract import Outcome, Run, Solver
@@ -457,9 +458,9 @@ class Passes:
             and bool((self.terms.way != GENERAL).all())
         ):
             self._costs = PLAIN
-        sizes = graph.cardinalities[graph.edges].max(axis=1, initial=1)
         self.state = State(
-            aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
+            aligned_zeros(int(message_sizes(graph).sum())),
+            aligned_zeros(int(self.plan.slot_ptr[-1])),
         )
         self._work = workspace(graph)
         self._stops = self._stretches()
@@ -467,10 +468,10 @@ class Passes:
     def _stretches(self) -> list[tuple[int, int]]:
         """Cut the order into stretches of bounded work, so that the clock is looked at between."""
         graph, plan = self.graph, self.plan
-        edge = plan.half >> 1
-        sizes = graph.cardinalities[graph.edges[edge]]
-        dense = (graph.edge_kinds[edge] == TABLE) & (graph.arrays.forms[edge] == NO_FORM)
-        cost = offsets(np.where(dense, sizes.prod(axis=1), 32 * sizes.max(axis=1, initial=1)))
+        dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
+        entries = np.multiply(*graph.cardinalities[graph.edges].T)
+        each = np.where(dense, entries, 32 * message_sizes(graph))
+        cost = offsets(each[plan.half >> 1])
         work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
         if graph.n_factors:
             rank = np.empty(graph.n_variables, dtype=np.int64)
