@@ -183,8 +183,9 @@ class Run:
     Attributes
     ----------
     graph : FactorGraph
-        What the solver minimises. Where all costs of the graph that was given are very small or
-        very large, a copy of it in other units; `temperature`, bounds, and the energies of the
+        What the solver minimises: the graph that was given, or a copy in which costs that are too
+        large ever to be paid near the minimum are lower, and whose units are others where all
+        costs are very small or very large; `temperature`, bounds, and the energies of the
         incumbent are in the same ones, the history in those that were given.
     unit : float
         How much 1 in these units is in those that were given: 1, or another power of two. A
@@ -229,10 +230,12 @@ class Run:
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
+        payable: FactorGraph | None = None,
         exponent: int = 0,
     ) -> None:
         self._given = graph
-        self.graph = graph if exponent == 0 else graph.scaled(exponent)
+        posed = graph if payable is None else payable
+        self.graph = posed if exponent == 0 else posed.scaled(exponent)
         self.unit = 2.0**-exponent
         self.temperature = temperature / self.unit
         self.rng = np.random.default_rng() if rng is None else rng

@@ -53,6 +53,16 @@ CLOCKS: Mapping[str, Callable[[], float]] = {
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40
 
+#: Costs beyond so many times what any labelling near the minimum can pay are lowered to that: sums
+#: with them lose no more than ten binary digits.
+_FAR = 2.0**11
+
+#: A labelling that pays less than this share of a graph's magnitude pays nothing.
+_NOTHING = 2.0**-550
+
+#: What is above the minimum by so many temperatures has no weight that a float could hold.
+_NO_WEIGHT = 750.0
+
 #: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
 #: long to look through.
 _LATE = 0.1
@@ -163,6 +173,7 @@ def solve(
         return _warned(blank)
     before = meter.seconds
     with imports_timed():
+        payable = _payable(graph, temperature)
         run = Run(
             graph,
             temperature=temperature,
@@ -175,7 +186,8 @@ def solve(
             on_improve=on_improve,
             stopwatch=lambda: meter.seconds - before,
             clock=CLOCKS[clock],
-            exponent=_exponent(graph, temperature),
+            payable=payable,
+            exponent=_exponent(payable, temperature),
         )
         outcome, why = _outcome(method, graph, run)
         seconds = run.seconds
@@ -242,8 +254,13 @@ def _solution(
     else:
         status, message = _verdict(graph, run, outcome, energy)
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
+    if claimed is not None:
+        claimed *= run.unit
+        seen = energy if labels is None else float(run.graph.energy(labels)) * run.unit
+        if seen != energy:
+            # The labelling pays costs that the method did not see whole.
+            claimed += energy - seen
     if run.unit != 1.0:
-        claimed = None if claimed is None else claimed * run.unit
         diagnostics = {**diagnostics, "unit": run.unit}
     return replace(
         blank,
@@ -352,6 +369,23 @@ def _may_begin(method: Solver, run: Run) -> bool:
     if run.time_limit is None or method.start_up * n_entries(graph) < _NOTICED:
         return True
     return run.evaluations(method.start_up) <= run.remaining + _LATE
+
+
+def _payable(graph: FactorGraph, temperature: float) -> FactorGraph:
+    """Return the graph with costs that are too large ever to be paid lowered to what still is.
+
+    A penalty of 1e90 stands for "never"; computed with as it is, it takes all digits from the
+    small costs that decide. What labellings near the minimum pay stays as it is bit for bit. What
+    is lowered still takes a labelling above that of the cheapest unaries, and at T > 0 has no
+    weight in marginals or partition function. Infinite costs stay.
+    """
+    # What such a labelling pays by absolute value, the least costs of all terms included.
+    paid = graph.resolution * 2.0**50
+    if paid < _NOTHING * graph.magnitude:
+        paid = min(1.0, graph.magnitude)
+    states = graph.log2_states * math.log(2.0)
+    cap = _FAR * paid + temperature * (_NO_WEIGHT + states)
+    return graph if graph.magnitude <= cap else graph.capped(cap)
 
 
 def _exponent(graph: FactorGraph, temperature: float) -> int:

@@ -207,6 +207,52 @@ def test_units_make_no_difference(exponent):
     assert np.allclose(cold.marginals, il.solve(plain, "brute-force", temperature=1.0).marginals)
 
 
+@pytest.mark.parametrize("solver", ["trw-s", "alpha-beta-swap", "persistency", "icm"])
+def test_penalties_that_are_never_paid_take_no_digits_from_what_is(solver):
+    """Bounds were above the optimum, by what sums with 1e20 and 1e90 had lost."""
+    far = 1e90
+    links = [
+        [[0.0, -1.5, far], [-1.5, far, -1.5], [far, -1.5, 0.0]],
+        [[0.25, -0.5, -0.5], [-0.5, 0.5, far], [-0.5, -0.5, 0.75]],
+    ]
+    forbidding = FactorGraph.from_terms(
+        [[-0.5, math.inf, far], [math.inf, 0.0, 0.5], [0.75, far, -1.2]],
+        [OwnTables([(0, 1), (1, 2)], links), OwnTables([(0, 2)], [links[0]])],
+    )
+    points = [[1.5, 0.1], [0.7, 0.2], [-1.9, -0.2], [1e20, 0.0], [-0.6, -0.2]]
+    same = [[1e20, 2.9], [-4.4, -1.6], [0.2, 0.5], [-4.9, 3.7], [0.25, 0.2]]
+    pairs = [(3, 4), (4, 1), (4, 0), (0, 2), (2, 3)]
+    signed = FactorGraph.from_terms(points, [DiagonalTerms(pairs, same, np.zeros(5))])
+    for graph in (forbidding, signed):
+        every = np.array(list(itertools.product(*map(range, graph.cardinalities))))
+        optimum = graph.energy(every).min()
+        found = il.solve(graph, solver, seed=0)
+        assert found.energy == graph.energy(found.labels) >= optimum
+        assert found.lower_bound <= optimum + 1e-12
+        assert found.status != Status.OPTIMAL or found.energy <= optimum + 1e-12
+
+
+def test_what_is_paid_counts_whole_however_large():
+    """The method sees less than 1e90; energies, and what it claims, are those of the graph."""
+    graph = FactorGraph.potts([[0.0, 1.0], [0.5, 1e90]], [(0, 1)], [0.25])
+    seen = []
+
+    def what(graph, run):
+        seen.append(float(graph.unary_of(1)[1]))
+        assert run.offer([0, 1]) == 1e90
+        return Outcome(claimed_energy=float(graph.energy([0, 1])))
+
+    found = scripted(graph, what)
+    assert 2.0 < seen[0] < 1e5
+    assert found.energy == 1e90 and found.claimed_energy == pytest.approx(1e90)
+    # Beside a temperature far above what is paid, no more is lowered than has no weight.
+    for temperature in (1.0, 1e6):
+        found = il.solve(graph, "tree-dp", temperature=temperature)
+        weights = np.exp(-np.array([0.5, 1e90, 1.75, 1e90]) / temperature)
+        weights[0] = np.exp(-0.5 / temperature)
+        assert found.log_partition == pytest.approx(np.log(weights.sum()), rel=1e-12)
+
+
 @pytest.mark.parametrize("temperature", [1e-16, 1e101])
 def test_temperatures_beyond_rounding_are_refused(temperature):
     with pytest.raises(

@@ -111,7 +111,8 @@ class FactorGraph:
     `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
     rounding can change an energy near the minimum by, or a bound. Costs of any common unit give the
     same answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
-    exact; only below 1e-190 nothing is proved. Where the resolution is coarser than what a proof
+    exact; only below 1e-190 nothing is proved. Penalties too large to be paid near the minimum take
+    no digits from what is: methods see them lowered, see `capped`. Where the resolution is coarser than what a proof
     may leave open (1e-8 of the energy: costs of 1e12 that are paid and cancel down to 1), bounds
     are lowered by it and no labelling is called optimal. Marginals need a temperature of at least
     the resolution.
@@ -451,42 +452,60 @@ class FactorGraph:
             or np.isinf(self.table_values).any()
         )
 
-    @cached_property
-    def _terms_extent(self) -> _Extent:
-        """The extent of the terms beyond the unaries."""
+    def edge_extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest finite cost of each pairwise term. Linear time.
+
+        Returns
+        -------
+        low, high : (m,) float64 array
+            ``inf`` and ``-inf`` where no cost is finite.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [costs.tolist() for costs in g.edge_extremes()]
+        [[0.0], [0.5]]
+        """
         potts, weights = self.edge_kinds == POTTS, self.edge_weights
         if self.cardinalities.min(initial=2) < 2:
             # Two variables with one label each cannot differ; their terms are Potts terms.
             alone = (self.cardinalities[self.edges] < 2).all(axis=1)
             weights = np.where(alone, self.pairwise_values[self.edge_offsets], weights)
         # Most graphs have nothing but these, and no stretches to look at.
-        low = high = self.pairwise_values[self.edge_offsets[potts]]
-        lows = [np.minimum(low, weights[potts])]
-        highs = [np.maximum(_finite_or_less(high), _finite_or_less(weights[potts]))]
-        if not potts.all():
-            kinds, weights = self.edge_kinds[~potts], weights[~potts]
-            sizes = self.cardinalities[self.edges[~potts]]
-            lengths = np.where(kinds == TABLE, sizes.prod(axis=1), sizes.min(axis=1))
-            # Each stretch of the pool once, however many edges share it.
-            starts, which = np.unique(self.edge_offsets[~potts], return_inverse=True)
-            longest = np.zeros(starts.size, dtype=np.int64)
-            np.maximum.at(longest, which, lengths)
-            low, high = _extremes(self.pairwise_values, starts, starts + longest)
-            low, high = low[which], high[which]
-            table = kinds == TABLE
-            # A negative weight turns a table over; one with infinite entries has none.
-            ends = np.where(table, weights, 1.0)[:, None] * np.stack([low, high], axis=1)
-            lows.append(np.where(table, ends.min(axis=1), np.minimum(low, weights)))
-            dearest = np.maximum(high, _finite_or_less(weights))
-            highs.append(np.where(table, ends.max(axis=1), dearest))
+        same = self.pairwise_values[self.edge_offsets]
+        low = np.minimum(same, weights)
+        high = np.maximum(_finite_or_less(same), _finite_or_less(weights))
+        if potts.all():
+            return low, high
+        others = np.flatnonzero(~potts)
+        kinds, weights = self.edge_kinds[others], weights[others]
+        sizes = self.cardinalities[self.edges[others]]
+        lengths = np.where(kinds == TABLE, sizes.prod(axis=1), sizes.min(axis=1))
+        # Each stretch of the pool once, however many edges share it.
+        starts, which = np.unique(self.edge_offsets[others], return_inverse=True)
+        longest = np.zeros(starts.size, dtype=np.int64)
+        np.maximum.at(longest, which, lengths)
+        least, most = _extremes(self.pairwise_values, starts, starts + longest)
+        least, most = least[which], most[which]
+        table = kinds == TABLE
+        # A negative weight turns a table over; one with infinite entries has none.
+        ends = np.where(table, weights, 1.0)[:, None] * np.stack([least, most], axis=1)
+        low[others] = np.where(table, ends.min(axis=1), np.minimum(least, weights))
+        dearest = np.maximum(most, _finite_or_less(weights))
+        high[others] = np.where(table, ends.max(axis=1), dearest)
+        return low, high
+
+    @cached_property
+    def _terms_extent(self) -> _Extent:
+        """The extent of the terms beyond the unaries."""
+        extremes = [self.edge_extremes()]
         if self.n_factors:
-            low, high = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
-            lows.append(low)
-            highs.append(high)
+            extremes.append(_extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:]))
         # Of a label cost the least is nothing.
-        lows.append(np.zeros(self.n_label_costs))
-        highs.append(self.label_costs.costs)
-        return _extent(np.concatenate(lows), np.concatenate(highs))
+        extremes.append((np.zeros(self.n_label_costs), self.label_costs.costs))
+        low, high = map(np.concatenate, zip(*extremes, strict=True))
+        return _extent(low, high)
 
     @cached_property
     def _whole_extent(self) -> _Extent:
@@ -1158,13 +1177,72 @@ class FactorGraph:
             label_costs=self.label_costs.scaled(exponent),
         )
 
+    def capped(self, cap: float) -> FactorGraph:
+        """Return the graph with all finite costs above a cap lowered to it, the structure shared.
+
+        Parameters
+        ----------
+        cap : float
+            At least 0.
+
+        Returns
+        -------
+        FactorGraph
+            The graph itself where no cost is above. Linear time.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1e9], [0.6, 0.0]], [(0, 1)], [1e90])
+        >>> g.capped(4.0).energy([1, 0]), g.capped(1e100) is g
+        (8.6, True)
+        """
+        costs = {
+            "unary_values": _lowered(self.unary_values, cap),
+            "table_values": _lowered(self.table_values, cap),
+            **self._capped_edges(cap),
+        }
+        changes = {name: new for name, new in costs.items() if new is not getattr(self, name)}
+        if (self.label_costs.costs > cap).any():
+            lowered = _lowered(self.label_costs.costs, cap)
+            changes["label_costs"] = self.label_costs._replace(costs=lowered)
+        return self._with_costs(**changes) if changes else self
+
+    def _capped_edges(self, cap: float) -> dict[str, Any]:
+        """Return what changes of the pairwise terms when their costs are capped."""
+        dear = np.flatnonzero(self.edge_extremes()[1] > cap)
+        if dear.size == 0:
+            return {}
+        table = self.edge_kinds[dear] == TABLE
+        factor = np.where(table, self.edge_weights[dear], 1.0)
+        sizes = self.cardinalities[self.edges[dear]]
+        lengths = np.where(self.edge_kinds[dear] == DIAGONAL, sizes.min(axis=1), 1)
+        lengths = np.where(table, sizes.prod(axis=1), lengths)
+        # They get stretches of their own at the end of the pool, those that shared one and have
+        # the same weight one together; tables are multiplied out.
+        shared = np.stack([self.edge_offsets[dear], lengths, factor.view(np.int64)], axis=1)
+        _, first, which = np.unique(shared, axis=0, return_index=True, return_inverse=True)
+        ends = np.cumsum(lengths[first])
+        starts = ends - lengths[first]
+        source = np.arange(ends[-1])
+        source += np.repeat(self.edge_offsets[dear[first]] - starts, lengths[first])
+        own = self.pairwise_values[source] * np.repeat(factor[first], lengths[first])
+        offsets, weights = self.edge_offsets.copy(), self.edge_weights.copy()
+        offsets[dear] = self.pairwise_values.size + starts[which.ravel()]
+        weights[dear] = np.where(table, 1.0, _lowered(weights[dear], cap))
+        return {
+            "edge_weights": freeze(weights),
+            "edge_offsets": freeze(offsets),
+            "pairwise_values": freeze(np.append(self.pairwise_values, _lowered(own, cap))),
+        }
+
     def _with_costs(self, **changes: Any) -> FactorGraph:
         """Return the graph with other costs, and what was derived from its structure."""
         graph = replace(self, **changes)
         for name in _STRUCTURE:
             if name in self.__dict__:
                 graph.__dict__[name] = self.__dict__[name]
-        if "arrays" in self.__dict__:
+        if "arrays" in self.__dict__ and "edge_offsets" not in changes:
             graph.__dict__["arrays"] = self.arrays._replace(
                 unary=graph.unary_values,
                 weights=graph.edge_weights,
@@ -1205,6 +1283,12 @@ def _extremes(
 def _finite_or_less(values: FloatArray) -> FloatArray:
     """Return costs with ``-inf``, which no maximum is, in place of ``+inf``."""
     return np.where(np.isposinf(values), -np.inf, values)
+
+
+def _lowered(costs: FloatArray, cap: float) -> FloatArray:
+    """Return costs of which no finite one is above a cap; the array itself where none is."""
+    above = (costs > cap) & (costs < np.inf)
+    return freeze(np.where(above, cap, costs)) if above.any() else costs
 
 
 def _extent(low: FloatArray, high: FloatArray) -> _Extent:

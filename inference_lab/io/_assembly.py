@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -106,6 +107,16 @@ def shown_scope(scope: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, scope[:12]))}, ... {len(scope)} variables)"
 
 
+def too_large(energies: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return which costs are finite, but larger than any may be."""
+    return np.isfinite(energies) & (np.abs(energies) > _limits.MAX_COST)
+
+
+def total(constants: FloatArray) -> float:
+    """Add up constants, but for those that are too large, which `assemble` refuses."""
+    return math.fsum(constants[~too_large(constants)].tolist())
+
+
 def assemble(
     path: str,
     fail: Fail,
@@ -142,8 +153,7 @@ def assemble(
         If a finite cost is too large, shared tables would be copied too often, or there is no such
         graph.
     """
-    with np.errstate(invalid="ignore"):
-        large = np.isfinite(energies) & (np.abs(energies) > _limits.MAX_COST)
+    large = too_large(energies)
     if large.any():
         at = int(np.argmax(large))
         f = int(np.argmax((entry_starts <= at) & (at < entry_starts + sizes)))

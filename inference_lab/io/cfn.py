@@ -51,6 +51,7 @@ from inference_lab.io._assembly import (
     check_entries,
     shown_scope,
     too_many_free_labels,
+    total,
 )
 from inference_lab.io._files import FormatError
 
@@ -282,7 +283,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         sizes,
         starts,
         energies,
-        math.fsum(constants[np.isfinite(constants)].tolist()),
+        total(constants[np.isfinite(constants)]),
     )
     # Constants that forbid everything have no place but the labels of a variable.
     if np.isfinite(constants).all():

@@ -41,6 +41,7 @@ from inference_lab.io._assembly import (
     repeated,
     shown_scope,
     table_sizes,
+    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
@@ -97,7 +98,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         sizes,
         starts,
         energies,
-        math.fsum(energies[starts[layout.arities == 0]].tolist()),
+        total(energies[starts[layout.arities == 0]]),
     )
 
 

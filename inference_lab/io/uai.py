@@ -63,6 +63,7 @@ from inference_lab.io._assembly import (
     shown_scope,
     table_sizes,
     too_many_free_labels,
+    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
@@ -134,7 +135,7 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
         sizes,
         entry_starts,
         energies,
-        math.fsum(energies[entry_starts[arities == 0]].tolist()),
+        total(energies[entry_starts[arities == 0]]),
     )
 
 

@@ -58,6 +58,7 @@ from inference_lab.io._assembly import (
     shown_scope,
     table_sizes,
     too_many_free_labels,
+    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
@@ -136,7 +137,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         sizes,
         starts,
         energies,
-        math.fsum([offset, *constants[np.isfinite(constants)].tolist()]),
+        offset + total(constants[np.isfinite(constants)]),
     )
     # Constants that forbid everything have no place but the labels of a variable.
     if top > 0 and np.isfinite(constants).all():
