@@ -112,10 +112,10 @@ class FactorGraph:
     rounding can change an energy near the minimum by, or a bound. Costs of any common unit give the
     same answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
     exact; only below 1e-190 nothing is proved. Penalties too large to be paid near the minimum take
-    no digits from what is: methods see them lowered, see `capped`. Where the resolution is coarser than what a proof
-    may leave open (1e-8 of the energy: costs of 1e12 that are paid and cancel down to 1), bounds
-    are lowered by it and no labelling is called optimal. Marginals need a temperature of at least
-    the resolution.
+    no digits from what is: methods see them lowered, see `capped`. Where the resolution is coarser
+    than what a proof may leave open (1e-8 of the energy: costs of 1e12 that are paid and cancel
+    down to 1), bounds are lowered by it and no labelling is called optimal. Marginals need a
+    temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver asks for it.
