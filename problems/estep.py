@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.calibration import log_odds_of, worth
 from inference_lab.constraints.centroids import (
     class_centroids,
     constraint_centroids,
@@ -186,7 +187,7 @@ class EStep(ProblemFamily):
         if count is None:
             assert self.constraints_per_point is not None  # checked above
             count = round(self.constraints_per_point * training.size)
-        odds = self._log_odds(count)
+        odds = log_odds_of(self.noise, count)
         weight = self._weight(features, odds, k)
         drawn = Constraints.sample(
             truth, count, draw, among=training, ml_weight=weight, cl_weight=weight
@@ -252,20 +253,12 @@ class EStep(ProblemFamily):
             )
         return said
 
-    def _log_odds(self, count: int) -> float:
-        """Return by how much likelier a constraint is right than wrong, as a logarithm."""
-        wrong = (self.noise * count + 0.5) / (count + 1)
-        return max(0.0, math.log((1.0 - wrong) / wrong)) if wrong < 1.0 else 0.0
-
     def _weight(self, features: FloatArray, odds: float, k: int) -> float:
         weight = self.weight
         if weight == "auto":
             weight = features.var(axis=0).sum()
         elif weight == "calibrated":
-            # Every draw of a data set has the same scale.
-            centroids = kmeans_centroids(features, k, np.random.default_rng(0))
-            apart = squared_distances(features, centroids).min(axis=1).mean()
-            weight = 2.0 * apart / features.shape[1] * odds
+            weight = worth(features, k, odds)
         return float(self.weight_factor * weight)
 
     def _price(self, features: FloatArray, k: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.studies.designs import check_names, check_values
 from inference_lab.studies.points import told_apart
 from inference_lab.studies.reading import StudyError, read_value
 
@@ -37,14 +39,23 @@ class Method:
     settings : mapping
         Arguments of the estimator; not the seed, and the number of clusters only where it is not
         that of the data.
+        ``init = "kmeans"`` stands for centroids of k-means without constraints.
     selection : {"random", "active"}
         Random pairs of training points, or explore and consolidate, as many questions as pairs.
-    weight : float, list of float or "variance"
+    weight : float, list of float, "variance", "calibrated" or "log-odds"
         Weight of all constraints. Of several, the one of the best score is taken, as if somebody
         knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
         of the points from their mean, which puts penalties on the scale of squared distances.
+        "log-odds" is by how much likelier a constraint is right than wrong under the protocol's
+        noise, and "calibrated" the same on the scale of squared distances, as for the problem
+        ``estep``.
+    weight_factor : float
+        Multiplies the weight.
     closure : {"none", "drop", "vote", "raise"}
         Policy with which constraints are closed first; "none" leaves them as they are.
+    vary : mapping of str to list
+        Values of `weight_factor` or of settings: the study has a method for each combination,
+        whose label has the values where it names them in braces.
 
     Examples
     --------
@@ -58,14 +69,55 @@ class Method:
     estimator: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     selection: Literal["random", "active"] = "random"
-    weight: float | list[float] | Literal["variance"] = 1.0
+    weight: float | list[float] | Literal["variance", "calibrated", "log-odds"] = 1.0
     closure: Literal["none", "drop", "vote", "raise"] = "none"
+    weight_factor: float = 1.0
+    vary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Return what identifies the results of this method, whatever its label is."""
-        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "label"}
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        del parts["label"], parts["vary"]
+        if self.weight_factor == 1.0:
+            # Keys are what they were before there were factors.
+            del parts["weight_factor"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def variants(self) -> list[Method]:
+        """Return the methods that this one stands for: itself, if nothing varies.
+
+        Returns
+        -------
+        list of Method
+
+        Raises
+        ------
+        StudyError
+            If what varies is no list of values, or the label does not name it.
+
+        Examples
+        --------
+        >>> method = Method("ICM x {weight_factor}", "pckmeans", vary={"weight_factor": [1, 3]})
+        >>> [(each.label, each.weight_factor) for each in method.variants()]
+        [('ICM x 1', 1.0), ('ICM x 3', 3.0)]
+        """
+        where = f"method {self.label!r}: vary"
+        for name, values in self.vary.items():
+            check_values(values, f"{where}.{name}")
+        if not self.vary:
+            return [self]
+        check_names(self.label, set(self.vary), where, "its label")
+        found = []
+        for chosen in itertools.product(*self.vary.values()):
+            named = dict(zip(self.vary, chosen, strict=True))
+            label = self.label.format(**named)
+            factor = float(named.pop("weight_factor", self.weight_factor))
+            settings = {**self.settings, **named}
+            found.append(
+                replace(self, label=label, settings=settings, weight_factor=factor, vary={})
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -314,6 +366,11 @@ class Study:
     details: bool = True
     name: str = ""
 
+    def __post_init__(self) -> None:
+        """Write out the methods that stand for several."""
+        methods = [each for method in self.methods for each in method.variants()]
+        object.__setattr__(self, "methods", methods)
+
     def stages(self) -> list[Study]:
         """Return a study without parts for each part, or the study itself if it has none.
 
@@ -455,7 +512,7 @@ class Study:
         ...
         inference_lab.studies.reading.StudyError: methods must not be empty
         """
-        from inference_lab.studies.estimators import ESTIMATORS, PREDICTED, SCORES
+        from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
 
         if self.parts:
             titles = [part.title for part in self.parts]
@@ -492,9 +549,10 @@ class Study:
                     f"method {method.label!r}: estimator {method.estimator!r} is unknown; "
                     f"allowed: {', '.join(sorted(ESTIMATORS))}"
                 )
+        known = (*SCORES, *PREDICTED, *PARTIAL)
         for score in self.scores:
-            if score not in {**SCORES, **PREDICTED}:
-                allowed = ", ".join({**SCORES, **PREDICTED})
+            if score not in known:
+                allowed = ", ".join(known)
                 raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
         if self.baseline is not None and self.baseline not in labels:
             raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")

@@ -13,7 +13,7 @@ from typing import Any
 from inference_lab.studies.reading import StudyError
 from inference_lab.words import nearest
 
-__all__ = ["Design", "Grid"]
+__all__ = ["Design", "Grid", "check_names", "check_values"]
 
 #: Significant digits of values drawn from a range: more say nothing, and names should be short.
 _DIGITS = 3
@@ -41,9 +41,9 @@ class Grid:
 
     def check(self, where: str) -> None:
         """Refuse names without values, values without names, and what is no list of values."""
-        _check_names(self.problem, set(self.values), f"{where}.values", where)
+        check_names(self.problem, set(self.values), f"{where}.values", f"{where}.problem")
         for name, values in self.values.items():
-            _check_values(values, f"{where}.values.{name}")
+            check_values(values, f"{where}.values.{name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +126,12 @@ class Design:
 
     def check(self, where: str) -> None:
         """Refuse what `Grid.check` refuses, and cells that cannot be shared out."""
-        _check_names(self.problem, {*self.values, "draw"}, f"{where}.values", where)
+        check_names(self.problem, {*self.values, "draw"}, f"{where}.values", f"{where}.problem")
         for name, values in self.values.items():
             if isinstance(values, dict):
                 _check_range(values, f"{where}.values.{name}")
             else:
-                _check_values(values, f"{where}.values.{name}")
+                check_values(values, f"{where}.values.{name}")
         if self.block is not None and not isinstance(self.values.get(self.block), list):
             raise StudyError(
                 f"{where}.block = {self.block!r}; allowed: a name of the values that has a list"
@@ -165,24 +165,34 @@ def _filled(problem: str, chosen: Mapping[str, Any]) -> str:
     return problem.format(**named)
 
 
-def _check_names(problem: str, values: set[str], where_values: str, where: str) -> None:
-    """Refuse names in braces without values, and values that are named nowhere."""
+def check_names(text: str, values: set[str], where_values: str, where: str) -> None:
+    """Refuse names in braces without values, and values that are named nowhere.
+
+    Parameters
+    ----------
+    text : str
+        With names in braces.
+    values : set of str
+        Names that have values.
+    where_values, where : str
+        What the values and the text are called in messages.
+    """
     try:
-        parts = list(string.Formatter().parse(problem))
+        parts = list(string.Formatter().parse(text))
     except ValueError as reason:
-        raise StudyError(f"{where}.problem = {problem!r}: {reason}") from None
+        raise StudyError(f"{where} = {text!r}: {reason}") from None
     names = {name for _, name, _, _ in parts if name is not None}
     # A format string can do more than name values, and nothing of that is meant here.
     for _, name, form, conversion in parts:
         if name is not None and (not name.isidentifier() or form or conversion):
-            raise StudyError(f"{where}.problem: {{{name}}} is not a name in braces")
+            raise StudyError(f"{where}: {{{name}}} is not a name in braces")
     if names != values:
         odd = sorted(names ^ values)[0]
-        has = "has no values" if odd in names else "is not in the problem"
+        has = "has no values" if odd in names else f"is not in {where.rpartition('.')[2]}"
         raise StudyError(f"{where_values}: {odd!r} {has}")
 
 
-def _check_values(values: Any, where: str) -> None:
+def check_values(values: Any, where: str) -> None:
     """Refuse what is no list of values."""
     if not isinstance(values, list) or not values:
         raise StudyError(f"{where} must be a list of values, got {values!r}")

@@ -12,7 +12,7 @@ from inference_lab import clustering
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 from inference_lab.studies.wekaut import WekaUTKMeans
 
-__all__ = ["ESTIMATORS", "PREDICTED", "SCORES"]
+__all__ = ["ESTIMATORS", "PARTIAL", "PREDICTED", "SCORES"]
 
 
 def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
@@ -48,6 +48,10 @@ SCORES: Mapping[str, Callable[[Any, Any], float]] = {
     "accuracy": matched_accuracy,
     "clusters": lambda truth, labels: float(np.unique(labels).size),
 }
+
+#: Scores on the points that constraints touch, and on the others: what constraints do to points
+#: that they do not name.
+PARTIAL = ("ari_constrained", "ari_untouched")
 
 #: Scores of what a fitted estimator predicts for the same points, from its parameters alone: where
 #: the boundaries are, whatever constraints make of the labels of their own points.

@@ -13,10 +13,13 @@ import numpy as np
 from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.calibration import log_odds_of, worth
+from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
 from inference_lab.loading import imports_timed, meter
+from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies.definition import Method, Protocol
-from inference_lab.studies.estimators import ESTIMATORS, PREDICTED, SCORES
+from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
 from inference_lab.studies.points import StudyPoints
 
 __all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
@@ -24,6 +27,8 @@ __all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
 #: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
 _SHUFFLED = 5_000_000
 _CHUNK = 4096
+#: E-steps whose energies are recorded.
+_ENERGIES = 40
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Fit:
     iterations: int
     violated: float
     weight: float
-    e_steps: dict[str, float] = field(default_factory=dict)
+    e_steps: dict[str, Any] = field(default_factory=dict)
 
 
 def draw_run(points: StudyPoints, protocol: Protocol, run: int) -> Draw:
@@ -126,23 +131,31 @@ def fit_method(
     method: Method, points: StudyPoints, protocol: Protocol, value: float, run: int
 ) -> Fit:
     """Fit a method once and score it."""
+    points = points.drawn(np.random.default_rng([run, points.key, 1]))
     draw = draw_run(points, protocol, run)
     constraints = draw_constraints(points, protocol, draw, value, method.selection)
     if method.closure != "none":
         constraints = constraints.close(method.closure)
-    weights: list[float]
-    if method.weight == "variance":
-        weights = [float(np.var(points.values, axis=0).sum())]
-    else:
-        weights = method.weight if isinstance(method.weight, list) else [method.weight]
     best: Fit | None = None
-    for weight in weights:
+    for weight in _weights(method, points, protocol.noise, len(constraints)):
         fit = _fit_once(method, points, constraints, draw, weight)
         first = next(iter(fit.scores.values()))
         if best is None or first > next(iter(best.scores.values())):
             best = fit
     assert best is not None
     return best
+
+
+def _weights(method: Method, points: StudyPoints, noise: float, count: int) -> list[float]:
+    """Return the weights that a method is fitted with."""
+    weight = method.weight
+    if weight == "variance":
+        weight = float(np.var(points.values, axis=0).sum())
+    elif weight in ("calibrated", "log-odds"):
+        odds = log_odds_of(noise, count)
+        weight = odds if weight == "log-odds" else worth(points.values, points.n_classes, odds)
+    listed = weight if isinstance(weight, list) else [weight]
+    return [method.weight_factor * float(each) for each in listed]
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,6 +171,9 @@ def _fit_once(
 ) -> Fit:
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
+    if arguments.get("init") == "kmeans":
+        start = np.random.default_rng(seed)
+        arguments["init"] = kmeans_centroids(points.values, arguments["n_clusters"], start)
     estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
     with imports_timed():
         loaded, since = meter.seconds, time.perf_counter()
@@ -174,6 +190,11 @@ def _fit_once(
     solved = [line for line in e_steps if line.status is not None]
     gaps = [line.energy - line.lower_bound for line in solved]
     scores = {name: score(truth, labels) for name, score in SCORES.items()}
+    pairs = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
+    touched = np.isin(draw.scored, pairs)
+    for name, some in zip(PARTIAL, (touched, ~touched), strict=True):
+        if some.any():
+            scores[name] = adjusted_rand(truth[some], labels[some])
     if hasattr(estimator, "predict"):
         predicted = estimator.predict(points.values)[draw.scored]
         scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
@@ -189,5 +210,7 @@ def _fit_once(
             "solved": len(solved),
             "optimal": sum(line.status == "optimal" for line in solved),
             "mean_gap": float(np.mean(gaps)) if gaps else math.nan,
+            # Of the whole objective, to what tells one run from another.
+            "energies": [float(f"{line.objective:.7g}") for line in e_steps[:_ENERGIES]],
         },
     )

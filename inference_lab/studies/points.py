@@ -29,6 +29,9 @@ _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
 _LSI = 20
 #: Points of which methods are told another number of classes than there are.
 _TOLD = re.compile(r"(.+), k([+-]\d+)")
+#: Points of which some are drawn, and features that are brought to unit variance.
+_DRAWN = re.compile(r"(.+), n=(\d+)")
+_STANDARDISED = ", standardised"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class StudyPoints:
         What distances between them are, for choosing questions.
     declared : int, optional
         Number of classes that methods are told, where it is not that of the classes that occur.
+    few : int, optional
+        How many of them each run draws; all, where there are no more.
     """
 
     name: str
@@ -51,6 +56,22 @@ class StudyPoints:
     labels: IntArray
     distortion: str = "euclidean"
     declared: int | None = None
+    few: int | None = None
+
+    def drawn(self, rng: np.random.Generator) -> StudyPoints:
+        """Return those of a run; classes of which none is drawn do not count.
+
+        Examples
+        --------
+        >>> load_points("iris, n=20").drawn(np.random.default_rng(0)).values.shape
+        (20, 4)
+        """
+        n = len(self.labels)
+        if self.few is None or self.few >= n:
+            return self
+        chosen = np.sort(rng.permutation(n)[: self.few])
+        labels = np.unique(self.labels[chosen], return_inverse=True)[1].astype(np.int64)
+        return replace(self, values=self.values[chosen], labels=labels, few=None)
 
     @property
     def n_classes(self) -> int:
@@ -65,13 +86,20 @@ class StudyPoints:
 
 
 def told_apart(name: str) -> tuple[str, int]:
-    """Return the name of the points, and by how much the number of classes told is wrong.
+    """Return the name of the points as they are, and by how much the number of classes is wrong.
+
+    That is, the number that methods are told.
 
     Examples
     --------
     >>> told_apart("iris"), told_apart("iris, k+2")
     (('iris', 0), ('iris', 2))
+    >>> told_apart("iris, standardised, n=100")
+    ('iris', 0)
     """
+    if drawn := _DRAWN.fullmatch(name):
+        name = drawn[1]
+    name = name.removesuffix(_STANDARDISED)
     found = _TOLD.fullmatch(name)
     return (found[1], int(found[2])) if found else (name, 0)
 
@@ -185,7 +213,9 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
     Parameters
     ----------
     name : str
-        See `known_points`; "iris, k+1" is iris with one class more told than there are.
+        See `known_points`. "iris, k+1" is iris with one class more told than there are; "iris,
+        standardised" has features of mean 0 and variance 1; of "iris, n=100", or "iris,
+        standardised, n=100", each run draws 100 points, or takes all where there are no more.
     data_dir : path, optional
 
     Raises
@@ -195,6 +225,17 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
     DataNotFoundError, DataFormatError
         If their files are not there, or are not what they should be.
     """
+    if found := _DRAWN.fullmatch(name):
+        if int(found[2]) < 2:
+            raise StudyError(f"data {name!r}: at least 2 points are to be drawn")
+        return replace(load_points(found[1], data_dir), name=name, few=int(found[2]))
+    if name.endswith(_STANDARDISED):
+        points = load_points(name.removesuffix(_STANDARDISED), data_dir)
+        if not isinstance(points.values, np.ndarray) or points.distortion != "euclidean":
+            raise StudyError(f"data {name!r}: only tables of numbers can be standardised")
+        spread = points.values.std(axis=0)
+        values = (points.values - points.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        return replace(points, name=name, values=values)
     known = known_points()
     plain, more = told_apart(name)
     if plain not in known:

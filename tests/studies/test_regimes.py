@@ -1,0 +1,123 @@
+"""What studies of regimes need: methods that vary, points drawn, calibrated weights."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from places import DATA, ROOT
+
+from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
+from inference_lab.registry.sources import as_problem
+from inference_lab.results.scoring import adjusted_rand
+from inference_lab.studies import StudyError, load_study
+from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.studies.methods import draw_constraints, draw_run, fit_method
+from inference_lab.studies.points import load_points
+from inference_lab.studies.running import cells
+
+PER_POINT = Protocol(unit="share-of-points", noise=0.2)
+
+
+def varied(label="{init}, x {weight_factor}", **vary):
+    vary = vary or {"init": ["kmeans", "random"], "weight_factor": [1, 3]}
+    return Method(label, "pckmeans", weight="calibrated", vary=vary)
+
+
+def test_a_method_stands_for_several():
+    study = Study(title="t", question="q", data=["iris"], methods=[varied()], runs=1)
+    assert [m.label for m in study.methods] == [
+        "kmeans, x 1",
+        "kmeans, x 3",
+        "random, x 1",
+        "random, x 3",
+    ]
+    assert [m.weight_factor for m in study.methods] == [1.0, 3.0, 1.0, 3.0]
+    assert study.methods[2].settings == {"init": "random"}
+    assert len({m.key for m in study.methods}) == 4
+    # One written out is the same method, and one without a factor has the key it always had.
+    written = Method("k", "pckmeans", {"init": "kmeans"}, weight="calibrated", weight_factor=3.0)
+    assert written.key == study.methods[1].key
+    assert Method("soft", "gaussian-mixture").key == "13c82fb90356"
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (dict(label="x {weight_factor}", weight_factor=3), "weight_factor must be a list"),
+        (dict(label="all alike", weight_factor=[1, 3]), "'weight_factor' is not in its label"),
+        (dict(label="{init}", weight_factor=[1]), "'init' has no values"),
+        (dict(label="{weight_factor:g}", weight_factor=[1]), "is not a name in braces"),
+    ],
+)
+def test_what_varies_is_named_in_the_label(method, said):
+    with pytest.raises(StudyError, match=said):
+        varied(**method).variants()
+
+
+def test_points_drawn_and_standardised():
+    points = load_points("iris, standardised, n=40")
+    assert points.values.std(axis=0) == pytest.approx(np.ones(4))
+    one, same, other = (points.drawn(np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert one.values.shape == (40, 4) and np.array_equal(one.values, same.values)
+    assert not np.array_equal(one.values, other.values)
+    rows = {tuple(row): label for row, label in zip(points.values, points.labels, strict=True)}
+    assert [rows[tuple(row)] for row in one.values] == one.labels.tolist()
+    assert len(load_points("iris, n=1000").drawn(np.random.default_rng(0)).labels) == 150
+    for wrong in ("iris, n=1", "iris, n=x", "nothing, n=20"):
+        with pytest.raises(StudyError):
+            load_points(wrong)
+
+
+def test_a_fit_is_scored_on_constrained_points_and_on_others():
+    points = load_points("gaussians-uneven, standardised, n=60")
+    method = Method("m", "pckmeans", {"init": "kmeans"}, weight="calibrated", weight_factor=3.0)
+    fit = fit_method(method, points, PER_POINT, 0.25, run=0)
+    drawn = points.drawn(np.random.default_rng([0, points.key, 1]))
+    pairs = draw_constraints(drawn, PER_POINT, draw_run(drawn, PER_POINT, 0), 0.25, "random")
+    assert len(pairs) == 15
+    touched = np.unique(np.concatenate([pairs.must_link.ravel(), pairs.cannot_link.ravel()]))
+    assert 0 < touched.size < 60
+    # Without weight, each point goes to its centroid of k-means, which is at rest.
+    free = Method("f", "pckmeans", {"init": "kmeans"}, weight=0.0)
+    scores = fit_method(free, points, PER_POINT, 0.25, run=0).scores
+    entropy = draw_run(drawn, PER_POINT, 0).seed.entropy
+    seed = int(np.random.SeedSequence(entropy).spawn(4)[3].generate_state(1)[0])
+    centroids = kmeans_centroids(drawn.values, drawn.n_classes, np.random.default_rng(seed))
+    labels = squared_distances(drawn.values, centroids).argmin(axis=1)
+    others = np.setdiff1d(np.arange(60), touched)
+    for name, some in (("ari_constrained", touched), ("ari_untouched", others)):
+        assert scores[name] == pytest.approx(adjusted_rand(drawn.labels[some], labels[some]))
+    assert "ari_constrained" not in fit_method(free, points, PER_POINT, 0, run=0).scores
+    assert {"ari", "ari_constrained", "ari_untouched"} <= set(fit.scores)
+    energies = fit.e_steps["energies"]
+    assert energies[-1] == pytest.approx(fit.objective, rel=1e-6)
+    assert all(a >= b - 1e-6 * a for a, b in pairwise(energies))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_calibrated_weights_are_those_of_the_problem(noise):
+    problem = as_problem(
+        "estep(data=iris, standardise=true, constraints=none, constraints_per_point=2, "
+        f"noise={noise}, weight=calibrated, weight_factor=3, centroids=kmeans)"
+    )
+    protocol = Protocol(unit="share-of-points", noise=noise)
+    points = load_points("iris, standardised, n=200")
+    hard = Method("m", "pckmeans", weight="calibrated", weight_factor=3.0)
+    assert fit_method(hard, points, protocol, 2, 0).weight == pytest.approx(problem.info["weight"])
+    soft = Method("s", "gaussian-mixture", {"e_step": "mean-field"}, weight="log-odds")
+    odds = np.log((300 * (1 - noise) + 0.5) / (300 * noise + 0.5))
+    assert fit_method(soft, points, protocol, 2, 0).weight == pytest.approx(odds)
+
+
+def test_the_study_of_regimes_has_what_its_design_asks_for():
+    study = load_study(ROOT / "reports" / "em-regimes")
+    assert len(study.data) == 12 and len(study.stages()) == 5
+    assert {stage.protocol.noise for stage in study.stages()} == {0.0, 0.05, 0.1, 0.2, 0.3}
+    hard = [m for m in study.methods if m.weight == "calibrated"]
+    assert len(hard) == 6 * 2 * 4 and len(study.methods) == 48 + 2 + 8
+    assert len(cells(study)) == 12 * 2 * 5 * 58 * study.runs
+    if DATA.is_dir():
+        for name in study.data:
+            assert load_points(name, DATA).few == 200
