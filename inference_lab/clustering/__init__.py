@@ -5,6 +5,7 @@
 2
 """
 
+from inference_lab.clustering._odds import MergedClassesWarning, PairWeightWarning
 from inference_lab.clustering.active import ExploreConsolidate, StopAskingError, ask_at_terminal
 from inference_lab.clustering.annealed import AnnealedConstrainedKMeans, AnnealedConstrainedMixture
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
@@ -71,9 +72,11 @@ __all__ = [
     "KernelHMRFKMeans",
     "KullbackLeibler",
     "MPCKMeans",
+    "MergedClassesWarning",
     "MetricKMeans",
     "MetricLearner",
     "PCKMeans",
+    "PairWeightWarning",
     "RDPMeans",
     "SeededKMeans",
     "SphericalKMeans",

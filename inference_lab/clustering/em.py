@@ -89,6 +89,7 @@ class Coupling:
     rows : (c,) int64 array
         The points that terms touch; in terms they are numbered by their place here.
     terms : sequence of DiagonalTerms
+        The same object for as long as it says the same, so that graphs need not be built anew.
     unary : (c, k) array or None
         Costs to add to those of the model, such as the separable part of penalties.
     importance : float
@@ -177,6 +178,10 @@ class EStep:
     free_energy: float = field(default=math.nan, init=False)
     #: Of the last call at T > 0: costs and shares of the coupled points, and their free energy.
     _last: tuple[FloatArray, FloatArray, float] | None = field(default=None, init=False, repr=False)
+    #: The terms that the last graph was built from, and it.
+    _built: tuple[Sequence[DiagonalTerms], FactorGraph] | None = field(
+        default=None, init=False, repr=False
+    )
 
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
         """Return labels, or shares at T > 0, given the assignment before (None at first).
@@ -212,7 +217,7 @@ class EStep:
                 unary = unary * coupling.counts[:, np.newaxis]
             if coupling.unary is not None:
                 unary = unary + coupling.unary
-            graph = FactorGraph.from_terms(unary, coupling.terms)
+            graph = self._graph(unary, coupling.terms)
             solution = solve(
                 graph,
                 self.solver,
@@ -249,6 +254,15 @@ class EStep:
                 result[rows] = shares
                 self.free_energy += coupling.importance * value
         return result
+
+    def _graph(self, unary: FloatArray, terms: Sequence[DiagonalTerms]) -> FactorGraph:
+        """Return the graph of an E-step, which shares its structure with the one before it."""
+        if self._built is not None and self._built[0] is terms:
+            graph = self._built[1].with_unary(unary)
+        else:
+            graph = FactorGraph.from_terms(unary, terms)
+        self._built = terms, graph
+        return graph
 
     def _coupled(self, unary: FloatArray, solution: Solution) -> tuple[FloatArray, float]:
         """Return the shares of the coupled points and their free energy."""

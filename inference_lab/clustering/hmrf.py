@@ -169,6 +169,11 @@ class HMRF(Model):
             ]
             self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
             self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
+        if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
+            self._terms = [
+                DiagonalTerms(self._ml, same=0.0, differ=self.ml_costs[:, 0]),
+                DiagonalTerms(self._cl, same=self.cl_costs[:, 0], differ=0.0),
+            ]
 
     def _total(self, values: FloatArray) -> float:
         """Return the sum over the points, each as often as it counts."""
@@ -218,11 +223,7 @@ class HMRF(Model):
             importance = float(self._importance[self.rows[0]])
         counts = None if self._counts is None else self._counts[self.rows]
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
-            terms = [
-                DiagonalTerms(self._ml, same=0.0, differ=self.ml_costs[:, 0]),
-                DiagonalTerms(self._cl, same=self.cl_costs[:, 0], differ=0.0),
-            ]
-            return Coupling(self.rows, terms, importance=importance, counts=counts)
+            return Coupling(self.rows, self._terms, importance=importance, counts=counts)
         k = len(self.centroids)
         unary = np.zeros((self.rows.size, k))
         # A hard must-link costs nothing that could be taken back.
@@ -236,6 +237,10 @@ class HMRF(Model):
             DiagonalTerms(self._cl, same=self.cl_costs, differ=0.0),
         ]
         return Coupling(self.rows, terms, unary, importance, counts)
+
+    def pair_costs(self) -> FloatArray:
+        """Return what each pair costs if it is violated, the mean over clusters, shape (p + q,)."""
+        return np.concatenate([self.ml_costs.mean(axis=1), self.cl_costs.mean(axis=1)])
 
     # -------------------------------------------------------------- the objective
 
@@ -270,9 +275,9 @@ class HMRF(Model):
 
     def objective(self, labels: IntArray) -> float:
         """Return ``J``."""
-        return self._distortion(labels) + self.normaliser(labels) + self.penalties(labels)
+        return self.distortion(labels) + self.normaliser(labels) + self.penalties(labels)
 
-    def _distortion(self, labels: IntArray) -> float:
+    def distortion(self, labels: IntArray) -> float:
         """Return the summed cost of the points in their clusters."""
         metric = self.metrics[0]
         if len(self.metrics) > 1 or not isinstance(metric, SquaredEuclidean):

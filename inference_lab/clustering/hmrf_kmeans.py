@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import Fit, PairwiseClusterer
+from inference_lab.clustering._odds import watch_components, watch_weight
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.metric_learning import (
@@ -166,13 +167,21 @@ class HMRFKMeans(PairwiseClusterer):
         self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
+        if self.closure == "drop":
+            watch_components(side.constraints, self.n_clusters, stacklevel=5)
         if self.closure is not None:
             side = replace(side, constraints=side.constraints.close(self.closure))
         learner = self._learner()
         if learner is not None:
             learner.check_points(points)
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
+        best = self._best_of(lambda rng: self._fit_once(points, side, rng))
+        self._take_hard(best)
         self._judge(side.constraints)
+        if isinstance(best.model.metrics[0], SquaredEuclidean):
+            # In the clusters found, as `worth_of_odds` has it for those without pairs.
+            mean = best.model.distortion(self.labels_) / float(side.counts.sum())
+            unit = 2.0 * mean / points.shape[1]
+            watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
         if learner is not None:
             self._watch(learner, points.shape[1])
 

@@ -510,7 +510,12 @@ class FactorGraph:
     @cached_property
     def _whole_extent(self) -> _Extent:
         """The extent of all terms and the constant."""
-        unary = _extent(*_extremes(self.unary_values, self.unary_ptr[:-1], self.unary_ptr[1:]))
+        starts = self.unary_ptr[:-1]
+        low, high = self.unary_values, _finite_or_less(self.unary_values)
+        if starts.size:
+            # One stretch ends where the next begins; no variable is without a label.
+            low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+        unary = _extent(low, high)
         constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0.0)
         return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
 
@@ -1282,7 +1287,8 @@ def _extremes(
 
 def _finite_or_less(values: FloatArray) -> FloatArray:
     """Return costs with ``-inf``, which no maximum is, in place of ``+inf``."""
-    return np.where(np.isposinf(values), -np.inf, values)
+    infinite = np.isposinf(values)
+    return np.where(infinite, -np.inf, values) if infinite.any() else values
 
 
 def _lowered(costs: FloatArray, cap: float) -> FloatArray:

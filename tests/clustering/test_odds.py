@@ -8,6 +8,8 @@ from inference_lab.clustering import (
     ConstrainedGaussianMixture,
     COPKMeans,
     HMRFKMeans,
+    MergedClassesWarning,
+    PairWeightWarning,
     PCKMeans,
 )
 from inference_lab.clustering._odds import log_odds, wrong_share
@@ -65,3 +67,44 @@ def test_one_kind_may_have_a_number():
         COPKMeans(3).fit(points, **given)
     with pytest.raises(ValueError, match="cl_weight = 'much' is unknown; allowed: 'auto'"):
         PCKMeans(3).fit(points, **given | {"cl_weight": "much"})
+
+
+def clouds(scale: float = 1.0) -> np.ndarray:
+    """Return three clusters of variance ``scale^2``."""
+    points = np.random.default_rng(0).normal(size=(150, 2)) + 5.0 * np.eye(3)[TRUTH][:, :2]
+    return scale * points
+
+
+def test_weights_far_from_what_pairs_are_worth_are_told_of():
+    rng = np.random.default_rng(0)
+    right = Constraints.sample(TRUTH, 200, rng)
+    wrong = right.flip(0.2, rng)
+    with pytest.warns(PairWeightWarning, match="hardly any pair counts; scale the data"):
+        PCKMeans(3, random_state=0).fit(clouds(100.0), **right.fit_params())
+    for model, pairs, weight in (
+        (PCKMeans, right, 1e5),  # no pair contradicts it
+        (PCKMeans, wrong, 20.0),
+        (PCKMeans, wrong, 0.0),  # as asked
+        (HMRFKMeans, wrong, 1.0),  # penalties are on the scale of the data
+    ):
+        told = pairs.with_weights(weight, weight).fit_params()
+        model(3, random_state=0).fit(clouds(), **told)
+    HMRFKMeans(3, random_state=0).fit(clouds(100.0), **wrong.fit_params())
+    with pytest.warns(PairWeightWarning, match="even a wrong pair counts"):
+        told = wrong.with_weights(1e5, 1e5).fit_params()
+        PCKMeans(3, random_state=0).fit(clouds(), **told)
+
+
+def test_closing_wrong_pairs_into_one_component_is_told_of():
+    rng = np.random.default_rng(0)
+    right = Constraints.sample(TRUTH, 600, rng)
+    wrong = right.flip(0.1, rng)
+    told = wrong.with_weights(10.0, 10.0).fit_params()
+    with pytest.warns(MergedClassesWarning, match=r"connect \d+ of the \d+ points"):
+        PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **told)
+    PCKMeans(3, closure="vote", random_state=0).fit(clouds(), **told)
+    PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **right.fit_params())
+    # One wrong cannot-link within a component of a third of the points merges nothing.
+    inside = Constraints(right.must_link, [*right.cannot_link, right.must_link[0]], n_points=150)
+    assert len(inside.contradictions()) == 1
+    PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **inside.fit_params())
