@@ -205,11 +205,11 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
             share *= share
         field[a] = share if below > -_CUTOFF else 0.0
     total = 0.0
-    for a in range(k):
-        total += field[a]
+    for b in range(k):
+        total += field[b]
     scale = 1.0 / total
-    for a in range(k):
-        field[a] *= scale
+    for b in range(k):
+        field[b] *= scale
 
 
 @inlined_minimum
