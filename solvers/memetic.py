@@ -263,7 +263,7 @@ class _Search:
         )
         self.chains, self.block = start_chains(graph), start_block(graph)
         # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
-        self.uniforms = max(10 * (_HEAD + ball + _FORESTS * (2 * ball + 10)), 2 * n)
+        self.uniforms = max(10 * (_HEAD + ball + _FORESTS * (2 * ball + 10)), n // 4)
         self.unit = _mean_weight(graph)
         self.individuals: list[IntArray] = []
         self.energies: list[float] = []
