@@ -17,13 +17,17 @@ from inference_lab.specs.settings import setting
 #: Variables between two looks at the clock: some tens of milliseconds.
 _STEPS = 50_000
 
+#: Variables are numbered along their terms where those join numbers no further apart, on average,
+#: than this share of all: a third where they are joined at random, little on chains and pictures.
+_NEAR = 0.125
+
 
 @dataclass(frozen=True)
 class ICM(Solver):
     """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
 
-    Each sweep visits the variables in a new random order and moves each to the label of least
-    cost given all others, until a sweep changes nothing. Ties keep the label. Costs are compared
+    Each sweep visits the variables in some order and moves each to the label of least cost given
+    all others, until a sweep changes nothing. Ties keep the label. Costs are compared
     first by the number of violated ``+inf`` terms, then by their finite part, so that the descent
     finds its way to feasible labellings where single moves lead there.
 
@@ -34,8 +38,11 @@ class ICM(Solver):
         labelling given to the run takes precedence.
     restarts : int
         Further descents, from random labellings; the best result is kept.
-    order : {"random", "sequential"}
-        Draw a new order for each sweep, or always go by variable number.
+    order : {"auto", "random", "sequential"}
+        Draw a new order for each sweep, or always go by variable number. By default the latter
+        where variables are numbered along their terms, as on chains, grids and pictures: there
+        labels spread along a sweep, and local minima are some per cent lower than in random order.
+        Elsewhere it makes no difference, and a new order gives runs of other seeds a chance.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
 
@@ -67,7 +74,7 @@ class ICM(Solver):
 
     init: Literal["unary", "random"] = "unary"
     restarts: int = setting(0, at_least=0)
-    order: Literal["random", "sequential"] = "random"
+    order: Literal["auto", "random", "sequential"] = "auto"
     max_sweeps: int | None = setting(None, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
@@ -98,6 +105,7 @@ class ICM(Solver):
     def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
         """Sweep until stable; return the sweeps made and whether the last changed nothing."""
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
+        in_turn = self.order == "sequential" or (self.order == "auto" and _numbered_along(graph))
         descent = Descent(graph.arrays)
         prices = graph.label_costs
         used = count_users(prices, x) if graph.n_label_costs else None
@@ -107,7 +115,7 @@ class ICM(Solver):
             if run.should_stop(before + done) or done == self.max_sweeps:
                 return done, False
             order = np.flatnonzero(dirty)
-            if self.order == "random":
+            if not in_turn:
                 order = run.rng.permutation(order)
             changes = 0
             for begin in range(0, order.size, _STEPS):
@@ -124,3 +132,11 @@ class ICM(Solver):
             if changes == 0:
                 return done, True
             run.offer(x)
+
+
+def _numbered_along(graph: FactorGraph) -> bool:
+    """Whether pairwise terms join variables of numbers near each other."""
+    if not graph.n_edges:
+        return False
+    distance = np.abs(graph.edges[:, 0] - graph.edges[:, 1]).mean()
+    return bool(distance <= _NEAR * graph.n_variables)

@@ -18,11 +18,13 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.descent import descend, sweep
+from inference_lab.registry.registry import problem_registry
 from inference_lab.solvers.icm import ICM
 
 INF = math.inf
 FEASIBLE = [f for f in FAMILIES if f != "infeasible"]
 CHOICES = list(itertools.product(("unary", "random"), ("random", "sequential")))
+ORDERS = ("auto", "random", "sequential")
 
 
 def rank(graph: FactorGraph, x: IntArray) -> tuple[int, float]:
@@ -292,6 +294,21 @@ def test_the_order_is_drawn_anew_or_fixed():
     assert len(set(map(tuple, drawn))) > 1
 
 
+def test_by_default_labels_spread_along_grids():
+    """Where variables are numbered along the terms the order is theirs, elsewhere it is drawn."""
+    gains = []
+    for seed in range(6):
+        graph = problem_registry.make(f"potts-grid(seed={seed})").build().graph
+        runs = {order: il.solve(graph, f"icm(order={order})", seed=0) for order in ORDERS}
+        assert runs["auto"].labels.tolist() == runs["sequential"].labels.tolist()
+        gains.append(1.0 - runs["auto"].energy / runs["random"].energy)
+    assert np.mean(gains) > 0.01
+    graph = frustrated()
+    runs = {order: il.solve(graph, f"icm(order={order})", seed=0) for order in ORDERS}
+    assert runs["auto"].labels.tolist() == runs["random"].labels.tolist()
+    assert runs["auto"].labels.tolist() != runs["sequential"].labels.tolist()
+
+
 @pytest.mark.parametrize("spec", ["icm", "icm(init=random, restarts=3)", "icm(order=sequential)"])
 def test_a_seed_makes_it_deterministic(spec):
     for seed in range(3):
@@ -326,7 +343,7 @@ def test_limits():
         ("icm(restarts=-1)", "restarts must be at least 0, got -1"),
         ("icm(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
         ("icm(init=best)", "'best' is not one of unary, random"),
-        ("icm(order=residual)", "'residual' is not one of random, sequential"),
+        ("icm(order=residual)", "'residual' is not one of auto, random, sequential"),
     ],
 )
 def test_settings_out_of_range(spec, message):
