@@ -17,6 +17,9 @@ from inference_lab.specs.settings import setting
 #: Variables between two looks at the clock: some tens of milliseconds.
 _STEPS = 50_000
 
+#: A labelling is offered, and so evaluated, when so large a share of the labels has changed.
+_SHARE = 0.1
+
 #: Variables are numbered along their terms where those join numbers no further apart, on average,
 #: than this share of all: a third where they are joined at random, little on chains and pictures.
 _NEAR = 0.125
@@ -110,10 +113,9 @@ class ICM(Solver):
         prices = graph.label_costs
         used = count_users(prices, x) if graph.n_label_costs else None
         run.offer(x)
-        done = 0
-        while True:
-            if run.should_stop(before + done) or done == self.max_sweeps:
-                return done, False
+        done = unseen = 0
+        stable = False
+        while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
             order = np.flatnonzero(dirty)
             if not in_turn:
                 order = run.rng.permutation(order)
@@ -128,10 +130,16 @@ class ICM(Solver):
                     )
                 if run.remaining <= 0.0:
                     break
+            else:
+                stable = changes == 0
             done += 1
-            if changes == 0:
-                return done, True
+            unseen += changes
+            if unseen > _SHARE * graph.n_variables:
+                run.offer(x)
+                unseen = 0
+        if unseen:
             run.offer(x)
+        return done, stable
 
 
 def _numbered_along(graph: FactorGraph) -> bool:

@@ -13,6 +13,7 @@ from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
+from inference_lab.contract import Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -335,6 +336,17 @@ def test_limits():
     assert s.status == "limit" and s.iterations == 4 and s.diagnostics["descents"] == 2
     s = il.solve(graph, "icm(restarts=100000)", time_limit=0.2)
     assert s.status == "limit" and s.diagnostics["descents"] > 5 and s.seconds < 1.0
+
+
+def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
+    """The first part of the variables may have nothing to gain where the rest has."""
+    monkeypatch.setattr("inference_lab.solvers.icm._STEPS", 2)
+    monkeypatch.setattr(Run, "remaining", property(lambda self: 0.0))
+    monkeypatch.setattr(Run, "should_stop", lambda self, done=0: done > 0)
+    graph = FactorGraph.potts([[0.0, 1.0]] * 3 + [[0.0, 0.1]], [(2, 3)], [0.0])
+    start = np.array([0, 0, 0, 1])
+    s = il.solve(graph, "icm(order=sequential)", initial=start, time_limit=5.0)
+    assert s.labels.tolist() == start.tolist() and s.status == "limit"
 
 
 @pytest.mark.parametrize(
