@@ -1,0 +1,1 @@
+"""Search over integer cost functions with soft arc consistency."""

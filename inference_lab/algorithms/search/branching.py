@@ -1,0 +1,957 @@
+"""Branch and bound over integer cost functions, bounded by existential directional arc consistency.
+
+Data structures
+---------------
+Variables are numbered by rank, value ``a`` of variable ``i`` is number ``ptr[i] + a``, and *slot*
+``t`` is one place in the scope of one cost function; the first slot of a function is that of least
+rank. Tables are never written. What soft arc consistency moves is kept beside them, so that a cost
+is ``table[x] - sum_t shift[t, x_t]``, and equal tables are one. All that changes in a subtree is
+integers in one array, ``cell``: the bound, the unary costs, the shifts and the sizes of domains.
+The *trail* notes a cell before its first change at a node of the search, so that going back takes
+as long as going on did, and never holds more than depth times cells. A domain is a sparse set, its
+labels the first of ``dom``: removing one swaps two and lowers the size, and setting the size back
+undoes it. Hints, the last known support of a label, are right or wrong whatever the node; they are
+checked when used and never undone.
+
+Open nodes of the best-first search are paths: a decision and the number of the node above. They
+are made only when a depth-first search is left, and replayed at once, as a single node. Where the
+trail or the pool of open nodes is full, the search leaves early, or goes on depth first: memory is
+allocated once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.search.network import FORBIDDEN, HARD, Network
+from inference_lab.graph.arrays import IntArray
+from inference_lab.kernels.heap import Heap, empty_heap, pop, push
+from inference_lab.kernels.record import record
+
+#: What has to be looked at again after a change at a variable: the costs of larger neighbours
+#: (its label lost), of the smaller ones (their full support), and its own existential support.
+_ARC, _DIRECTIONAL, _EXISTENTIAL, _NEAR = 1, 2, 4, 8
+_ALL = _ARC | _DIRECTIONAL | _EXISTENTIAL | _NEAR
+
+#: Backtracks of a depth-first search, at most, before the node of least bound has its turn.
+MOST_BACKTRACKS = 1 << 14
+
+#: Passes of a propagation without a gain, and how small a part of what the bound lacks, as a power
+#: of one half, is none.
+_PATIENCE, _SMALL_GAIN = 20, 10
+
+#: Nodes of the paths to open nodes that are kept, and length of the trail in cells at first.
+_POOL, _TRAIL = 1 << 19, 4
+
+#: What came of a propagation.
+CONFLICT, CONSISTENT, INTERRUPTED = 0, 1, 2
+#: What came of a search.
+DONE, OUT_OF_WORK, IMPROVED, FULL, AT_ROOT = range(5)
+
+
+class Functions(NamedTuple):
+    """The cost functions, which no search changes.
+
+    * ``ptr`` (n+1,): values of each variable;
+    * ``slots`` (f+1,): slots of each function; ``scope``, ``stride``, ``shift_at``, ``function``
+      (s,): of each slot its variable, the step of its labels in the table, where its shifts begin,
+      and its function;
+    * ``table_at`` (f,), ``tables``;
+    * ``incident_ptr`` (n+1,), ``incident`` (s,): the slots of each variable.
+    """
+
+    ptr: IntArray
+    slots: IntArray
+    scope: IntArray
+    stride: IntArray
+    shift_at: IntArray
+    function: IntArray
+    table_at: IntArray
+    tables: IntArray
+    incident_ptr: IntArray
+    incident: IntArray
+
+
+class State(NamedTuple):
+    """What a search changes.
+
+    * ``cell``: all that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts;
+      ``stamp``: the node of the last change of each cell; ``trail_at``, ``trail_old``: the trail;
+    * ``dom``, ``pos``: the sparse sets, and where each label stands in its own; ``hint``: like
+      ``shift``; ``chosen`` (n,): existential supports; ``flags`` (n,); ``weight`` (f,): conflicts;
+    * ``least``: scratch of the size of a domain; ``digits``, ``turns``: of a scope;
+    * ``best`` (n,): the best labelling found;
+    * ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level;
+    * ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
+      nodes, ``open`` those not yet explored, least bound first;
+    * ``now``: a record of numbers.
+    """
+
+    cell: IntArray
+    low: IntArray
+    unary: IntArray
+    shift: IntArray
+    size: IntArray
+    stamp: IntArray
+    trail_at: IntArray
+    trail_old: IntArray
+    dom: IntArray
+    pos: IntArray
+    hint: IntArray
+    chosen: IntArray
+    flags: IntArray
+    marked: IntArray
+    weight: IntArray
+    least: IntArray
+    digits: IntArray
+    turns: IntArray
+    best: IntArray
+    var: IntArray
+    label: IntArray
+    mark: IntArray
+    bound: IntArray
+    right: IntArray
+    parent: IntArray
+    decision_var: IntArray
+    decision_label: IntArray
+    decision_assigns: IntArray
+    open: Heap
+    now: Any
+
+
+# ------------------------------------------------------------------------------- cells and domains
+
+
+@inlined
+def _put(s: State, at: int, value: int) -> None:
+    """Write a cell, and note on the trail what was there."""
+    if s.stamp[at] != s.now[0].stamp:
+        s.stamp[at] = s.now[0].stamp
+        s.trail_at[s.now[0].trail] = at
+        s.trail_old[s.now[0].trail] = s.cell[at]
+        s.now[0].trail += 1
+    s.cell[at] = value
+
+
+@inlined
+def _undo(s: State, mark: int) -> None:
+    """Bring all cells back to what they were when the trail was so long, and begin a new node."""
+    for q in range(s.now[0].trail - 1, mark - 1, -1):
+        s.cell[s.trail_at[q]] = s.trail_old[q]
+    s.now[0].trail = mark
+    s.now[0].stamps += 1
+    s.now[0].stamp = s.now[0].stamps
+
+
+@inlined
+def _alive(p: Functions, s: State, i: int, a: int) -> bool:
+    return bool(s.pos[p.ptr[i] + a] < s.size[i])
+
+
+@inlined
+def _swap_to(p: Functions, s: State, i: int, a: int, place: int) -> None:
+    """Bring a label to a place of its sparse set."""
+    begin = p.ptr[i]
+    here = s.pos[begin + a]
+    other = s.dom[begin + place]
+    s.dom[begin + here] = other
+    s.pos[begin + other] = here
+    s.dom[begin + place] = a
+    s.pos[begin + a] = place
+
+
+@lean_kernel
+def _drop(p: Functions, s: State, i: int, a: int) -> None:
+    """Rule a label out; a variable without any is a conflict."""
+    _swap_to(p, s, i, a, s.size[i] - 1)
+    _put(s, s.now[0].size_at + i, s.size[i] - 1)
+    s.flags[i] |= _ALL
+    s.now[0].dropped += 1
+    if s.size[i] == 0:
+        s.now[0].conflict = True
+
+
+@lean_kernel
+def _raise_bound(p: Functions, s: State, i: int) -> None:
+    """Move the least unary cost of a variable to the bound."""
+    begin = p.ptr[i]
+    least = FORBIDDEN
+    for r in range(s.size[i]):
+        least = min(least, s.unary[begin + s.dom[begin + r]])
+    if least > 0 and s.size[i] > 0:
+        if s.low[0] + least >= s.now[0].cutoff:
+            s.now[0].conflict = True
+            return
+        for r in range(s.size[i]):
+            at = begin + s.dom[begin + r]
+            _put(s, 1 + at, s.unary[at] - least)
+        _put(s, 0, s.low[0] + least)
+
+
+@lean_kernel
+def _gain(p: Functions, s: State, t: int, i: int, a: int, amount: int) -> None:
+    """Move a cost of one label out of a function, to its unary cost; rule it out if too much."""
+    at = p.ptr[i] + a
+    if s.low[0] + s.unary[at] + amount >= s.now[0].cutoff:
+        _drop(p, s, i, a)
+        return
+    if s.unary[at] == 0:
+        s.flags[i] |= _DIRECTIONAL | _EXISTENTIAL | _NEAR
+    _put(s, s.now[0].shift_from + p.shift_at[t] + a, s.shift[p.shift_at[t] + a] + amount)
+    _put(s, 1 + at, s.unary[at] + amount)
+
+
+# ----------------------------------------------------------------------------------------- supports
+
+
+@inlined
+def _first(p: Functions, s: State, f: int, fixed: int, a: int) -> int:
+    """Begin with the first labels of all slots of a function but one; return the entry."""
+    at = p.table_at[f]
+    for t in range(p.slots[f], p.slots[f + 1]):
+        i = p.scope[t]
+        s.turns[t - p.slots[f]] = 0
+        b = a if t == fixed else s.dom[p.ptr[i]]
+        s.digits[t - p.slots[f]] = b
+        at += b * p.stride[t]
+    return int(at)
+
+
+@inlined
+def _next(p: Functions, s: State, f: int, fixed: int, at: int) -> int:
+    """Go on to the next labels of all slots but one; return the entry, -1 after the last."""
+    for t in range(p.slots[f + 1] - 1, p.slots[f] - 1, -1):
+        if t == fixed:
+            continue
+        i = p.scope[t]
+        d = t - p.slots[f]
+        s.turns[d] += 1
+        more = s.turns[d] < s.size[i]
+        if not more:
+            s.turns[d] = 0
+        b = s.dom[p.ptr[i] + s.turns[d]]
+        at += (b - s.digits[d]) * p.stride[t]
+        s.digits[d] = b
+        if more:
+            return int(at)
+    return -1
+
+
+@inlined
+def _cost_at(p: Functions, s: State, f: int, at: int, fixed: int, soft: int) -> int:
+    """Return the cost of the labels at hand, with the unary costs of the others if `soft`."""
+    cost = p.tables[at]
+    for t in range(p.slots[f], p.slots[f + 1]):
+        b = s.digits[t - p.slots[f]]
+        cost -= s.shift[p.shift_at[t] + b]
+        if soft and t != fixed:
+            cost += s.unary[p.ptr[p.scope[t]] + b]
+    return int(cost)
+
+
+@lean_kernel
+def _support(p: Functions, s: State, t: int, a: int, soft: int) -> int:
+    """Return the least cost of a function where a slot has label ``a``, and renew its hint.
+
+    With the unary costs of the other variables if `soft` is 1.
+    """
+    f = p.function[t]
+    lo = p.slots[f]
+    own = p.shift_at[t] + a
+    if p.slots[f + 1] - lo == 2:
+        u = 2 * lo + 1 - t
+        j = p.scope[u]
+        values, shifts, step = p.ptr[j], p.shift_at[u], p.stride[u]
+        row = p.table_at[f] + a * p.stride[t]
+        shifted = s.shift[own]
+        b = s.hint[own]
+        if (
+            s.pos[values + b] < s.size[j]
+            and p.tables[row + b * step] - shifted - s.shift[shifts + b] == 0
+            and (soft == 0 or s.unary[values + b] == 0)
+        ):
+            return 0
+        least = 4 * FORBIDDEN
+        s.now[0].work += s.size[j]
+        for r in range(s.size[j]):
+            c = s.dom[values + r]
+            cost = p.tables[row + c * step] - s.shift[shifts + c] + soft * s.unary[values + c]
+            if cost < least:
+                least = cost
+                b = c
+        s.hint[own] = b
+        return int(least - shifted)
+    # The hint is an entry of the table.
+    at = s.hint[own]
+    good = True
+    for r in range(lo, p.slots[f + 1]):
+        i = p.scope[r]
+        b = (at - p.table_at[f]) // p.stride[r] % (p.ptr[i + 1] - p.ptr[i])
+        s.digits[r - lo] = b
+        good = good and _alive(p, s, i, b)
+    if good and _cost_at(p, s, f, at, t, soft) == 0:
+        return 0
+    least = 4 * FORBIDDEN
+    at = _first(p, s, f, t, a)
+    while at >= 0:
+        s.now[0].work += 4
+        cost = _cost_at(p, s, f, at, t, soft)
+        if cost < least:
+            least = cost
+            s.hint[own] = at
+            if cost == 0:
+                break
+        at = _next(p, s, f, t, at)
+    return int(least)
+
+
+@lean_kernel
+def _project(p: Functions, s: State, t: int) -> None:
+    """Give each label of a slot a support: move to its unary cost what it pays anyway."""
+    i = p.scope[t]
+    changed = False
+    for r in range(s.size[i] - 1, -1, -1):
+        a = s.dom[p.ptr[i] + r]
+        least = _support(p, s, t, a, 0)
+        if least > 0:
+            _gain(p, s, t, i, a, least)
+            changed = True
+    if changed:
+        _raise_bound(p, s, i)
+        if s.now[0].conflict:
+            s.weight[p.function[t]] += 1
+
+
+@lean_kernel
+def _extend(p: Functions, s: State, t: int) -> None:
+    """Move to a function the unary costs that pay for ``least`` at a slot, and no more."""
+    f = p.function[t]
+    i = p.scope[t]
+    for u in range(p.slots[f], p.slots[f + 1]):
+        j = p.scope[u]
+        if u == t:
+            continue
+        for q in range(s.size[j]):
+            b = s.dom[p.ptr[j] + q]
+            if s.unary[p.ptr[j] + b] == 0:
+                continue
+            needed = -FORBIDDEN
+            if p.slots[f + 1] - p.slots[f] == 2:
+                row = p.table_at[f] + b * p.stride[u]
+                s.now[0].work += s.size[i]
+                for r in range(s.size[i]):
+                    a = s.dom[p.ptr[i] + r]
+                    cost = p.tables[row + a * p.stride[t]] - s.shift[p.shift_at[t] + a]
+                    needed = max(needed, s.least[a] - cost)
+                needed += s.shift[p.shift_at[u] + b]
+            else:
+                at = _first(p, s, f, u, b)
+                while at >= 0:
+                    s.now[0].work += 4
+                    cost = _cost_at(p, s, f, at, u, 0)
+                    # Those before `u` have paid already.
+                    for w in range(u + 1, p.slots[f + 1]):
+                        if w != t:
+                            cost += s.unary[p.ptr[p.scope[w]] + s.digits[w - p.slots[f]]]
+                    needed = max(needed, s.least[s.digits[t - p.slots[f]]] - cost)
+                    at = _next(p, s, f, u, at)
+            if needed > 0:
+                at = p.shift_at[u] + b
+                _put(s, s.now[0].shift_from + at, s.shift[at] - needed)
+                _put(s, 1 + p.ptr[j] + b, s.unary[p.ptr[j] + b] - needed)
+
+
+@lean_kernel
+def _project_fully(p: Functions, s: State, t: int) -> None:
+    """Give each label of a slot a full support, paid for by the unary costs of the others."""
+    i = p.scope[t]
+    changed = dropped = False
+    for r in range(s.size[i]):
+        a = s.dom[p.ptr[i] + r]
+        least = _support(p, s, t, a, 1)
+        s.least[a] = least
+        changed |= least > 0
+        dropped |= s.low[0] + s.unary[p.ptr[i] + a] + least >= s.now[0].cutoff
+    if not changed:
+        return
+    if dropped:
+        for r in range(s.size[i] - 1, -1, -1):
+            a = s.dom[p.ptr[i] + r]
+            if s.low[0] + s.unary[p.ptr[i] + a] + s.least[a] >= s.now[0].cutoff:
+                _drop(p, s, i, a)
+    if not s.now[0].conflict:
+        _extend(p, s, t)
+        for r in range(s.size[i] - 1, -1, -1):
+            a = s.dom[p.ptr[i] + r]
+            if s.least[a] > 0:
+                _gain(p, s, t, i, a, s.least[a])
+        _raise_bound(p, s, i)
+    if s.now[0].conflict:
+        s.weight[p.function[t]] += 1
+
+
+@lean_kernel
+def _supported(p: Functions, s: State, i: int, a: int) -> bool:
+    """Whether a label costs nothing, and has a full support in every function."""
+    if s.unary[p.ptr[i] + a] > 0:
+        return False
+    for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+        if _support(p, s, p.incident[q], a, 1) > 0:
+            return False
+    return True
+
+
+@lean_kernel
+def _choose(p: Functions, s: State, i: int) -> None:
+    """Choose a label that costs nothing."""
+    for r in range(s.size[i]):
+        a = s.dom[p.ptr[i] + r]
+        if s.unary[p.ptr[i] + a] == 0:
+            _put(s, s.now[0].chosen_at + i, a)
+            break
+
+
+@lean_kernel
+def _enforce_existential(p: Functions, s: State, i: int) -> None:
+    """Find a label with full supports everywhere, or raise the bound."""
+    if s.size[i] == 0:
+        return
+    a = s.chosen[i]
+    if _alive(p, s, i, a) and _supported(p, s, i, a):
+        return
+    for r in range(s.size[i]):
+        a = s.dom[p.ptr[i] + r]
+        if _supported(p, s, i, a):
+            _put(s, s.now[0].chosen_at + i, a)
+            return
+    for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+        _project_fully(p, s, p.incident[q])
+        if s.now[0].conflict:
+            return
+    for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+        f = p.function[p.incident[q]]
+        for u in range(p.slots[f], p.slots[f + 1]):
+            if p.scope[u] > i:
+                s.flags[p.scope[u]] |= _EXISTENTIAL
+    _choose(p, s, i)
+
+
+# -------------------------------------------------------------------------------------- propagation
+
+
+@lean_kernel
+def _prune(p: Functions, s: State) -> None:
+    """Rule out all labels that cost as much as the best labelling."""
+    s.now[0].pruned_low = s.low[0]
+    s.now[0].pruned_cutoff = s.now[0].cutoff
+    room = s.now[0].cutoff - s.low[0]
+    for i in range(p.ptr.size - 1):
+        if s.size[i] > 1:
+            begin = p.ptr[i]
+            for r in range(s.size[i] - 1, -1, -1):
+                if s.unary[begin + s.dom[begin + r]] >= room:
+                    _drop(p, s, i, s.dom[begin + r])
+        if s.now[0].conflict:
+            return
+
+
+@lean_kernel
+def _spread(p: Functions, s: State) -> None:
+    """Flag the larger neighbours of variables whose costs rose, for their existential support."""
+    for i in range(p.ptr.size - 1):
+        if not s.flags[i] & _NEAR:
+            continue
+        s.flags[i] &= ~_NEAR
+        for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+            t = p.incident[q]
+            f = p.function[t]
+            for u in range(p.slots[f] + 1, p.slots[f + 1]):
+                if u != t:
+                    s.flags[p.scope[u]] |= _EXISTENTIAL
+
+
+@inlined
+def _tires(s: State) -> bool:
+    """Whether many passes have neither ruled a label out nor raised the bound to speak of.
+
+    Among functions of three variables or more costs can go round for ever.
+    """
+    gain = s.low[0] - s.now[0].idle_low
+    if (
+        s.now[0].dropped != s.now[0].idle_dropped
+        or gain < 0
+        or gain >= 1 + ((s.now[0].cutoff - s.low[0]) >> _SMALL_GAIN)
+    ):
+        s.now[0].idle = 0
+        s.now[0].idle_low = s.low[0]
+        s.now[0].idle_dropped = s.now[0].dropped
+    s.now[0].idle += 1
+    return bool(s.now[0].idle > _PATIENCE)
+
+
+@lean_kernel
+def _settle(p: Functions, s: State) -> None:
+    """Stop a propagation: each variable chooses a label that costs nothing."""
+    s.now[0].idle = 0
+    for i in range(p.ptr.size - 1):
+        s.flags[i] = 0
+        if not _alive(p, s, i, s.chosen[i]) or s.unary[p.ptr[i] + s.chosen[i]] > 0:
+            _choose(p, s, i)
+
+
+@lean_kernel
+def propagate(p: Functions, s: State) -> int:
+    """Enforce existential directional arc consistency; stop between two steps if out of work.
+
+    Returns `CONFLICT` if nothing below the cutoff is left.
+    """
+    n = p.ptr.size - 1
+    s.now[0].conflict = s.low[0] >= s.now[0].cutoff
+    while not s.now[0].conflict:
+        if s.now[0].work > s.now[0].most_work:
+            return INTERRUPTED
+        if _tires(s):
+            _settle(p, s)
+            return CONSISTENT
+        if s.now[0].pruned_low != s.low[0] or s.now[0].pruned_cutoff != s.now[0].cutoff:
+            _prune(p, s)
+            continue
+        _spread(p, s)
+        s.now[0].work += n
+        any_left = 0
+        for i in range(n):
+            any_left |= s.flags[i]
+        if any_left == 0:
+            return CONSISTENT
+        if any_left & _EXISTENTIAL:
+            for i in range(n):
+                if s.flags[i] & _EXISTENTIAL:
+                    s.flags[i] &= ~_EXISTENTIAL
+                    _enforce_existential(p, s, i)
+                    if s.now[0].conflict or s.now[0].work > s.now[0].most_work:
+                        break
+            continue
+        if any_left & _DIRECTIONAL:
+            for i in range(n - 1, -1, -1):
+                if s.flags[i] & _DIRECTIONAL == 0:
+                    continue
+                s.flags[i] &= ~_DIRECTIONAL
+                for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+                    t = p.incident[q]
+                    first = p.slots[p.function[t]]
+                    if t != first:
+                        _project_fully(p, s, first)
+                        if s.now[0].conflict:
+                            break
+                if s.now[0].conflict or s.now[0].work > s.now[0].most_work:
+                    break
+            continue
+        for i in range(n):
+            if s.flags[i] & _ARC == 0:
+                continue
+            s.flags[i] &= ~_ARC
+            for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+                t = p.incident[q]
+                f = p.function[t]
+                for u in range(p.slots[f] + 1, p.slots[f + 1]):
+                    if u != t:
+                        _project(p, s, u)
+                    if s.now[0].conflict:
+                        break
+                if s.now[0].conflict:
+                    break
+            if s.now[0].conflict or s.now[0].work > s.now[0].most_work:
+                break
+    for i in range(n):
+        s.flags[i] = 0
+    return CONFLICT
+
+
+# ------------------------------------------------------------------------------------------- search
+
+
+@lean_kernel
+def complete(p: Functions, s: State) -> int:
+    """Take the existential supports for a labelling; return the variable to branch on.
+
+    -1 if the labelling costs no more than the bound, so that the node is done. It is kept if it is
+    the best so far.
+    """
+    total = s.low[0]
+    for i in range(p.ptr.size - 1):
+        s.marked[i] = 0
+    for f in range(p.slots.size - 1):
+        at = p.table_at[f]
+        for t in range(p.slots[f], p.slots[f + 1]):
+            a = s.chosen[p.scope[t]]
+            at += a * p.stride[t]
+        cost = p.tables[at]
+        for t in range(p.slots[f], p.slots[f + 1]):
+            cost -= s.shift[p.shift_at[t] + s.chosen[p.scope[t]]]
+        if cost > 0:
+            total = min(FORBIDDEN, total + cost)
+            for t in range(p.slots[f], p.slots[f + 1]):
+                s.marked[p.scope[t]] = 1
+    s.now[0].work += p.scope.size
+    if total < s.now[0].found:
+        s.now[0].found = total
+        s.now[0].cutoff = max(0, total - s.now[0].slack)
+        for i in range(p.ptr.size - 1):
+            s.best[i] = s.chosen[i]
+        s.now[0].improved = True
+    if s.low[0] >= s.now[0].cutoff:
+        return -1
+    last = s.now[0].last
+    if last >= 0 and s.size[last] > 1:
+        return int(last)
+    branch = -1
+    best = 0.0
+    for i in range(p.ptr.size - 1):
+        if s.marked[i] == 0 or s.size[i] == 1:
+            continue
+        weight = 1
+        for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
+            f = p.function[p.incident[q]]
+            for t in range(p.slots[f], p.slots[f + 1]):
+                if p.scope[t] != i and s.size[p.scope[t]] > 1:
+                    weight += s.weight[f]
+                    break
+        s.now[0].work += p.incident_ptr[i + 1] - p.incident_ptr[i]
+        score = weight / s.size[i]
+        if branch < 0 or score > best:
+            branch = i
+            best = score
+    return branch
+
+
+@lean_kernel
+def _decide(p: Functions, s: State, i: int, a: int, assigns: int) -> None:
+    """Assign a label, or rule it out."""
+    if assigns:
+        if _alive(p, s, i, a):
+            _swap_to(p, s, i, a, 0)
+            _put(s, s.now[0].size_at + i, 1)
+            s.flags[i] |= _ALL
+        else:
+            s.now[0].failed = True
+    elif _alive(p, s, i, a):
+        if s.size[i] == 1:
+            s.now[0].failed = True
+        else:
+            _drop(p, s, i, a)
+    if not s.now[0].failed:
+        _raise_bound(p, s, i)
+        s.now[0].failed = s.now[0].conflict
+
+
+@inlined
+def _new_node(s: State, above: int, i: int, a: int, assigns: int) -> int:
+    """Add a node to the pool."""
+    node = s.now[0].pool
+    s.now[0].pool += 1
+    s.parent[node] = above
+    s.decision_var[node] = i
+    s.decision_label[node] = a
+    s.decision_assigns[node] = assigns
+    return int(node)
+
+
+@lean_kernel
+def _leave(s: State) -> None:
+    """Make open nodes of all that the depth-first search has left open."""
+    above = s.now[0].node
+    for level in range(s.now[0].level):
+        i, a = s.var[level], s.label[level]
+        if s.right[level] == 0:
+            other = _new_node(s, above, i, a, 0)
+            s.open.key[other] = max(s.bound[level], s.now[0].node_bound)
+            s.open.tie[other] = -level
+            push(s.open, other)
+        above = _new_node(s, above, i, a, 1 - s.right[level])
+    s.open.key[above] = max(s.low[0], s.now[0].node_bound)
+    s.open.tie[above] = -s.now[0].level
+    push(s.open, above)
+    s.now[0].level = 0
+    s.now[0].active = False
+
+
+@lean_kernel
+def _enter(p: Functions, s: State) -> None:
+    """Go to the open node of least bound."""
+    node = pop(s.open)
+    s.now[0].node = node
+    s.now[0].node_bound = s.open.key[node]
+    s.now[0].active = True
+    s.now[0].backtracks = 0
+    s.now[0].level = 0
+    s.now[0].failed = s.now[0].node_bound >= s.now[0].cutoff
+    s.now[0].conflict = False
+    depth = 0
+    while node > 0 and not s.now[0].failed:
+        _decide(p, s, s.decision_var[node], s.decision_label[node], s.decision_assigns[node])
+        node = s.parent[node]
+        depth += 1
+    s.now[0].replayed += depth
+
+
+@lean_kernel
+def search(p: Functions, s: State) -> int:
+    """Go on with the search until it is done, out of work, or has found a better labelling."""
+    s.now[0].improved = False
+    while True:
+        if s.now[0].work > s.now[0].most_work:
+            return OUT_OF_WORK
+        if s.now[0].improved:
+            return IMPROVED
+        if not s.now[0].active:
+            if not s.now[0].at_root:
+                _undo(s, 0)
+                for i in range(p.ptr.size - 1):
+                    s.flags[i] = 0
+                s.now[0].at_root = True
+            if s.now[0].root_cutoff != s.now[0].cutoff:
+                result = propagate(p, s)
+                if result == INTERRUPTED:
+                    return OUT_OF_WORK
+                if result == CONFLICT:
+                    _put(s, 0, s.now[0].cutoff)
+                    return DONE
+                # What holds at the root holds everywhere.
+                first = s.now[0].root_cutoff < 0
+                s.now[0].root_cutoff = s.now[0].cutoff
+                s.now[0].root_low = s.low[0]
+                s.now[0].trail = 0
+                _undo(s, 0)
+                if first:
+                    return AT_ROOT
+            if s.open.size[0] == 0 or s.open.key[s.open.items[0]] >= s.now[0].cutoff:
+                return DONE
+            s.now[0].at_root = False
+            _enter(p, s)
+        result = CONFLICT
+        if not s.now[0].failed:
+            result = propagate(p, s)
+            if result == INTERRUPTED:
+                return OUT_OF_WORK
+        branch = -1
+        s.now[0].nodes += 1
+        if result == CONSISTENT:
+            branch = complete(p, s)
+        level = s.now[0].level
+        if branch >= 0:
+            full = s.now[0].trail + s.cell.size > s.trail_at.size
+            room = s.now[0].pool + 2 * level + 2 < s.parent.size
+            if full and (level == 0 or not room):
+                return FULL
+            if (full or s.now[0].backtracks >= s.now[0].limit) and room and level > 0:
+                _leave(s)
+                if s.now[0].replayed * 10 > s.now[0].nodes:
+                    s.now[0].limit = min(2 * s.now[0].limit, s.now[0].most_backtracks)
+                elif s.now[0].replayed * 20 < s.now[0].nodes:
+                    s.now[0].limit = max(1, s.now[0].limit // 2)
+                continue
+            s.var[level] = branch
+            s.label[level] = s.chosen[branch]
+            s.mark[level] = s.now[0].trail
+            s.bound[level] = s.low[0]
+            s.right[level] = 0
+            s.now[0].level = level + 1
+            s.now[0].stamps += 1
+            s.now[0].stamp = s.now[0].stamps
+            _decide(p, s, branch, s.label[level], 1)
+            continue
+        # Back to the last decision that has another side.
+        s.now[0].backtracks += 1
+        s.now[0].all_backtracks += 1
+        for i in range(p.ptr.size - 1):
+            s.flags[i] = 0
+        while level > 0 and (s.right[level - 1] == 1 or s.bound[level - 1] >= s.now[0].cutoff):
+            level -= 1
+        s.now[0].level = level
+        if level == 0:
+            s.now[0].active = False
+            continue
+        level -= 1
+        _undo(s, s.mark[level])
+        s.right[level] = 1
+        s.now[0].last = s.var[level]
+        s.now[0].failed = s.now[0].conflict = False
+        _decide(p, s, s.var[level], s.label[level], 0)
+
+
+# ------------------------------------------------------------------------------------ from outside
+
+
+def by_degree(network: Network) -> list[int]:
+    """Return the variables that are left by rank: each has few neighbours of lower rank."""
+    near = {v: network.neighbours(v) for v in network.left}
+    queue = [(len(others), v) for v, others in near.items()]
+    heapq.heapify(queue)
+    last_first = []
+    while queue:
+        degree, v = heapq.heappop(queue)
+        if v in near and degree == len(near[v]):
+            last_first.append(v)
+            for u in near.pop(v):
+                near[u].remove(v)
+                heapq.heappush(queue, (len(near[u]), u))
+    return last_first[::-1]
+
+
+def make_functions(network: Network, order: list[int], unit: int) -> tuple[Functions, IntArray]:
+    """Return the cost functions of a network in units, and the unary costs."""
+    rank = {v: r for r, v in enumerate(order)}
+    sizes = [int(network.domains.sizes[v]) for v in order]
+    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    unary = np.zeros(ptr[-1], dtype=np.int64)
+    slots, scope, stride, table_at, tables = [0], [], [], [], []
+    known: dict[bytes, int] = {}
+    filled = 0
+    for variables, table in network.functions.items():
+        if len(variables) == 1:
+            r = rank[variables[0]]
+            unary[ptr[r] : ptr[r + 1]] = table
+            continue
+        by_rank = np.argsort([rank[v] for v in variables])
+        table = np.ascontiguousarray(table.transpose(by_rank))
+        scope += [rank[variables[axis]] for axis in by_rank]
+        stride += [step // table.itemsize for step in table.strides]
+        slots.append(len(scope))
+        content = table.tobytes()
+        if content not in known:
+            known[content] = filled
+            tables.append(table.ravel())
+            filled += table.size
+        table_at.append(known[content])
+
+    def ints(values: Any) -> IntArray:
+        return np.array(values, dtype=np.int64)
+
+    members = ints(scope)
+    widths = np.diff(ptr)[members]
+    function = np.repeat(np.arange(len(table_at)), np.diff(slots))
+    functions = Functions(
+        ptr=ptr,
+        slots=ints(slots),
+        scope=members,
+        stride=ints(stride),
+        shift_at=np.cumsum(widths) - widths,
+        function=function,
+        table_at=ints(table_at),
+        tables=_in_units(np.concatenate([*tables, ints([])]), unit),
+        incident_ptr=np.searchsorted(np.sort(members), np.arange(len(order) + 1)),
+        incident=np.argsort(members, kind="stable"),
+    )
+    return functions, _in_units(unary, unit)
+
+
+def _in_units(costs: IntArray, unit: int) -> IntArray:
+    return np.where(costs >= HARD, FORBIDDEN, costs // unit)
+
+
+def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
+    """Return the state at the root of the search, with nothing propagated.
+
+    Parameters
+    ----------
+    p : Functions
+    unary : IntArray
+        Costs of all values.
+    cutoff : int
+        What costs so much is of no interest.
+    """
+    n, values = p.ptr.size - 1, int(p.ptr[-1])
+    widths = np.diff(p.ptr)
+    of_slot = widths[p.scope]
+    shifts = int(of_slot.sum())
+    arity = int(np.diff(p.slots).max(initial=1))
+
+    def ints(size: int) -> IntArray:
+        return np.zeros(size, dtype=np.int64)
+
+    cell = ints(1 + values + shifts + 2 * n)
+    begin = [1, 1 + values, 1 + values + shifts, 1 + values + shifts + n]
+    labels = np.arange(values) - np.repeat(p.ptr[:-1], widths)
+    cell[1 : 1 + values] = unary
+    cell[begin[2] : begin[3]] = widths
+    # Of functions of two variables a hint is a label of the other one.
+    own = np.arange(shifts) - np.repeat(p.shift_at, of_slot)
+    entry = np.repeat(p.table_at[p.function], of_slot) + own * np.repeat(p.stride, of_slot)
+    binary = np.diff(p.slots)[p.function] == 2
+    depth = values + 1
+    now = record(
+        **dict.fromkeys(
+            (
+                "stamp stamps trail work most_work cutoff found slack pruned_low pruned_cutoff "
+                "root_cutoff root_low size_at shift_from chosen_at last level node node_bound pool "
+                "idle idle_low idle_dropped dropped backtracks all_backtracks limit replayed nodes "
+                "most_backtracks"
+            ).split(),
+            int,
+        ),
+        **dict.fromkeys("conflict failed active at_root improved".split(), bool),
+    )
+    first = now[0]
+    first.stamp = first.stamps = first.limit = first.pool = 1
+    first.cutoff = first.found = cutoff
+    first.pruned_low = first.root_cutoff = first.last = -1
+    first.shift_from, first.size_at, first.chosen_at = begin[1:]
+    first.most_backtracks = MOST_BACKTRACKS
+    first.at_root = True
+    state = State(
+        cell=cell,
+        low=cell[:1],
+        unary=cell[begin[0] : begin[1]],
+        shift=cell[begin[1] : begin[2]],
+        size=cell[begin[2] : begin[3]],
+        stamp=ints(cell.size),
+        trail_at=ints(_TRAIL * cell.size),
+        trail_old=ints(_TRAIL * cell.size),
+        dom=labels.copy(),
+        pos=labels,
+        hint=np.where(np.repeat(binary, of_slot), 0, entry),
+        chosen=cell[begin[3] :],
+        flags=np.full(n, _ALL, dtype=np.int64),
+        marked=ints(n),
+        weight=np.ones(p.table_at.size, dtype=np.int64),
+        least=ints(int(widths.max(initial=1))),
+        digits=ints(arity),
+        turns=ints(arity),
+        best=ints(n),
+        var=ints(depth),
+        label=ints(depth),
+        mark=ints(depth),
+        bound=ints(depth),
+        right=ints(depth),
+        parent=ints(_POOL),
+        decision_var=ints(_POOL),
+        decision_label=ints(_POOL),
+        decision_assigns=ints(_POOL),
+        open=empty_heap(ints(_POOL), ints(_POOL)),
+        now=now,
+    )
+    push(state.open, 0)
+    return state
+
+
+def with_longer_trail(s: State) -> State:
+    """Return the same state with room for twice as long a trail."""
+    room = np.zeros_like(s.trail_at)
+    return s._replace(
+        trail_at=np.concatenate([s.trail_at, room]), trail_old=np.concatenate([s.trail_old, room])
+    )
+
+
+def least_bound(s: State) -> int:
+    """Return a lower bound on the cost of all that is not explored yet."""
+    now = s.now[0]
+    bounds = [int(now.cutoff)]
+    if s.open.size[0]:
+        bounds.append(int(s.open.key[s.open.items[0]]))
+    if now.active:
+        bounds.append(int(now.node_bound))
+    return max(int(now.root_low), min(bounds))

@@ -1,0 +1,107 @@
+"""Branch and bound: that its search is exact, in parts of any size and with little memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.algorithms.search import branching
+from inference_lab.solvers import branch_and_bound
+from inference_lab.solvers.branch_and_bound import BranchAndBound
+
+
+def frustrated(seed, n=9, k=3, integral=False):
+    """Random terms between all pairs and among some triples: no bound at the root is tight."""
+    rng = np.random.default_rng(seed)
+    factors = [((i,), rng.random(k)) for i in range(n)]
+    factors += [(pair, 3 * rng.random((k, k))) for pair in itertools.combinations(range(n), 2)]
+    for _ in range(n // 2):
+        table = 3 * rng.random((k, k, k))
+        table[rng.random(table.shape) < 0.1] = np.inf
+        factors.append((tuple(rng.choice(n, 3, replace=False).tolist()), table))
+    if integral:
+        factors = [(scope, np.floor(4 * table)) for scope, table in factors]
+    return il.FactorGraph.from_factors([k] * n, factors)
+
+
+def least(graph):
+    return float(il.solve(graph, "brute-force").energy)
+
+
+@pytest.mark.parametrize("search", ["hybrid", "depth-first"])
+@pytest.mark.parametrize("integral", [False, True])
+def test_the_search_is_exact(search, integral):
+    for seed in range(3):
+        graph = frustrated(seed, integral=integral)
+        s = il.solve(graph, BranchAndBound(search=search))
+        assert s.status == "optimal"
+        assert s.energy == pytest.approx(least(graph), rel=1e-12)
+        assert s.diagnostics["nodes"] > 5
+        assert s.diagnostics["root_bound"] < s.energy
+
+
+def test_parts_of_any_size_lead_to_the_same_answer(monkeypatch):
+    graph = frustrated(0)
+    whole = il.solve(graph, "branch-and-bound")
+    monkeypatch.setattr(branch_and_bound, "_CHUNK", 2000)
+    parts = il.solve(graph, "branch-and-bound")
+    assert parts.iterations > whole.iterations
+    assert (parts.energy, parts.status) == (whole.energy, "optimal")
+
+
+def test_bounds_rise_during_the_search_and_hold(monkeypatch):
+    graph = frustrated(1, n=10)
+    optimum = least(graph)
+    monkeypatch.setattr(branch_and_bound, "_CHUNK", 20_000)
+    s = il.solve(graph, "branch-and-bound")
+    bounds = [point.lower_bound for point in s.trace]
+    assert len({b for b in bounds if s.diagnostics["root_bound"] < b < optimum - 1e-6}) > 1
+    assert max(bounds) <= optimum
+
+
+def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
+    monkeypatch.setattr(branching, "_POOL", 8)
+    monkeypatch.setattr(branching, "_TRAIL", 1)
+    for seed in range(2):
+        graph = frustrated(seed)
+        s = il.solve(graph, "branch-and-bound")
+        assert s.status == "optimal"
+        assert s.energy == pytest.approx(least(graph), rel=1e-12)
+
+
+def test_more_pigeons_than_holes_are_infeasible():
+    pairs = list(itertools.combinations(range(5), 2))
+    graph = il.FactorGraph.pairwise(np.zeros((5, 4)), pairs, np.diag([np.inf] * 4))
+    s = il.solve(graph, "branch-and-bound")
+    assert s.status == "infeasible"
+    assert s.diagnostics["nodes"] > 1
+    fewer = [pair for pair in pairs if max(pair) < 4]
+    fits = il.FactorGraph.pairwise(np.zeros((4, 4)), fewer, np.diag([np.inf] * 4))
+    assert il.solve(fits, "branch-and-bound").energy == 0.0
+
+
+def test_cycles_and_decided_variables_are_gone_before_the_search():
+    rng = np.random.default_rng(0)
+    n = 12
+    ring = [((i, (i + 1) % n), rng.random((4, 4))) for i in range(n)]
+    follow = np.full((4, 4), np.inf)
+    follow[np.arange(4), [2, 0, 3, 1]] = rng.random(4)
+    # Each follower meets four others, and its leader decides it.
+    for f in range(n, n + 4):
+        ring += [((f - n, f), follow)]
+        ring += [((f, g), rng.random((4, 4))) for g in range(n, f)]
+    graph = il.FactorGraph.from_factors([4] * (n + 4), ring)
+    s = il.solve(graph, "branch-and-bound")
+    assert s.energy == pytest.approx(il.solve(graph, "junction-tree").energy, rel=1e-12)
+    assert (s.status, s.diagnostics["variables"]) == ("optimal", 0)
+
+
+def test_refusal_says_what_is_needed():
+    graph = il.FactorGraph.potts(np.zeros((3, 2000)), [(0, 1), (1, 2)], 1.0)
+    why = BranchAndBound(max_bytes=2**24).supports(graph, 0.0)
+    assert "dense tables of 8000000 entries" in why
+    assert f"max_bytes is {2**24}" in why
+    assert BranchAndBound().supports(graph, 0.0) is None
