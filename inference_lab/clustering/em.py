@@ -165,6 +165,8 @@ class EStep:
         Whether a soft solver starts from the shares before, as it should where the temperature
         falls. At one temperature mean field under weighty constraints would freeze there; it
         starts anew, and the shares before are kept where their free energy is less.
+    cold : bool
+        Whether solvers of labels start anew in each call instead of from the labels before.
     """
 
     solver: str | Solver
@@ -172,6 +174,7 @@ class EStep:
     time_limit: float | None = None
     temperature: float = 0.0
     follow: bool = False
+    cold: bool = False
     status: str | None = field(default=None, init=False)
     energy: float = field(default=math.nan, init=False)
     lower_bound: float = field(default=math.nan, init=False)
@@ -186,8 +189,9 @@ class EStep:
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
         """Return labels, or shares at T > 0, given the assignment before (None at first).
 
-        Labels are never worse than the previous ones under the model's present costs; shares that
-        minimise a free energy over some set, such as those of mean field, neither.
+        Labels are never worse than the previous ones under the model's present costs, unless
+        solvers start cold; shares that minimise a free energy over some set, such as those of mean
+        field, neither.
 
         Raises
         ------
@@ -224,7 +228,7 @@ class EStep:
                 seed=int(self.rng.integers(2**31)),
                 time_limit=self.time_limit,
                 temperature=self.temperature,
-                initial=None if labels is None else labels[rows],
+                initial=None if labels is None or self.cold else labels[rows],
                 initial_marginals=None if shares is None else shares[rows],
             )
             if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
 #: Metrics of so little more than the least rank are warned of.
 _MARGIN = 1.02
 
+EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
 
@@ -65,6 +66,9 @@ class HMRFKMeans(PairwiseClusterer):
         E-step to the next, and no E-step makes them worse.
     e_step_time_limit : float, optional
         Seconds an E-step.
+    e_step_start : {"previous", "cold"}
+        Whether solvers go on from the labels before, or start anew in each E-step: to see what
+        they find by themselves, where the objective may rise.
     init : str or (k, d) array
         See `initial_centroids`; the papers' is "neighbourhoods+perturbed".
     closure : {None, "raise", "drop", "keep", "vote"}
@@ -102,8 +106,8 @@ class HMRFKMeans(PairwiseClusterer):
     Guarantees
     ----------
     The objective never rises from one half-step to the next, whatever the solver, unless
-    centroids are smoothed (``kl`` and ``i-divergence`` with smoothing) or gradients are those
-    printed in the paper.
+    E-steps start cold, centroids are smoothed (``kl`` and ``i-divergence`` with smoothing) or
+    gradients are those printed in the paper.
 
     Complexity
     ----------
@@ -143,6 +147,7 @@ class HMRFKMeans(PairwiseClusterer):
         metric_per_cluster: bool = False,
         e_step: str | Solver = "icm",
         e_step_time_limit: float | None = None,
+        e_step_start: EStepStart = "previous",
         init: Init | npt.ArrayLike = "neighbourhoods",
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
@@ -158,6 +163,7 @@ class HMRFKMeans(PairwiseClusterer):
         self.metric_per_cluster = metric_per_cluster
         self.e_step = e_step
         self.e_step_time_limit = e_step_time_limit
+        self.e_step_start = e_step_start
         self.init = init
         self.closure = closure
         self.empty_clusters = empty_clusters
@@ -242,7 +248,13 @@ class HMRFKMeans(PairwiseClusterer):
         )
 
     def _expectation(self, rng: np.random.Generator) -> EStep:
-        return EStep(as_solver(self.e_step), rng, self.e_step_time_limit)
+        if self.e_step_start not in get_args(EStepStart):
+            raise ValueError(
+                f"e_step_start = {self.e_step_start!r} is unknown; allowed: "
+                + ", ".join(map(repr, get_args(EStepStart)))
+            )
+        cold = self.e_step_start == "cold"
+        return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
     def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
         distortion = self._distortion()
@@ -277,7 +289,7 @@ class PCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init
+    n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters, n_init
         See `HMRFKMeans`. Weights should be of the order of the squared distances.
     max_iter, tol, random_state
         See `HMRFKMeans`.
@@ -320,6 +332,7 @@ class PCKMeans(HMRFKMeans):
         *,
         e_step: str | Solver = "icm",
         e_step_time_limit: float | None = None,
+        e_step_start: EStepStart = "previous",
         init: Init | npt.ArrayLike = "neighbourhoods",
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
@@ -333,6 +346,7 @@ class PCKMeans(HMRFKMeans):
             penalty="potts",
             e_step=e_step,
             e_step_time_limit=e_step_time_limit,
+            e_step_start=e_step_start,
             init=init,
             closure=closure,
             empty_clusters=empty_clusters,
@@ -354,7 +368,7 @@ class MPCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, init, closure, empty_clusters, n_init
+    n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters, n_init
         See `HMRFKMeans`.
     max_iter, tol, random_state
         See `HMRFKMeans`.
@@ -404,6 +418,7 @@ class MPCKMeans(HMRFKMeans):
         metric_per_cluster: bool = False,
         e_step: str | Solver = "icm",
         e_step_time_limit: float | None = None,
+        e_step_start: EStepStart = "previous",
         init: Init | npt.ArrayLike = "neighbourhoods",
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
@@ -419,6 +434,7 @@ class MPCKMeans(HMRFKMeans):
             metric_per_cluster=metric_per_cluster,
             e_step=e_step,
             e_step_time_limit=e_step_time_limit,
+            e_step_start=e_step_start,
             init=init,
             closure=closure,
             empty_clusters=empty_clusters,

@@ -30,6 +30,7 @@ from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.metric_learning import Penalised, gradient
 from inference_lab.constraints import Constraints
+from inference_lab.solvers.icm import ICM
 
 
 def some(seed, n=14, d=3, k=3, pairs=12):
@@ -386,3 +387,31 @@ def test_edges_of_the_input():
         PCKMeans(2, closure="raise").fit(points, must_link=[(0, 1)], cannot_link=[(0, 1)])
     alike = HMRFKMeans(3, random_state=0).fit(np.ones((5, 2)))
     assert alike.objective_ == 0.0
+
+
+def test_cold_e_steps_start_anew():
+    """Each finds by itself what the solver finds on that energy, however good the labels before."""
+    points = load_iris().data
+    pairs = Constraints.sample(load_iris().target, 300, np.random.default_rng(0))
+    pairs = pairs.flip(0.3, np.random.default_rng(1))
+    given_pairs = pairs.with_weights(2.0, 2.0).fit_params()
+    seen = []
+
+    class Watched(ICM):
+        def run(self, graph, run):
+            seen.append(run.initial)
+            return super().run(graph, run)
+
+    fits = {}
+    for start in ("previous", "cold"):
+        seen.clear()
+        fits[start] = PCKMeans(
+            *(3,), e_step=Watched(), e_step_start=start, init="k-means++", random_state=0
+        ).fit(points, **given_pairs)
+        assert seen[0] is None and len(seen) > 2
+        assert all((initial is None) == (start == "cold") for initial in seen[1:])
+    warm = [line.objective for line in fits["previous"].history_]
+    cold = [line.objective for line in fits["cold"].history_]
+    assert warm[0] == cold[0] and warm != cold
+    with pytest.raises(ValueError, match="e_step_start = 'warm' is unknown; allowed: 'previous'"):
+        PCKMeans(3, e_step_start="warm").fit(points, **given_pairs)
