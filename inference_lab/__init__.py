@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from inference_lab.contract import Status as Status
     from inference_lab.contract import UnsolvedError as UnsolvedError
     from inference_lab.contract import UnsolvedWarning as UnsolvedWarning
+    from inference_lab.diagnosis import Diagnosis as Diagnosis
+    from inference_lab.diagnosis import diagnose as diagnose
     from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
     from inference_lab.graph.terms import DiagonalTerms as DiagonalTerms
     from inference_lab.graph.terms import OwnTables as OwnTables
@@ -52,6 +54,8 @@ _HOME = {
     "Status": "contract",
     "UnsolvedError": "contract",
     "UnsolvedWarning": "contract",
+    "Diagnosis": "diagnosis",
+    "diagnose": "diagnosis",
     "DiagonalTerms": "graph.terms",
     "FactorGraph": "graph.factor_graph",
     "OwnTables": "graph.terms",

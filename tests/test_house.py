@@ -35,6 +35,7 @@ ROOMS = (
     "solvers",
     "problems",
     "reporting",
+    "diagnosis",
     "harness",
     "conformance",
     "clustering",

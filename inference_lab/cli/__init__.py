@@ -15,6 +15,7 @@ import inference_lab
 from inference_lab.cli.checking import check
 from inference_lab.cli.common import Group, debug
 from inference_lab.cli.comparing import compare
+from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
 from inference_lab.cli.results import export, merge, report, status
 from inference_lab.cli.solving import solve
@@ -37,6 +38,6 @@ def main() -> None:
 
 
 for _command in (
-    compare, solve, list_names, check, reproduce, report, status, merge, export, warm_up,
+    compare, solve, diagnose, list_names, check, reproduce, report, status, merge, export, warm_up,
 ):  # fmt: skip
     main.add_command(_command)

@@ -1,0 +1,66 @@
+"""``inference-lab diagnose``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from inference_lab.cli.common import (
+    as_input,
+    data_dir_option,
+    debug,
+    json_option,
+    print_json,
+    quiet_stdout,
+)
+from inference_lab.cli.completion import complete_problem
+
+
+@click.command()
+@click.argument("problem", shell_complete=complete_problem)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    help="Seconds for the LP relaxation of the graph, or of a part of it; 0 leaves it out.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--learn",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PROBLEM is a store of records: write what they predict into this file.",
+)
+@data_dir_option
+@json_option
+@debug
+def diagnose(
+    problem: str,
+    time_limit: float,
+    seed: int,
+    learn: Path | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Say how hard an energy is, and which solver is for it, with the evidence.
+
+    PROBLEM is a spec such as "estep(data=iris, constraints=200, noise=0.1)" or a model file.
+    """
+    from inference_lab.diagnosis import diagnose as found_in
+    from inference_lab.diagnosis.evidence import learn as learnt
+    from inference_lab.results.files import write_whole
+
+    with as_input(), quiet_stdout() as out:
+        if learn is not None:
+            text = json.dumps(learnt(problem, data_dir), indent=1) + "\n"
+            write_whole(learn, text.encode())
+            out(str(learn))
+            return
+        found = found_in(problem, data_dir=data_dir, time_limit=time_limit, seed=seed)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        click.echo(repr(found))

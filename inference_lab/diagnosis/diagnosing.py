@@ -1,0 +1,266 @@
+"""Says how hard an energy is, and which solver is for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inference_lab.diagnosis.evidence import class_of, evidence, known_facts
+from inference_lab.diagnosis.measures import Measures, measure, sample
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.registry.sources import as_problem
+from inference_lab.results.json_lines import json_object
+from inference_lab.results.summaries import gap_percent
+from inference_lab.words import counted, listed, percent_text
+
+if TYPE_CHECKING:
+    from inference_lab.registry.sources import ProblemSource
+
+__all__ = ["Diagnosis", "diagnose"]
+
+#: What classes by frustrated pairs are called.
+_CLASSES = ("no pair is frustrated", "few pairs are frustrated", "many pairs are frustrated")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` finds: measures of an energy, and what they predict.
+
+    Attributes
+    ----------
+    measures : Measures
+        Sizes, frustrated pairs and cycles, core, weights.
+    facts : mapping
+        What the problem tells of its constraints: how many for each point, which share is wrong.
+    lp_gap : float or None
+        Gap of the LP relaxation in percent, on the whole graph or on a part; None if it was not
+        solved in time. 0 means tight.
+    lp_variables : int
+        Variables of what it was solved on; 0 if it was not.
+    evidence : mapping
+        Of the problems of a study with about as many frustrated pairs: how many there were, of
+        how many data sets, how many the relaxation was tight on, who was best.
+    study : str
+        The study that the evidence is from.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> il.diagnose(g).tight
+    True
+    """
+
+    measures: Measures
+    facts: Mapping[str, float] = field(default_factory=dict)
+    lp_gap: float | None = None
+    lp_variables: int = 0
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    study: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the relaxation was solved on the whole graph."""
+        return self.lp_variables == self.measures.variables > 0
+
+    @property
+    def tight(self) -> bool | None:
+        """Whether the LP relaxation gives the optimum: known of small graphs, else predicted.
+
+        None where neither the part that was looked at nor the evidence tells.
+        """
+        if self.lp_gap is not None and (self.whole or self.lp_gap > 0):
+            return self.lp_gap == 0
+        if not self.evidence.get("problems"):
+            return None
+        low, high = self.evidence["tight_interval"]
+        return True if low > 0.5 else False if high < 0.5 else None
+
+    @property
+    def solvers(self) -> list[str]:
+        """Specs of the solvers that were best on such problems, the fastest first."""
+        return list(self.evidence.get("best", ()))
+
+    def summary(self) -> dict[str, str]:
+        """Return the findings as texts, by what they are of.
+
+        Returns
+        -------
+        dict of str to str
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> il.diagnose(g).summary()["frustrated pairs"]
+        '0 a variable'
+        """
+        m = self.measures
+        texts = {
+            "size": ", ".join(
+                [
+                    counted(m.variables, "variable"),
+                    counted(m.pairs, "pair"),
+                    *([counted(m.factors, "larger factor")] if m.factors else []),
+                    f"up to {counted(m.labels, 'label')}",
+                ]
+            ),
+            "neighbours": f"{m.mean_degree:.3g} on average, {m.max_degree:,} at most",
+            "largest part": f"{100 * m.largest_component:.3g} % of the variables",
+            "3-core": f"{100 * m.core:.3g} % of the variables",
+            "frustrated pairs": f"{m.frustrated:.3g} a variable",
+        }
+        if m.cycles:
+            texts["frustrated cycles"] = (
+                f"{100 * m.frustrated_cycles:.3g} ± {100 * m.frustrated_cycles_error:.2g} % of "
+                f"{counted(m.cycles, 'shortest cycle')} through sampled pairs"
+            )
+        if math.isfinite(m.weight_ratio):
+            texts["weight"] = f"{m.weight_ratio:.3g} times the range of a variable's costs"
+        if "constraints_per_point" in self.facts:
+            texts["constraints"] = f"{self.facts['constraints_per_point']:.3g} a point" + (
+                f", {100 * self.facts['noise']:.3g} % of them wrong"
+                if "noise" in self.facts
+                else ""
+            )
+        if "weight_over_calibrated" in self.facts:
+            texts["weight of a constraint"] = (
+                f"{self.facts['weight_over_calibrated']:.3g} times what it is worth"
+            )
+        if self.lp_gap is not None:
+            where = "" if self.whole else f" on {counted(self.lp_variables, 'variable')} of it"
+            tight = "tight" if self.lp_gap == 0 else f"a gap of {percent_text(self.lp_gap)} %"
+            texts["LP relaxation"] = tight + where
+        known = self.evidence
+        if known.get("problems"):
+            what = _CLASSES[class_of(m.frustrated)]
+            texts["where " + what] = (
+                f"tight on {known['tight']} of {counted(known['problems'], 'problem')}, proved on "
+                f"{known['proved_by_any']}, of {counted(known['sets'], 'data set')} ({self.study})"
+            )
+            texts["best there"] = "; ".join(
+                f"{t['solver']} (gap {percent_text(t['gap'])} %, {t['seconds']:g} s)"
+                for t in known["solvers"][:3]
+            )
+        return texts
+
+    def __repr__(self) -> str:
+        """Return the findings, a line each."""
+        lines = [f"{name}: {text}" for name, text in self.summary().items()]
+        return "\n".join(["Diagnosis", *(f"  {line}" for line in lines)])
+
+    def _repr_html_(self) -> str:
+        """Return the findings as a table, which notebooks show."""
+        from inference_lab.pictures.html import facts_table
+
+        best = f": {listed(self.solvers, 3)}" if self.solvers else ""
+        return facts_table(f"Diagnosis{best}", self.summary())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as strict JSON holds it.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> il.diagnose(g).to_dict()["measures"]["variables"]
+        2
+        """
+        return json_object(
+            {
+                "measures": asdict(self.measures),
+                "facts": dict(self.facts),
+                "lp_gap": self.lp_gap,
+                "lp_variables": self.lp_variables,
+                "tight": self.tight,
+                "solvers": self.solvers,
+                "evidence": dict(self.evidence),
+                "study": self.study,
+            }
+        )
+
+
+def diagnose(
+    graph: ProblemSource,
+    *,
+    data_dir: Path | None = None,
+    time_limit: float = 2.0,
+    seed: int = 0,
+) -> Diagnosis:
+    """Say how hard an energy is to minimise, and which solver is for it.
+
+    Frustrated pairs and cycles, the 3-core, the largest connected part, degrees and weights are
+    measured in time linear in the graph; the LP relaxation is solved on the whole of a small graph,
+    else on the variables around one of them. What that predicts is told by the records of a
+    study: of its problems with about as many frustrated pairs, how many were proved, and by whom.
+
+    Parameters
+    ----------
+    graph : FactorGraph, Problem, ProblemFamily, str or path
+        A graph, or whatever stands for a problem; of problems of constrained clustering the
+        number of constraints and the share of wrong ones are told as well.
+    data_dir : path, optional
+        The data folder, for a spec.
+    time_limit : float
+        Seconds for the relaxation; 0 leaves it out.
+    seed : int
+        Of the pairs through which cycles are looked for, and of the part.
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    ValueError
+        If the time limit is negative.
+
+    Notes
+    -----
+    The evidence is of E-steps with hidden Markov random fields; what it says of other energies is a
+    guess. A relaxation that is tight on a part need not be so on the whole; one that is not tight
+    on a part with the terms around it cut off is a hint only, too.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> found = il.diagnose("estep(data=wine, constraints=800, noise=0.3)", time_limit=0)
+    >>> round(found.measures.frustrated, 1), found.facts["noise"], found.tight
+    (2.4, 0.3, False)
+    """
+    if not time_limit >= 0:
+        raise ValueError(f"time_limit must be seconds from 0 on, got {time_limit}")
+    problem = as_problem(graph, data_dir)
+    energy = problem.graph
+    measures = measure(energy, seed)
+    lp_gap, size = _relaxed(energy, time_limit, seed) if time_limit else (None, 0)
+    known = evidence()
+    return Diagnosis(
+        measures=measures,
+        facts=known_facts(dict(problem.info), measures),
+        lp_gap=lp_gap,
+        lp_variables=size,
+        evidence=known["classes"][class_of(measures.frustrated)],
+        study=known["study"],
+    )
+
+
+def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | None, int]:
+    """Return the gap of the relaxation in percent, and how many variables it was solved on."""
+    from inference_lab.solving import solve
+
+    part, _ = sample(graph, seed=seed)
+    found = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
+    if found.labels is None:
+        return None, 0
+    gap = gap_percent(found.energy, found.lower_bound)
+    # A bound that is not at its best says nothing of the relaxation.
+    ended = str(found.status) in ("optimal", "converged")
+    return (gap, part.n_variables) if ended and gap is not None else (None, 0)

@@ -1,0 +1,214 @@
+"""What measures of a graph predict, learnt from the records of a study and kept in a small file.
+
+Problems are sorted into classes by one measure, the frustrated pairs for each variable: of each
+class the file tells how many problems were proved and which solvers did well.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference_lab.diagnosis.measures import Measures, measure, wilson
+from inference_lab.registry.sources import as_problem
+from inference_lab.reporting.results import Results, facts_of
+from inference_lab.reporting.short import NEAR
+from inference_lab.results.findings import Findings
+from inference_lab.results.records import RecordStore
+
+__all__ = ["BREAKS", "auc", "class_of", "evidence", "known_facts", "learn"]
+
+#: Name of the file in this package.
+FILE = "evidence.json"
+
+#: Where classes by frustrated pairs for each variable begin, but for the first.
+BREAKS = (0.0, 0.1)
+
+#: The solver whose proofs say whether the LP relaxation is tight.
+_LP = "lp-relaxation"
+
+#: Solvers told of in each class.
+_SHOWN = 6
+
+#: What is tried as a predictor of whether the relaxation is tight.
+PREDICTORS = (
+    *("frustrated", "frustrated_cycles", "core", "mean_degree", "largest_component"),
+    *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
+)
+
+
+def class_of(frustrated: float) -> int:
+    """Return the number of the class of a graph with so many frustrated pairs a variable.
+
+    Examples
+    --------
+    >>> [class_of(v) for v in (0.0, 0.01, 2.0)]
+    [0, 1, 2]
+    """
+    return sum(frustrated > least for least in BREAKS)
+
+
+def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
+    """Return what is known of the constraints behind a graph: how many, how many of them wrong.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0]] * 4, [(0, 1), (1, 2)], 1.0)
+    >>> known_facts({"must_links": 2, "cannot_links": 0, "noise": 0.1}, measure(g))
+    {'constraints_per_point': 0.5, 'noise': 0.1, 'constraints_noise': 0.05}
+    """
+    if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
+        return {}
+    count = (info["must_links"] + info["cannot_links"]) / measures.variables
+    found = {"constraints_per_point": float(count)}
+    if isinstance(noise := info.get("noise"), int | float):
+        found |= {"noise": float(noise), "constraints_noise": float(count * noise)}
+    if isinstance(ratio := info.get("weight_over_calibrated"), int | float):
+        found["weight_over_calibrated"] = float(ratio)
+    return found
+
+
+def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
+    """Return how often a hard problem has the larger score than an easy one; ties count half.
+
+    Examples
+    --------
+    >>> auc([0.1, 0.2, 0.2, 0.9], [False, False, True, True])
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    label = np.asarray(hard, dtype=bool)
+    positive, negative = int(label.sum()), int((~label).sum())
+    if not positive or not negative:
+        return math.nan
+    ranks = rankdata(np.asarray(scores, dtype=np.float64))
+    return float((ranks[label].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
+    """Measure the problems of a store of records, and return what the measures predict.
+
+    Parameters
+    ----------
+    store : path
+        Records of runs, of `lp-relaxation` among them; the problems are built again.
+    data_dir : path, optional
+
+    Returns
+    -------
+    dict
+        As JSON holds it: ``predictors``, each with the share of pairs of a problem whose
+        relaxation is tight and one whose is not that it puts in the right order, and ``classes``.
+
+    Raises
+    ------
+    ValueError
+        If the records hold no run of the LP relaxation, or a problem is another one today.
+    """
+    records = [r for r in Findings.of_store(RecordStore(store)).records if r.temperature == 0]
+    results = Results(Findings(records))
+    solvers = results.solvers
+    if _LP not in solvers:
+        raise ValueError(f"{store} has no run of {_LP}, whose proofs are what is predicted")
+    names = [record.problem for record in results.problem_records]
+    rows = []
+    for record in results.problem_records:
+        graph = as_problem(record.problem, data_dir).graph
+        if graph.content_hash != record.problem_hash:
+            raise ValueError(f"{record.problem} is another graph today than when {store} was made")
+        measures = measure(graph)
+        facts = known_facts({**facts_of(record), **record.problem_info}, measures)
+        rows.append({**asdict(measures), **facts})
+    proved = np.isfinite(results.typical(results.proof_seconds))
+    run = results.run[:, solvers.index(_LP)]
+    tight = proved[:, solvers.index(_LP)]
+    held = {
+        "gap": results.typical(results.primal_gap),
+        "seconds": results.typical(results.charged_seconds),
+        "proved": proved,
+        "refused": np.nan_to_num(results.typical(results.unsupported)) > 0,
+        "run": results.run,
+    }
+    predictors = {
+        name: auc(
+            [row[name] for row, there in zip(rows, known, strict=True) if there],
+            [not t for t, there in zip(tight, known, strict=True) if there],
+        )
+        for name in PREDICTORS
+        for known in [
+            [r and math.isfinite(row.get(name, math.nan)) for r, row in zip(run, rows, strict=True)]
+        ]
+    }
+    classes = [class_of(row["frustrated"]) for row in rows]
+    units = [
+        str(facts_of(record).get("data", name))
+        for record, name in zip(results.problem_records, names, strict=True)
+    ]
+    return {
+        "breaks": list(BREAKS),
+        "study": Path(store).resolve().parent.name,
+        "problems": len(names),
+        "sets": len(set(units)),
+        "predictors": {k: round(v, 3) for k, v in predictors.items() if math.isfinite(v)},
+        "classes": [
+            _class(np.flatnonzero(np.array(classes) == c), held, solvers, tight, units)
+            for c in range(len(BREAKS) + 1)
+        ],
+    }
+
+
+def _class(
+    here: np.ndarray[Any, Any],
+    held: dict[str, Any],
+    solvers: Sequence[str],
+    tight: np.ndarray[Any, Any],
+    units: Sequence[str],
+) -> dict[str, Any]:
+    """Return what is known of the problems of one class."""
+    if not len(here):
+        return {"problems": 0}
+    told: list[dict[str, Any]] = []
+    for s, solver in enumerate(solvers):
+        mine = here[held["run"][here, s]]
+        # A mean over other problems than those of the others is no comparison.
+        if len(mine) < len(here) or held["refused"][mine, s].any():
+            continue
+        told.append(
+            {
+                "solver": solver,
+                "gap": round(float(held["gap"][mine, s].mean()), 4),
+                "seconds": float(f"{np.median(held['seconds'][mine, s]):.2g}"),
+                "proved": int(held["proved"][mine, s].sum()),
+            }
+        )
+    lowest = min((t["gap"] for t in told), default=0.0)
+    good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
+    rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
+    low, high = wilson(int(tight[here].sum()), len(here))
+    return {
+        "problems": len(here),
+        "sets": len({units[at] for at in here}),
+        "tight": int(tight[here].sum()),
+        "tight_interval": [round(low, 3), round(high, 3)],
+        "proved_by_any": int(held["proved"][here].any(axis=1).sum()),
+        "best": [t["solver"] for t in good],
+        "solvers": [*good, *rest][:_SHOWN],
+    }
+
+
+@cache
+def evidence() -> dict[str, Any]:
+    """Return the evidence that comes with the library."""
+    text = (importlib.resources.files("inference_lab.diagnosis") / FILE).read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

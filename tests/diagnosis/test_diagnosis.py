@@ -1,0 +1,229 @@
+"""Predictors of hardness against plain definitions, and the evidence for what they predict."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from places import ROOT
+from sample_records import record
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.diagnosis.evidence import BREAKS, auc, class_of, evidence, learn
+from inference_lab.diagnosis.measures import couplings, measure, sample, wilson
+from inference_lab.registry.sources import as_problem
+from inference_lab.results.records import RecordStore
+
+
+def signed_graph(seed, n=9, m=14, labels=3):
+    """Return a Potts graph with pairs that attract and repel, and the same in networkx."""
+    rng = np.random.default_rng(seed)
+    pairs = sorted({tuple(sorted(rng.choice(n, 2, replace=False).tolist())) for _ in range(m)})
+    weights = rng.choice([-1.0, 1.0, 2.0], len(pairs))
+    graph = il.FactorGraph.potts(rng.random((n, labels)), pairs, weights)
+    other = nx.Graph()
+    other.add_nodes_from(range(n))
+    for (i, j), w in zip(pairs, weights, strict=True):
+        other.add_edge(i, j, weight=float(w))
+    return graph, other
+
+
+@given(st.integers(0, 300))
+def test_sizes_are_those_of_networkx(seed):
+    graph, other = signed_graph(seed)
+    found = measure(graph)
+    degrees = [d for _, d in other.degree()]
+    assert found.mean_degree == pytest.approx(np.mean(degrees))
+    assert found.max_degree == max(degrees)
+    assert found.core == len(nx.k_core(other, 3)) / len(other)
+    assert found.largest_component == max(map(len, nx.connected_components(other))) / len(other)
+    weights = [w for _, _, w in other.edges(data="weight")]
+    assert found.repulsive == pytest.approx(np.mean(np.array(weights) < 0))
+
+
+@given(st.integers(0, 300))
+def test_frustrated_pairs_close_cycles_with_one_repulsive_pair(seed):
+    """With three labels or more: by looking at all simple cycles."""
+    graph, other = signed_graph(seed)
+    frustrated = set()
+    for cycle in nx.simple_cycles(other):
+        edges = [tuple(sorted(e)) for e in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
+        negative = [e for e in edges if other.edges[e]["weight"] < 0]
+        if len(negative) == 1:
+            frustrated.add(negative[0])
+    assert measure(graph).frustrated == pytest.approx(len(frustrated) / len(other))
+
+
+@given(st.integers(0, 300))
+def test_with_two_labels_no_pair_is_frustrated_just_where_all_can_be_satisfied(seed):
+    graph, other = signed_graph(seed, n=7, m=8, labels=2)
+    ends = [(i, j, w < 0) for i, j, w in other.edges(data="weight")]
+    fewest = min(
+        sum((x[i] != x[j]) != apart for i, j, apart in ends)
+        for x in itertools.product((0, 1), repeat=7)
+    )
+    found = measure(graph).frustrated * 7
+    # A tree's labelling violates some; none only if there is a labelling that violates none.
+    assert found >= fewest - 1e-9 and (found == 0) == (fewest == 0)
+
+
+@given(st.integers(0, 300), st.sampled_from([2, 3]))
+def test_sampled_cycles_are_shortest_ones(seed, labels):
+    """All pairs of a small graph are tried: ties between shortest cycles are the only freedom."""
+    graph, other = signed_graph(seed, labels=labels)
+    found = measure(graph)
+    sure = possible = closed = 0
+    for i, j in other.edges():
+        rest = other.copy()
+        rest.remove_edge(i, j)
+        if not nx.has_path(rest, i, j):
+            continue
+        closed += 1
+        kinds = set()
+        for path in nx.all_shortest_paths(rest, i, j):
+            pairs = [*itertools.pairwise(path), (i, j)]
+            negative = sum(other.edges[e]["weight"] < 0 for e in pairs)
+            kinds.add(negative % 2 == 1 if labels == 2 else negative == 1)
+        sure += kinds == {True}
+        possible += True in kinds
+    assert found.cycles == closed
+    if closed:
+        assert sure <= found.frustrated_cycles * closed + 1e-9 <= possible + 2e-9
+
+
+def test_couplings_of_all_kinds_of_terms():
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(3, 4, 4))
+    g = il.FactorGraph.pairwise(rng.random((4, 4)), [(0, 1), (1, 2), (2, 3)], tables)
+    apart = ~np.eye(4, dtype=bool)
+    expected = [t[apart].mean() - np.diag(t).mean() for t in tables]
+    assert couplings(g).tolist() == pytest.approx(expected)
+    hard = np.where(apart, 0.0, np.inf)
+    g = il.FactorGraph.pairwise(rng.random((2, 4)), [(0, 1)], hard[None])
+    assert couplings(g).tolist() == [-math.inf]
+    ragged = il.FactorGraph.from_factors([2, 3], [((0, 1), rng.random((2, 3)))])
+    assert couplings(ragged).tolist() == [0.0]
+
+
+def test_graphs_without_this_or_that_are_measured():
+    for g in (
+        il.FactorGraph.potts(np.zeros((0, 2)), [], []),
+        il.FactorGraph.potts(np.zeros((3, 1)), [(0, 1)], [1.0]),
+        il.FactorGraph.potts([[0.0, math.inf]] * 2, [(0, 1)], [-1.0]),
+        il.FactorGraph.from_factors([2] * 4, [((0, 1, 2, 3), np.ones((2, 2, 2, 2)))]),
+    ):
+        found = il.diagnose(g)
+        assert json.dumps(found.to_dict(), allow_nan=False) and "size" in found.summary()
+        assert "<table>" in found._repr_html_()
+    assert measure(g).mean_degree == 3.0 and measure(g).core == 1.0
+
+
+def test_a_sample_is_the_part_around_a_variable():
+    g = as_problem("potts-grid(height=30, width=30)").graph
+    part, whole = sample(g, size=40)
+    assert not whole and part.n_variables == 40
+    costs = {tuple(np.round(g.unary_of(i), 12)) for i in range(g.n_variables)}
+    assert all(tuple(np.round(part.unary_of(i), 12)) in costs for i in range(40))
+    assert int(part.components.max()) == 0 and 39 <= part.n_edges <= 80
+    assert sample(part) == (part, True)
+
+
+def test_wilson_and_auc_by_hand():
+    # Wilson (1927): 0 of 10 has the upper end z^2 / (n + z^2).
+    assert wilson(0, 10) == pytest.approx((0.0, 3.8415 / 13.8415), abs=1e-4)
+    scores, hard = [3, 1, 2, 2, 5, 0], [True, False, True, False, True, False]
+    pairs = [
+        (a, b)
+        for a, x in zip(scores, hard, strict=True)
+        if x
+        for b, y in zip(scores, hard, strict=True)
+        if not y
+    ]
+    expected = np.mean([(a > b) + 0.5 * (a == b) for a, b in pairs])
+    assert auc(scores, hard) == pytest.approx(expected)
+    assert math.isnan(auc([1.0], [True]))
+
+
+# ---------------------------------------------------------------------- what is predicted
+
+
+def test_evidence_is_learnt_from_records(tmp_path):
+    """Of records made up: which problems were proved, and who was best and fast."""
+    store = RecordStore(tmp_path / "runs.jsonl")
+    graphs = {}
+    for noise, seed in itertools.product((0.0, 0.3), range(3)):
+        spec = f"estep(data=iris, constraints=300, noise={noise}, seed={seed})"
+        graph = graphs[spec] = as_problem(spec).graph
+        for solver, energy, seconds in (("lp-relaxation", 2.0, 0.2), ("ilp", 1.0, 0.1)):
+            tight = noise == 0.0
+            energy = 1.0 if tight else energy
+            changes = {"lower_bound": energy} if tight else {}
+            store.append(
+                record(
+                    spec,
+                    solver,
+                    energy,
+                    problem_hash=graph.content_hash,
+                    seconds=seconds,
+                    problem_info={"data": "iris", "noise": noise},
+                    **changes,
+                )
+            )
+    found = learn(store.path)
+    assert (found["problems"], found["sets"]) == (6, 1)
+    assert found["predictors"]["frustrated"] == 1.0
+    counts = [0] * (len(BREAKS) + 1)
+    for graph in graphs.values():
+        counts[class_of(measure(graph).frustrated)] += 1
+    assert [c["problems"] for c in found["classes"]] == counts
+    easy, hard = found["classes"][0], found["classes"][-1]
+    assert (easy["tight"], easy["best"]) == (3, ["ilp", "lp-relaxation"])
+    assert (hard["tight"], hard["proved_by_any"], hard["best"]) == (0, 0, ["ilp"])
+    written = tmp_path / "evidence.json"
+    done = CliRunner().invoke(main, ["diagnose", str(store.path), "--learn", str(written)])
+    assert done.exit_code == 0 and json.loads(written.read_text()) == found
+    store.append(record(spec, "ilp", 1.0, seed=5, problem_hash="another"))
+    with pytest.raises(ValueError, match="is another graph today"):
+        learn(store.path)
+
+
+def test_the_evidence_is_that_of_the_records_beside_it():
+    """What needs no data: numbers of problems and proofs, by the records."""
+    known = evidence()
+    assert known["breaks"] == list(BREAKS)
+    store = RecordStore(ROOT / "reports" / known["study"] / "runs.jsonl")
+    relaxed = {r.problem: r for r in store if r.solver == "lp-relaxation"}
+    assert known["problems"] == len(relaxed) == sum(c["problems"] for c in known["classes"])
+    tight = sum(r.status == "optimal" for r in relaxed.values())
+    assert sum(c["tight"] for c in known["classes"]) == tight
+    assert known["predictors"]["frustrated"] > 0.8
+
+
+def test_a_problem_tells_its_constraints_and_what_is_likely():
+    hard = il.diagnose("estep(data=wine, constraints=800, noise=0.3)", time_limit=0)
+    assert hard.lp_gap is None and hard.tight is False and hard.solvers
+    assert hard.facts["constraints_per_point"] == pytest.approx(800 / 178)
+    assert "30 % of them wrong" in repr(hard) and hard.study in repr(hard)
+    easy = il.diagnose("estep(data=iris, constraints=20)")
+    assert easy.whole and easy.tight and easy.lp_gap == 0
+    assert easy.to_dict()["measures"]["frustrated"] == 0
+    with pytest.raises(ValueError, match="time_limit must be seconds from 0 on, got -1"):
+        il.diagnose(as_problem("ising(size=3)"), time_limit=-1)
+
+
+def test_the_command_says_the_same():
+    spec = "estep(data=iris, constraints=50)"
+    done = CliRunner().invoke(main, ["diagnose", spec, "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == il.diagnose(spec).to_dict()
+    assert CliRunner().invoke(main, ["diagnose", spec]).stdout == repr(il.diagnose(spec)) + "\n"
+    done = CliRunner().invoke(main, ["diagnose", "nothing"])
+    assert done.exit_code == 2 and "unknown problem 'nothing'" in done.output
