@@ -33,6 +33,7 @@ from inference_lab.clustering.metric_learning import (
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
+from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.transformed import (
     ConstrainedLinkage,
     ConstrainedSpectral,
@@ -79,6 +80,7 @@ __all__ = [
     "PairWeightWarning",
     "RDPMeans",
     "SeededKMeans",
+    "SizeConstrainedKMeans",
     "SphericalKMeans",
     "SquaredEuclidean",
     "StopAskingError",

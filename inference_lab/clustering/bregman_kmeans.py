@@ -140,7 +140,11 @@ class BregmanKMeans(ConstrainedClusterer):
         model = HMRF(
             points, nobody, distortion, start, empty=self.empty_clusters, counts=side.weights
         )
-        return self._alternate(model, EStep("icm", rng))
+        return self._alternate(model, self._expectation(points, rng))
+
+    def _expectation(self, points: Points, rng: np.random.Generator) -> EStep:
+        """Return what labels the points: no terms couple them."""
+        return EStep("icm", rng)
 
 
 def worth_of_odds(

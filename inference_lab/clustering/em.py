@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from inference_lab.clustering.merging import Units, units_of
 from inference_lab.constraints.vote import connected
 from inference_lab.contract import Solution, Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -181,8 +182,8 @@ class EStep:
     free_energy: float = field(default=math.nan, init=False)
     #: Of the last call at T > 0: costs and shares of the coupled points, and their free energy.
     _last: tuple[FloatArray, FloatArray, float] | None = field(default=None, init=False, repr=False)
-    #: The terms that the last graph was built from, and it.
-    _built: tuple[Sequence[DiagonalTerms], FactorGraph] | None = field(
+    #: The terms that the last graph was built from, the units that they make, and it.
+    _built: tuple[Sequence[DiagonalTerms], Units | None, FactorGraph] | None = field(
         default=None, init=False, repr=False
     )
 
@@ -221,15 +222,16 @@ class EStep:
                 unary = unary * coupling.counts[:, np.newaxis]
             if coupling.unary is not None:
                 unary = unary + coupling.unary
-            graph = self._graph(unary, coupling.terms)
+            graph, units = self._graph(unary, coupling.terms)
+            first = rows if units is None else rows[units.first]
             solution = solve(
                 graph,
                 self.solver,
                 seed=int(self.rng.integers(2**31)),
                 time_limit=self.time_limit,
                 temperature=self.temperature,
-                initial=None if labels is None or self.cold else labels[rows],
-                initial_marginals=None if shares is None else shares[rows],
+                initial=None if labels is None or self.cold else labels[first],
+                initial_marginals=None if shares is None else shares[first],
             )
             if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
                 raise ValueError(
@@ -251,22 +253,33 @@ class EStep:
                 )
             self.status = str(solution.status)
             self.energy, self.lower_bound = solution.energy, solution.lower_bound
+            every = slice(None) if units is None else units.of_point
             if self.temperature == 0:
-                result[rows] = as_labels(np.asarray(solution.labels))
+                result[rows] = as_labels(np.asarray(solution.labels))[every]
             else:
-                shares, value = self._coupled(unary, solution)
-                result[rows] = shares
+                shares, value = self._coupled(graph.unary, solution)
+                result[rows] = shares[every]
                 self.free_energy += coupling.importance * value
         return result
 
-    def _graph(self, unary: FloatArray, terms: Sequence[DiagonalTerms]) -> FactorGraph:
-        """Return the graph of an E-step, which shares its structure with the one before it."""
+    def _graph(
+        self, unary: FloatArray, terms: Sequence[DiagonalTerms]
+    ) -> tuple[FactorGraph, Units | None]:
+        """Return the graph of an E-step, which shares its structure with the one before it.
+
+        Points that hard must-links connect are one variable.
+        """
         if self._built is not None and self._built[0] is terms:
-            graph = self._built[1].with_unary(unary)
+            _, units, before = self._built
+            graph = before.with_unary(unary if units is None else units.unary(unary))
         else:
-            graph = FactorGraph.from_terms(unary, terms)
-        self._built = terms, graph
-        return graph
+            units = units_of(terms, len(unary))
+            if units is None:
+                graph = FactorGraph.from_terms(unary, terms)
+            else:
+                graph = FactorGraph.from_terms(units.unary(unary), units.terms)
+        self._built = terms, units, graph
+        return graph, units
 
     def _coupled(self, unary: FloatArray, solution: Solution) -> tuple[FloatArray, float]:
         """Return the shares of the coupled points and their free energy."""

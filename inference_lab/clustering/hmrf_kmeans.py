@@ -73,7 +73,8 @@ class HMRFKMeans(PairwiseClusterer):
         See `initial_centroids`; the papers' is "neighbourhoods+perturbed".
     closure : {None, "raise", "drop", "keep", "vote"}
         Add the constraints that the given ones imply, with this policy for contradictions (see
-        `Constraints.close`). Harmful where answers are noisy.
+        `Constraints.close`). Harmful where answers are noisy. Where all must-links are hard and
+        penalties "potts", what is added is one cannot-link between each two components.
     empty_clusters : {"reseed", "keep", "raise"}
         A cluster that loses all points gets the point of highest cost as its centroid, keeps its
         centroid, or is an error.
@@ -176,7 +177,9 @@ class HMRFKMeans(PairwiseClusterer):
         if self.closure == "drop":
             watch_components(side.constraints, self.n_clusters, stacklevel=5)
         if self.closure is not None:
-            side = replace(side, constraints=side.constraints.close(self.closure))
+            given = side.constraints
+            merge = self.penalty == "potts" and bool(np.isposinf(given.ml_weights).all())
+            side = replace(side, constraints=given.close(self.closure, merge=merge))
         learner = self._learner()
         if learner is not None:
             learner.check_points(points)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from inference_lab.constraints.arrays import FloatArray, IntArray, Parts, Weight
 from inference_lab.constraints.pairs import codes_of, pairs_across, pairs_inside, sorted_distinct
 
-__all__ = ["ContradictionError", "closed", "contradicting", "surviving"]
+__all__ = ["ContradictionError", "closed", "contradicting", "merged", "surviving"]
 
 
 class ContradictionError(ValueError):
@@ -82,6 +82,35 @@ def closed(
         _extend_weight(given.must_link, given.ml_weight, all_ml, given.n_points),
         _extend_weight(given.cannot_link, given.cl_weight, all_cl, given.n_points),
     )
+
+
+def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return one cannot-link for each two components that any joins, with the weight of all.
+
+    Parameters
+    ----------
+    given : Parts
+        Without contradictions.
+    component : (n_points,) int64 array
+        The must-link component of each point.
+
+    Returns
+    -------
+    pairs : (b, 2) int64 array
+        The first points of the components.
+    weights : (b,) float64 array
+        Summed over the pairs that `closed` lists between the two.
+    """
+    size = np.bincount(component, minlength=1)
+    first = np.unique(component, return_index=True)[1]
+    weights = given.cl_weights
+    between, sums = _summed(component[given.cannot_link], weights, given.n_points)
+    _, counts = _summed(component[given.cannot_link], np.ones(weights.size), given.n_points)
+    inferred = size[between[:, 0]] * size[between[:, 1]] - counts
+    if weights.size:
+        # An infinite mean of no inferred pairs adds nothing.
+        sums += np.where(inferred > 0, np.where(inferred > 0, inferred, 1.0) * weights.mean(), 0.0)
+    return first[between], sums
 
 
 def surviving(

@@ -35,6 +35,7 @@ from inference_lab.constraints.closure import (
     ContradictionError,
     closed,
     contradicting,
+    merged,
     surviving,
 )
 from inference_lab.constraints.pairs import (
@@ -845,7 +846,13 @@ class Constraints:
         """
         return self.cannot_link[contradicting(self._parts, self.components())]
 
-    def close(self, policy: ClosurePolicy = "raise", *, max_pairs: int = 5_000_000) -> Constraints:
+    def close(
+        self,
+        policy: ClosurePolicy = "raise",
+        *,
+        max_pairs: int = 5_000_000,
+        merge: bool = False,
+    ) -> Constraints:
         r"""Return the transitive closure: all pairs that the given ones imply.
 
         With :math:`N_1, N_2, \dots` the connected components of the must-link graph, the closure
@@ -861,6 +868,11 @@ class Constraints:
         max_pairs : int, default 5_000_000
             Largest size of the result.  A component of `s` points alone has ``s (s - 1) / 2``
             pairs.
+        merge : bool, default False
+            Where all must-links are hard, say the same by few pairs: the must-links as they are,
+            which hold components together, and one cannot-link between each two components, of
+            the weight of all that there would be.  A labelling that keeps the must-links violates
+            as much weight as with all pairs; memory is linear.
 
         Returns
         -------
@@ -875,7 +887,8 @@ class Constraints:
             If there are contradictions and `policy` is "raise"; if hard pairs contradict each
             other and it is "vote".
         ValueError
-            If the closure would have more than `max_pairs` pairs.
+            If the closure would have more than `max_pairs` pairs, or must-links are to be merged
+            that are not hard.
 
         Notes
         -----
@@ -892,11 +905,19 @@ class Constraints:
         --------
         >>> Constraints([[0, 1], [1, 2]], [[2, 3]], n_points=4).close()
         Constraints(3 must-link, 3 cannot-link, n_points=4)
+        >>> hard = Constraints([[0, 1], [1, 2]], [[2, 3]], np.inf, n_points=4)
+        >>> hard.close(merge=True).cl_weight.tolist()
+        [3.0]
         """
         if policy not in get_args(ClosurePolicy):
             allowed = ", ".join(map(repr, get_args(ClosurePolicy)))
             raise ValueError(f"policy = {policy!r} is unknown; allowed: {allowed}")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
+        if merge and not np.isposinf(self.ml_weights).all():
+            raise ValueError(
+                f"merge=True needs must-links of infinite weight; {self.ml_weights.min():g} is "
+                "among the weights, for which a component may be torn apart"
+            )
         component = self.components()
         at_odds = contradicting(self._parts, component)
         if at_odds.any():
@@ -913,10 +934,15 @@ class Constraints:
             if policy == "keep":
                 return self
             if policy == "vote":
-                return self.vote().close(max_pairs=limit)
+                return self.vote().close(max_pairs=limit, merge=merge)
         kept = self
         if at_odds.any():
             kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
+        if merge:
+            apart, weights = merged(kept._parts, component)
+            return Constraints(
+                self.must_link, apart, self.ml_weight, weights, n_points=self.n_points
+            )
         return Constraints(*closed(kept._parts, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:

@@ -1,0 +1,100 @@
+"""Points that hard must-links connect, as one: what an E-step has to label is units of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from inference_lab.constraints.vote import connected
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
+
+__all__ = ["Units", "units_of"]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Points that share a label whatever it is, and what is left between and within them.
+
+    A labelling of the units costs what that of their points does.
+
+    Parameters
+    ----------
+    of_point : (c,) int64 array
+        The unit of each point.
+    first : (u,) int64 array
+        A point of each unit.
+    terms : list of DiagonalTerms
+        Between units.
+    within : list of (units, costs)
+        What terms within units cost: one row, for any label or for each of them, a term.
+    """
+
+    of_point: IntArray
+    first: IntArray
+    terms: list[DiagonalTerms]
+    within: list[tuple[IntArray, FloatArray]]
+
+    def unary(self, costs: FloatArray) -> FloatArray:
+        """Return the cost of each unit in each cluster, given that of each point."""
+        c = self.of_point.size
+        members = csr_array((np.ones(c), (self.of_point, np.arange(c))), shape=(self.first.size, c))
+        found = np.asarray(members @ costs)
+        for units, added in self.within:
+            np.add.at(found, units, added)
+        return found
+
+
+def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
+    """Return the units that hard must-links make of points, None where there are no such links.
+
+    Parameters
+    ----------
+    terms : sequence of DiagonalTerms
+        Hard must-links cost nothing if labels agree, and infinitely much if not.
+    n_points : int
+
+    Returns
+    -------
+    Units or None
+
+    Examples
+    --------
+    >>> hard = DiagonalTerms([(0, 1)], differ=np.inf)
+    >>> apart = DiagonalTerms([(1, 2), (0, 2)], same=[1.0, 2.0])
+    >>> found = units_of([hard, apart], 3)
+    >>> found.of_point.tolist(), found.terms[1].edges.tolist()
+    ([0, 0, 1], [[0, 1], [0, 1]])
+    """
+    blocks = [_full(term) for term in terms]
+    links = [
+        edges[np.isposinf(differ) & np.isfinite(same).all(axis=1)] for edges, same, differ in blocks
+    ]
+    if not any(map(len, links)):
+        return None
+    of_point = connected(n_points, np.concatenate(links))
+    between, within = [], []
+    for edges, same, differ in blocks:
+        ends = of_point[edges]
+        inside = ends[:, 0] == ends[:, 1]
+        within.append((ends[inside, 0], same[inside]))
+        left = same[~inside]
+        between.append(
+            DiagonalTerms(
+                ends[~inside], left[:, 0] if left.shape[1] == 1 else left, differ[~inside]
+            )
+        )
+    return Units(of_point, np.unique(of_point, return_index=True)[1], between, within)
+
+
+def _full(term: DiagonalTerms) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the pairs, (m, 2), their costs for equal labels, (m, 1) or (m, k), and for others."""
+    edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
+    same = np.asarray(term.same, dtype=np.float64)
+    if same.ndim < 2:
+        same = np.broadcast_to(same, len(edges))[:, np.newaxis]
+    same = np.broadcast_to(same, (len(edges), same.shape[1]))
+    return edges, same, np.broadcast_to(np.asarray(term.differ, dtype=np.float64), len(edges))

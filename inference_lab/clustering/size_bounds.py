@@ -1,0 +1,264 @@
+"""K-means with bounds on the sizes of clusters: assignments are flows of least cost."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab._numba import kernel
+from inference_lab.clustering._base import Whole
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.em import Assignment, EStep, Model, as_labels
+from inference_lab.clustering.hmrf import EmptyClusters
+from inference_lab.clustering.seeding import Init
+from inference_lab.graph.arrays import FloatArray, IntArray
+
+__all__ = ["SizeConstrainedKMeans", "balance"]
+
+#: A path must be shorter by more than this share of the largest cost, so that rounding cannot turn
+#: it round in a circle.
+_LEAST_GAIN = 1e-12
+
+
+@kernel
+def _cheapest_leaver(
+    costs: FloatArray, labels: IntArray, h: int, g: int, price: FloatArray, who: IntArray
+) -> None:
+    """Note who of cluster ``h`` moves to ``g`` for the least price; -1 if there is nobody."""
+    price[h, g] = np.inf
+    who[h, g] = -1
+    for i in range(labels.size):
+        if labels[i] == h and costs[i, g] - costs[i, h] < price[h, g]:
+            price[h, g] = costs[i, g] - costs[i, h]
+            who[h, g] = i
+
+
+@kernel
+def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: float) -> int:
+    """Move points so that the sizes of clusters keep to bounds at the least cost, in place.
+
+    Begins with the cheapest labels, which are best for their sizes. Each step takes a point out of
+    one cluster and puts one into another, by the shortest path of moves between the two, which
+    again is best for the new sizes; of all pairs of clusters, the one by which bounds are broken
+    least, and of these of the shortest path. What assignments of given sizes cost at least is an
+    M-convex function of the sizes, so that where no step brings anything, none would.
+
+    Parameters
+    ----------
+    costs : (n, k) array
+    labels : (n,) array
+        The cheapest cluster of each point; overwritten.
+    least, most : int
+        Bounds on the sizes.
+    gain : float
+        What a path has to gain to count.
+
+    Returns
+    -------
+    int
+        Number of steps.
+    """
+    n, k = costs.shape
+    sizes = np.zeros(k, dtype=np.int64)
+    for i in range(n):
+        sizes[labels[i]] += 1
+    price = np.full((k, k), np.inf)
+    who = np.full((k, k), -1)
+    for i in range(n):
+        h = labels[i]
+        for g in range(k):
+            if g != h and costs[i, g] - costs[i, h] < price[h, g]:
+                price[h, g] = costs[i, g] - costs[i, h]
+                who[h, g] = i
+    steps = 0
+    while True:
+        # Floyd and Warshall: the shortest paths, and the first cluster on each.
+        length = price.copy()
+        after = np.empty((k, k), dtype=np.int64)
+        for h in range(k):
+            length[h, h] = 0.0
+            for g in range(k):
+                after[h, g] = g
+        for v in range(k):
+            for h in range(k):
+                for g in range(k):
+                    if h != g and length[h, v] + length[v, g] < length[h, g] - gain:
+                        length[h, g] = length[h, v] + length[v, g]
+                        after[h, g] = after[h, v]
+        source, sink, best, shortest = -1, -1, 0, -gain
+        for h in range(k):
+            leaving = (sizes[h] <= least) - (sizes[h] > most)
+            for g in range(k):
+                if h == g or length[h, g] == np.inf:
+                    continue
+                broken = leaving + (sizes[g] >= most) - (sizes[g] < least)
+                if broken < best or (broken == best and length[h, g] < shortest):
+                    source, sink, best, shortest = h, g, broken, length[h, g]
+        if source < 0:
+            return steps
+        steps += 1
+        sizes[source] -= 1
+        sizes[sink] += 1
+        path = [source]
+        while path[-1] != sink:
+            path.append(after[path[-1], sink])
+        movers = [who[path[t], path[t + 1]] for t in range(len(path) - 1)]
+        for t in range(len(movers)):
+            labels[movers[t]] = path[t + 1]
+        for t in range(len(movers)):
+            i, h, g = movers[t], path[t], path[t + 1]
+            for v in range(k):
+                if v != h and who[h, v] == i:
+                    _cheapest_leaver(costs, labels, h, v, price, who)
+                if v != g and costs[i, v] - costs[i, g] < price[g, v]:
+                    price[g, v] = costs[i, v] - costs[i, g]
+                    who[g, v] = i
+
+
+class _Flow(EStep):
+    """The E-step that keeps to bounds on sizes."""
+
+    def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
+        super().__init__("icm", rng)
+        self.least, self.most = least, most
+
+    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+        """Return the cheapest labels within the bounds; of equals, the previous ones."""
+        before = None if previous is None else as_labels(previous)
+        labels = model.nearest(before).copy()
+        costs = np.ascontiguousarray(model.costs())
+        balance(costs, labels, self.least, self.most, _LEAST_GAIN * float(abs(costs).max()))
+        if before is not None:
+            points = np.arange(labels.size)
+            if costs[points, before].sum() <= costs[points, labels].sum():
+                return before
+        return labels
+
+
+class SizeConstrainedKMeans(BregmanKMeans):
+    r"""K-means whose clusters have no fewer, and no more, points than they should.
+
+    Minimises ``J = sum_i D(x_i, mu_{l_i})`` subject to ``min_size <= |{i : l_i = h}| <= max_size``,
+    by alternating an assignment of least cost, a flow of minimal cost from points to clusters, with
+    new centroids. With bounds that differ by at most one, clusters are balanced.
+
+    Parameters
+    ----------
+    n_clusters : int
+    min_size : int
+        At most ``n // n_clusters``.
+    max_size : int or None
+        At least ``n / n_clusters``; None for any number.
+    distortion, init, n_init, max_iter, tol, random_state
+        See `BregmanKMeans`.
+    empty_clusters : {"reseed", "keep", "raise"}
+        See `BregmanKMeans`; of consequence where `min_size` is 0.
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+        See `BregmanKMeans`. `predict` knows of no bounds.
+
+    Guarantees
+    ----------
+    Each assignment is a cheapest one within the bounds, so that the objective never rises, unless
+    centroids are smoothed.
+
+    Complexity
+    ----------
+    O(n d k) an iteration, and O(n + k^3) for each point that its bounds move out of the cheapest
+    cluster. O(n k) memory.
+
+    References
+    ----------
+    P. Bradley, K. Bennett, A. Demiriz, "Constrained k-means clustering", Microsoft Research
+    MSR-TR-2000-65, 2000. K. Murota, "Discrete convex analysis", 2003, ch. 10, for why single
+    exchanges suffice.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [90.0]]
+    >>> labels = SizeConstrainedKMeans(2, min_size=3, random_state=0).fit_predict(X)
+    >>> np.bincount(labels).tolist()
+    [3, 3]
+    """
+
+    _allowed: ClassVar = {
+        "min_size": (Whole(at_least=0),),
+        "max_size": (None, Whole(at_least=1)),
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        min_size: int = 1,
+        max_size: int | None = None,
+        distortion: str | Distortion = "euclidean",
+        init: Init | npt.ArrayLike = "k-means++",
+        empty_clusters: EmptyClusters = "reseed",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            distortion=distortion,
+            init=init,
+            empty_clusters=empty_clusters,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+        )
+        self.min_size = min_size
+        self.max_size = max_size
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # points count once
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data or settings cannot be used, or no sizes within the bounds add up to n.
+
+        Examples
+        --------
+        >>> X = [[0.0], [3.0], [10.0]]
+        >>> SizeConstrainedKMeans(2, min_size=2).fit(X)
+        Traceback (most recent call last):
+        ...
+        ValueError: 2 clusters of at least min_size = 2 points need 4 points, there are 3
+        """
+        return self._fit_to(X)
+
+    def _check_number(self, n_points: int) -> None:
+        super()._check_number(n_points)
+        k = self.n_clusters
+        if self.min_size * k > n_points:
+            raise ValueError(
+                f"{k} clusters of at least min_size = {self.min_size} points need "
+                f"{self.min_size * k} points, there are {n_points}"
+            )
+        if self.max_size is not None and self.max_size * k < n_points:
+            raise ValueError(
+                f"{k} clusters of at most max_size = {self.max_size} points hold "
+                f"{self.max_size * k} points, there are {n_points}"
+            )
+
+    def _expectation(self, points: Points, rng: np.random.Generator) -> EStep:
+        most = points.shape[0] if self.max_size is None else self.max_size
+        return _Flow(self.min_size, most, rng)

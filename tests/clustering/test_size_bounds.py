@@ -1,0 +1,72 @@
+"""Bounds on the sizes of clusters are kept, at the least cost there is."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from inference_lab.clustering import BregmanKMeans, SizeConstrainedKMeans
+from inference_lab.clustering.size_bounds import balance
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_no_assignment_within_the_bounds_is_cheaper(seed):
+    rng = np.random.default_rng(seed)
+    k, n = int(rng.integers(1, 4)), int(rng.integers(3, 8))
+    least = int(rng.integers(0, n // k + 1))
+    most = int(rng.integers(-(-n // k), n + 1))
+    # Whole numbers have ties.
+    costs = rng.integers(0, 6, size=(n, k)).astype(float) if seed % 2 else rng.random((n, k))
+    every = np.array(list(itertools.product(range(k), repeat=n)))
+    sizes = np.stack([(every == h).sum(axis=1) for h in range(k)], axis=1)
+    allowed = every[((sizes >= least) & (sizes <= most)).all(axis=1)]
+    cheapest = costs[np.arange(n), allowed].sum(axis=1).min()
+    labels = costs.argmin(axis=1)
+    balance(costs, labels, least, most, 1e-12)
+    assert least <= np.bincount(labels, minlength=k).min()
+    assert np.bincount(labels, minlength=k).max() <= most
+    assert costs[np.arange(n), labels].sum() == pytest.approx(cheapest)
+
+
+def test_balanced_clusters_are_an_assignment_problem():
+    """With as many places as points, each cluster is as many columns."""
+    costs = np.random.default_rng(0).random((60, 4)) * [1.0, 2.0, 3.0, 4.0]
+    labels = costs.argmin(axis=1)
+    balance(costs, labels, 15, 15, 1e-12)
+    rows, columns = linear_sum_assignment(np.repeat(costs, 15, axis=1))
+    assert np.bincount(labels).tolist() == [15] * 4
+    assert costs[np.arange(60), labels].sum() == pytest.approx(
+        np.repeat(costs, 15, axis=1)[rows, columns].sum()
+    )
+
+
+def test_the_objective_falls_and_loose_bounds_change_nothing():
+    rng = np.random.default_rng(1)
+    truth = np.repeat([0, 1, 2], [70, 20, 10])
+    points = rng.normal(size=(100, 2)) + 4.0 * np.eye(3)[truth][:, :2]
+    balanced = SizeConstrainedKMeans(3, min_size=33, max_size=34, n_init=3, random_state=0)
+    balanced.fit(points)
+    assert sorted(np.bincount(balanced.labels_).tolist()) == [33, 33, 34]
+    values = [line.objective for line in balanced.history_]
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values))
+    loose = SizeConstrainedKMeans(3, min_size=0, init=points[[0, 75, 95]]).fit(points)
+    plain = BregmanKMeans(3, init=points[[0, 75, 95]]).fit(points)
+    assert loose.labels_.tolist() == plain.labels_.tolist()
+    assert balanced.objective_ > plain.objective_
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "message"),
+    [
+        ({"min_size": 4}, ValueError, "2 clusters of at least min_size = 4 points need 8 points"),
+        ({"max_size": 2}, ValueError, "2 clusters of at most max_size = 2 points hold 4 points"),
+        ({"min_size": -1}, ValueError, "min_size must be at least 0"),
+        ({"max_size": 2.5}, TypeError, "max_size must be an integer"),
+    ],
+)
+def test_impossible_bounds_are_refused(bounds, error, message):
+    with pytest.raises(error, match=message):
+        SizeConstrainedKMeans(2, **bounds).fit(np.arange(6.0)[:, np.newaxis])
