@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -121,3 +122,15 @@ def test_the_study_of_regimes_has_what_its_design_asks_for():
     if DATA.is_dir():
         for name in study.data:
             assert load_points(name, DATA).few == 200
+
+
+def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
+    page = (ROOT / "docs" / "howto" / "own-study.md").read_text()
+    grid, design, method = re.findall(r"```toml\n(.*?)```", page, re.S)
+    path = tmp_path / "study.toml"
+    path.write_text(grid.split("[labels]")[0] + design)
+    problems = load_study(path).all_problems()
+    assert len(problems) == 6 + 40 and problems[-1].startswith("estep(data=")
+    head = 'title = "t"\nquestion = "q"\ndata = ["wine, standardised, n=100"]\n'
+    path.write_text(head + "constraints = [1]\nruns = 1\n" + method)
+    assert len(load_study(path).methods) == 6
