@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,21 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
-from inference_lab.reporting.document import Cell, Section, Table
+from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.maps import gain_map
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, effect, verdict
 from inference_lab.reporting.statistics import holm
 from inference_lab.words import NONE, counted
 
-__all__ = ["COSTS", "Contrast", "Measured", "Observation", "contrasts_section", "measure"]
+__all__ = [
+    "COSTS",
+    "Contrast",
+    "Measured",
+    "Observation",
+    "contrasts_section",
+    "measure",
+    "regimes",
+]
 
 #: Of these, more is worse.
 COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "e_step_seconds")
@@ -52,6 +62,10 @@ class Contrast:
         for their number. Of others they are as they are.
     margin : float
         Differences of at most this size do not matter; 0 if nothing is to be called equivalent.
+    over : list of str
+        One to three facts over which there is a map of the gain: columns, rows, and panels.
+    breaks : mapping of str to list of float
+        Where numbers of a fact are parted into ranges, ascending; other facts go by their values.
     """
 
     name: str
@@ -63,6 +77,8 @@ class Contrast:
     where: Mapping[str, Any] = field(default_factory=dict)
     primary: bool = False
     margin: float = 0.0
+    over: list[str] = field(default_factory=list)
+    breaks: Mapping[str, Any] = field(default_factory=dict)
 
     def problem(self, solvers: Sequence[str]) -> str:
         """Return what is wrong with it in a study of some methods; empty if nothing is."""
@@ -74,7 +90,36 @@ class Contrast:
             return f"solver and baseline are both {self.solver!r}"
         if not (math.isfinite(self.margin) and self.margin >= 0):
             return f"margin must be a number from 0 on, got {self.margin}"
+        if len(self.over) > 3 or len(set(self.over)) < len(self.over):
+            return f"over must be up to three facts, got {self.over}"
+        for name, ends in self.breaks.items():
+            if name not in self.over:
+                return f"breaks.{name} is of no fact that the map is over: {self.over}"
+            numbers = isinstance(ends, list) and all(isinstance(e, int | float) for e in ends)
+            if not numbers or not ends or sorted(set(ends)) != ends:
+                return f"breaks.{name} must be ascending numbers, got {ends!r}"
         return ""
+
+    def range_of(self, name: str, value: Any) -> tuple[float, str]:
+        """Return the place of a value of a fact along a map, and what it is called there.
+
+        Examples
+        --------
+        >>> asked = {"name": "", "metric": "ari", "solver": "ilp", "baseline": "icm"}
+        >>> contrast = Contrast(**asked, over=["weight"], breaks={"weight": [0.5, 2]})
+        >>> [contrast.range_of("weight", value)[1] for value in (0.1, 0.5, 3.0)]
+        ['< 0.5', '0.5 to 2', '≥ 2']
+        """
+        ends = self.breaks.get(name)
+        if ends is None:
+            number = isinstance(value, int | float)
+            return (float(value), f"{value:g}") if number else (0.0, str(value))
+        at = sum(value >= end for end in ends)
+        if at == 0:
+            return 0.0, f"< {ends[0]:g}"
+        if at == len(ends):
+            return float(at), f"≥ {ends[-1]:g}"
+        return float(at), f"{ends[at - 1]:g} to {ends[at]:g}"
 
 
 class Observation(NamedTuple):
@@ -181,14 +226,7 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
     (0.1, 0.0078125, 'gain')
     """
     held = list(observations)
-    effects = []
-    for contrast in contrasts:
-        sets = gains(contrast, held)
-        most = max(map(len, sets), default=0)
-        values = np.full((len(sets), most), np.nan)
-        for row, draws in zip(values, sets, strict=True):
-            row[: len(draws)] = draws
-        effects.append(effect(values))
+    effects = [_effect(contrast, held) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
     corrected = [found.p_value for found in effects]
     for at, p_value in zip(primary, holm([corrected[at] for at in primary]), strict=True):
@@ -199,15 +237,101 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
     ]
 
 
+def _effect(contrast: Contrast, observations: Iterable[Observation]) -> Effect:
+    """Return the mean gain over sets."""
+    sets = gains(contrast, observations)
+    values = np.full((len(sets), max(map(len, sets), default=0)), np.nan)
+    for row, draws in zip(values, sets, strict=True):
+        row[: len(draws)] = draws
+    return effect(values)
+
+
+def regimes(
+    contrast: Contrast, observations: Iterable[Observation]
+) -> dict[tuple[str, ...], Measured]:
+    """Return what a contrast comes to for each combination of the facts that it is over.
+
+    Parameters
+    ----------
+    contrast : Contrast
+    observations : iterable of Observation
+
+    Returns
+    -------
+    dict
+        By what the ranges are called, in their order. Verdicts go by the intervals of the cells
+        alone: a map says where to look, and tests no cell.
+    """
+    cells: dict[tuple[tuple[float, str], ...], list[Observation]] = {}
+    for seen in observations:
+        if all(name in seen.facts for name in contrast.over):
+            place = tuple(contrast.range_of(name, seen.facts[name]) for name in contrast.over)
+            cells.setdefault(place, []).append(seen)
+    found = {}
+    for place in sorted(cells):
+        here = _effect(contrast, cells[place])
+        if here.sets:
+            said = verdict(here, 0.0, contrast.margin)
+            found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
+    return found
+
+
+def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]:
+    """Return the map of a contrast, and its table."""
+    cells = regimes(contrast, observations)
+    if not cells:
+        told = ", ".join(contrast.over)
+        return [Text((f"No pair of runs tells {told}, so there is no map of {contrast.name}.",))]
+    facts = ", ".join(contrast.over)
+    tie = (
+        f"; = where the 90 % interval lies within {contrast.margin:g} of zero"
+        if contrast.margin > 0
+        else ""
+    )
+    caption = (
+        f"{contrast.name}: gain in {contrast.metric} of {contrast.solver} over "
+        f"{contrast.baseline} by {facts}."
+    )
+    picture = Picture(
+        f"gain-map-{contrast.name}",
+        f"{caption} Coloured where the 95 % interval over sets and draws, below the gain, is on "
+        f"one side of zero{tie}; ? where neither can be said.",
+        f"Map of gains over {counted(len(cells), 'cell')}.",
+        partial(gain_map, cells, contrast.over),
+    )
+    keys, held = list(cells), list(cells.values())
+    columns = [
+        (
+            Column(name, right=False),
+            [text_cell(key[at]) for key in keys],
+        )
+        for at, name in enumerate(contrast.over)
+    ]
+    columns += [
+        column_of(held, "gain", _gain_cell),
+        column_of(held, "95 % interval", _interval_cell),
+        column_of(held, "sets above", _sets_cell),
+        column_of(held, "draws", lambda m: count_cell(m.effect.draws)),
+        column_of(held, "verdict", lambda m: text_cell(m.verdict), right=False),
+    ]
+    note = "Verdicts by the intervals of the cells alone, without correction for their number."
+    return [picture, table_of(f"gains-{contrast.name}", caption, columns, note)]
+
+
 def contrasts_section(
     contrasts: Sequence[Contrast], observations: Iterable[Observation]
 ) -> Section | None:
     """Return the section on declared contrasts, if there are any."""
     if not contrasts:
         return None
-    measured = measure(contrasts, observations)
+    held = list(observations)
+    measured = measure(contrasts, held)
     ordered = sorted(measured, key=lambda found: not found.contrast.primary)
-    return Section("Contrasts", (_table(ordered),))
+    maps = [block for c in contrasts if c.over for block in _map(c, held)]
+    pictures = tuple(block for block in maps if not isinstance(block, Table))
+    tables = tuple(block for block in maps if isinstance(block, Table))
+    more = (Section("The maps as tables", tables, folded=True),) if tables else ()
+    return Section("Contrasts", (*pictures, _table(ordered)), sections=more)
 
 
 def _table(measured: Sequence[Measured]) -> Table:
@@ -228,7 +352,7 @@ def _table(measured: Sequence[Measured]) -> Table:
         column_of(
             measured,
             "sets above",
-            lambda m: Cell(f"{m.effect.above}/{m.effect.sets}", m.effect.above),
+            _sets_cell,
             help="sets with a mean above zero, of all",
         ),
         column_of(measured, "draws", lambda m: count_cell(m.effect.draws)),
@@ -262,6 +386,10 @@ def _name_cell(found: Measured) -> Cell:
 def _gain_cell(found: Measured) -> Cell:
     value = found.effect.value
     return number_cell(value, NONE if math.isnan(value) else _signed(value, found))
+
+
+def _sets_cell(found: Measured) -> Cell:
+    return Cell(f"{found.effect.above}/{found.effect.sets}", found.effect.above)
 
 
 def _interval_cell(found: Measured) -> Cell:

@@ -148,8 +148,8 @@ def report_document(
         )
         said = in_short(analysis)
         first += [
-            glance_section(analysis),
             contrasts_section(contrasts, analysis.results.observations()) if contrasts else None,
+            glance_section(analysis),
             results_section(analysis),
         ]
         sections += [

@@ -41,6 +41,7 @@ _QUICK_DESIGN = ("cells", "draws")
 _TABLES = (
     *(
         "contrasts",
+        "gains-",
         "summary",
         "classes",
         "best-solver-",
@@ -62,7 +63,7 @@ _TABLES = (
 )
 _FIGURES = (
     *("class-gaps", "best-solver-map-", "best-prover-map-", "performance-profile", "cactus"),
-    "solved-over-time",
+    *("solved-over-time", "gain-map-"),
     *("gap-over-time", "convergence-", "critical-difference"),
 )
 

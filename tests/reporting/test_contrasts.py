@@ -9,7 +9,7 @@ import statistics as std
 import numpy as np
 import pytest
 
-from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure
+from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure, regimes
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.resampling import sign_flip
 from inference_lab.reporting.statistics import block_ranks, holm, par
@@ -201,3 +201,51 @@ def test_penalised_times_by_hand():
     assert par([1.0, math.inf, math.nan, 2.0], 10.0) == pytest.approx(23 / 3)
     assert par([1.0, math.inf], [5.0, 7.0], factor=10.0) == pytest.approx(35.5)
     assert math.isnan(par([math.nan], 1.0))
+
+
+# ---------------------------------------------------------------------- maps
+
+
+def test_regimes_are_the_contrasts_of_their_cells():
+    runs = observed()
+    contrast = asked(over=["noise", "seed"], breaks={"seed": [1]}, margin=0.02)
+    found = regimes(contrast, runs)
+    assert list(found) == [(n, s) for n in ("0", "0.3") for s in ("< 1", "≥ 1")]
+    for (noise, seeds), cell in found.items():
+        wanted = {"noise": float(noise), "seed": [0] if seeds == "< 1" else [1, 2]}
+        [alone] = measure([asked(where=wanted)], runs)
+        assert cell.effect == alone.effect
+        assert cell.verdict == ("gain" if noise == "0" else "equivalent")
+    # What an observation does not tell has no place.
+    assert regimes(asked(over=["planet"]), runs) == {}
+
+
+def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
+    questions = [asked(name="exact", over=["seed"], breaks={"seed": [1]}, margin=0.005)]
+    document = report_document(runs_of_report(), title="T", contrasts=questions)
+    first = document.sections[0]
+    assert first.title == "Contrasts" and first.blocks[0].name == "gain-map-exact"
+    _, shown = cells(document, "gains-exact", "seed")
+    assert {name: row["verdict"].text for name, row in shown.items()} == {
+        "< 1": "gain",
+        "≥ 1": "gain",
+    }
+    figure = first.blocks[0].draw()
+    texts = [t.get_text() for axes in figure.axes for t in axes.texts]
+    for row in shown.values():
+        assert f"{row['gain'].value:+.3f}" in texts
+    none = report_document(runs_of_report(), title="T", contrasts=[asked(over=["planet"])])
+    assert "no map of exact" in str(none.sections[0].blocks[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"over": list("abcd")}, "over must be up to three facts"),
+        ({"over": ["a"], "breaks": {"b": [1]}}, "breaks.b is of no fact"),
+        ({"over": ["a"], "breaks": {"a": [2, 1]}}, "breaks.a must be ascending numbers"),
+        ({"over": ["a"], "breaks": {"a": "x"}}, "breaks.a must be ascending numbers"),
+    ],
+)
+def test_maps_that_cannot_be_drawn_are_refused(changes, said):
+    assert asked(**changes).problem(["icm", "ilp"]).startswith(said)
