@@ -41,6 +41,8 @@ __all__ = ["blank", "is_ours", "is_warmed_up", "run", "warm_up_all", "warmed_up"
 #: use: more than it should need, so that only a run that does not heed its limit is ended so.
 _WALL_SLACK = 1.5
 _WALL_CONSTANT = 30.0
+#: The same where the limit is on seconds of processors, of which a busy machine gives few.
+_BUSY_SLACK = 20.0
 
 #: Seconds that a warm-up may take, without those of compilation: of our own solvers, which end, and
 #: of others, which may not.
@@ -127,7 +129,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     Record
     """
     solver = as_solver(source)
-    limits = _limits(settings)
+    limits = limits_of(settings)
     ours = is_ours(solver)
     warm = warmed_up(solver, case, settings)
     asked = blank(case, solver, seed, repeat, settings)
@@ -174,7 +176,7 @@ def warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:
         warmth(solver, graph, settings.temperature),
         warm_up,
         *(solver, graph, settings.temperature),
-        limits=replace(_limits(settings), wall=wall),
+        limits=replace(limits_of(settings), wall=wall),
         here=ours,
     )
 
@@ -219,10 +221,11 @@ def _timed_warm_up(case: Case, spec: str, settings: Settings) -> float:
     return time.perf_counter() - begin
 
 
-def _limits(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> Limits:
     """Return what holds for the process of a run, which is to heed its time limit by itself."""
     limit = settings.time_limit
-    wall = None if limit is None else _WALL_SLACK * limit + _WALL_CONSTANT
+    slack = _BUSY_SLACK if settings.clock == "cpu" else _WALL_SLACK
+    wall = None if limit is None else slack * limit + _WALL_CONSTANT
     return Limits(settings.isolated, settings.memory, wall)
 
 

@@ -26,7 +26,9 @@ from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.folder import find_store, merge, states
 from inference_lab.harness.planning import Settings, build_cases
 from inference_lab.harness.plans import plans_of
+from inference_lab.harness.running import limits_of
 from inference_lab.results.records import RecordStore, RecordWarning
+from inference_lab.solving import CLOCKS
 
 
 @dataclass(frozen=True)
@@ -454,3 +456,10 @@ def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
     files, resident = zip(*held[20:], strict=True)
     assert len(set(files)) == 1
     assert resident[-1] - resident[0] < 20_000 * len(resident)
+
+
+def test_a_limit_on_processors_gives_a_busy_machine_time():
+    """One that heeds its limit is not ended where processors work for others most of the time."""
+    wall, busy = (limits_of(Settings(time_limit=60.0, clock=clock)).wall for clock in CLOCKS)
+    assert wall == 120.0 and busy >= 10 * 60.0
+    assert limits_of(Settings(clock="cpu")).wall is None
