@@ -26,6 +26,10 @@ _QUICK: Mapping[str, Any] = {
 }
 
 
+#: Fields of a method that are 1 unless it says otherwise.
+_MULTIPLIERS = ("weight_factor", "seeded_classes")
+
+
 @dataclass(frozen=True)
 class Method:
     """A method of a study: an estimator with settings, and how it gets its constraints.
@@ -40,8 +44,12 @@ class Method:
         Arguments of the estimator; not the seed, and the number of clusters only where it is not
         that of the data.
         ``init = "kmeans"`` stands for centroids of k-means without constraints.
-    selection : {"random", "active"}
-        Random pairs of training points, or explore and consolidate, as many questions as pairs.
+    selection : {"random", "active", "seeds"}
+        Random pairs of training points; explore and consolidate, as many questions as pairs; or
+        labels of random training points, which estimators without labels get as the pairs that
+        follow.
+    seeded_classes : float
+        Share of the classes of which points may be seeds.
     weight : float, list of float, "variance", "calibrated" or "log-odds"
         Weight of all constraints. Of several, the one of the best score is taken, as if somebody
         knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
@@ -54,8 +62,8 @@ class Method:
     closure : {"none", "drop", "vote", "raise"}
         Policy with which constraints are closed first; "none" leaves them as they are.
     vary : mapping of str to list
-        Values of `weight_factor` or of settings: the study has a method for each combination,
-        whose label has the values where it names them in braces.
+        Values of `weight_factor`, `seeded_classes` or settings: the study has a method for each
+        combination, whose label has the values where it names them in braces.
 
     Examples
     --------
@@ -68,10 +76,11 @@ class Method:
     label: str
     estimator: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    selection: Literal["random", "active"] = "random"
+    selection: Literal["random", "active", "seeds"] = "random"
     weight: float | list[float] | Literal["variance", "calibrated", "log-odds"] = 1.0
     closure: Literal["none", "drop", "vote", "raise"] = "none"
     weight_factor: float = 1.0
+    seeded_classes: float = 1.0
     vary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -79,9 +88,10 @@ class Method:
         """Return what identifies the results of this method, whatever its label is."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         del parts["label"], parts["vary"]
-        if self.weight_factor == 1.0:
-            # Keys are what they were before there were factors.
-            del parts["weight_factor"]
+        for name in _MULTIPLIERS:
+            # Keys are what they were before there were these.
+            if parts[name] == 1.0:
+                del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     def variants(self) -> list[Method]:
@@ -112,11 +122,9 @@ class Method:
         for chosen in itertools.product(*self.vary.values()):
             named = dict(zip(self.vary, chosen, strict=True))
             label = self.label.format(**named)
-            factor = float(named.pop("weight_factor", self.weight_factor))
+            shares = {key: float(named.pop(key)) for key in _MULTIPLIERS if key in named}
             settings = {**self.settings, **named}
-            found.append(
-                replace(self, label=label, settings=settings, weight_factor=factor, vary={})
-            )
+            found.append(replace(self, label=label, settings=settings, vary={}, **shares))
         return found
 
 
@@ -132,9 +140,11 @@ class Protocol:
         Whose labels count.
     noise : float
         Share of the constraints that are turned into the other kind.
-    unit : {"pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"}
-        What the numbers of constraints are. The last one draws ordered pairs, of which each is
-        answered, and wrongly with probability `noise`; then their order is forgotten.
+    unit : {"pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs", "share-seeded"}
+        What the numbers of constraints are. "share-of-ordered-pairs" draws ordered pairs, of which
+        each is answered, and wrongly with probability `noise`; then their order is forgotten.
+        "share-seeded" is the share of the training points that are seeds, each with the label of
+        another class with probability `noise`.
 
     Examples
     --------
@@ -147,7 +157,9 @@ class Protocol:
     train: float = 1.0
     scored: Literal["held-out", "all"] = "all"
     noise: float = 0.0
-    unit: Literal["pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs"] = "pairs"
+    unit: Literal[
+        "pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs", "share-seeded"
+    ] = "pairs"
 
     def check(self) -> None:
         """Refuse what contradicts itself.
@@ -172,7 +184,7 @@ class Protocol:
             raise StudyError("protocol.scored = 'held-out' needs protocol.train below 1")
 
     def count(self, value: float, n_points: int, n_train: int) -> int:
-        """Return the number of pairs that a number in the definition means.
+        """Return the number of pairs, or seeds, that a number in the definition means.
 
         Parameters
         ----------
@@ -195,6 +207,8 @@ class Protocol:
         >>> Protocol().count(200, n_points=10, n_train=5)
         10
         """
+        if self.unit == "share-seeded":
+            return min(round(value * n_train), n_train)
         available = n_train * (n_train - 1) // 2
         if self.unit == "share-of-ordered-pairs":
             return min(round(value * n_train**2), 2 * available)
@@ -548,6 +562,16 @@ class Study:
                 raise StudyError(
                     f"method {method.label!r}: estimator {method.estimator!r} is unknown; "
                     f"allowed: {', '.join(sorted(ESTIMATORS))}"
+                )
+            if (method.selection == "seeds") != (self.protocol.unit == "share-seeded"):
+                raise StudyError(
+                    f"method {method.label!r}: selection = 'seeds' and protocol.unit = "
+                    "'share-seeded' go with each other only"
+                )
+            if not 0.0 < method.seeded_classes <= 1.0:
+                raise StudyError(
+                    f"method {method.label!r}: seeded_classes must be above 0 and at most 1, got "
+                    f"{method.seeded_classes}"
                 )
         known = (*SCORES, *PREDICTED, *PARTIAL)
         for score in self.scores:

@@ -12,7 +12,7 @@ from inference_lab import clustering
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 from inference_lab.studies.wekaut import WekaUTKMeans
 
-__all__ = ["ESTIMATORS", "PARTIAL", "PREDICTED", "SCORES"]
+__all__ = ["ESTIMATORS", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
 
 
 def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
@@ -23,6 +23,9 @@ def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
 #: Estimators that definitions can name.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "hmrf-kmeans": clustering.HMRFKMeans,
+    "seeded-kmeans": clustering.SeededKMeans,
+    "constrained-kmeans": clustering.ConstrainedKMeans,
+    "cop-kmeans": clustering.COPKMeans,
     "pckmeans": clustering.PCKMeans,
     "mpckmeans": clustering.MPCKMeans,
     "gaussian-mixture": clustering.ConstrainedGaussianMixture,
@@ -37,6 +40,9 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "tvclust": clustering.TVClust,
     "tvclust-release": _tvclust_release,
 }
+
+#: Those of them that are told labels, and no pairs.
+SEEDED = ("seeded-kmeans", "constrained-kmeans")
 
 #: Scores of labels against the truth, between 0 and 1 (the adjusted Rand index may be less); and
 #: how many clusters there are.

@@ -19,7 +19,7 @@ from inference_lab.graph.arrays import IntArray
 from inference_lab.loading import imports_timed, meter
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies.definition import Method, Protocol
-from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
+from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED
 from inference_lab.studies.points import StudyPoints
 
 __all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
@@ -96,6 +96,28 @@ def draw_constraints(
     return constraints
 
 
+def draw_seeds(
+    points: StudyPoints, protocol: Protocol, draw: Draw, value: float, classes: float
+) -> IntArray:
+    """Draw the labels of a run, -1 for points that are no seeds, shape (n,).
+
+    Of two shares of points, or of classes, the larger one has the seeds of the other among its
+    own, with the same labels, right or wrong.
+    """
+    n, k = len(points.labels), points.n_classes
+    count = min(protocol.count(value, n, len(draw.training)), len(draw.training))
+    _, seeds_seed, noise_seed = np.random.SeedSequence(draw.seed.entropy).spawn(3)
+    rng, noise = np.random.default_rng(seeds_seed), np.random.default_rng(noise_seed)
+    chosen = rng.permutation(draw.training)[:count]
+    known = rng.permutation(k)[: max(1, round(classes * k))]
+    chosen = chosen[np.isin(points.labels[chosen], known)]
+    wrong = noise.random(n) < protocol.noise
+    other = (points.labels + noise.integers(1, max(2, k), n)) % k
+    told = np.full(n, -1, dtype=np.int64)
+    told[chosen] = np.where(wrong, other, points.labels)[chosen]
+    return told
+
+
 def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """Return the first `count` of a random sequence of all pairs out of n, shape (count, 2).
 
@@ -133,12 +155,15 @@ def fit_method(
     """Fit a method once and score it."""
     points = points.drawn(np.random.default_rng([run, points.key, 1]))
     draw = draw_run(points, protocol, run)
+    if method.selection == "seeds":
+        seeds = draw_seeds(points, protocol, draw, value, method.seeded_classes)
+        return _fit_to_seeds(method, points, seeds, draw)
     constraints = draw_constraints(points, protocol, draw, value, method.selection)
     if method.closure != "none":
         constraints = constraints.close(method.closure)
     best: Fit | None = None
     for weight in _weights(method, points, protocol.noise, len(constraints)):
-        fit = _fit_once(method, points, constraints, draw, weight)
+        fit = _fit_to_pairs(method, points, constraints, draw, weight)
         first = next(iter(fit.scores.values()))
         if best is None or first > next(iter(best.scores.values())):
             best = fit
@@ -166,9 +191,33 @@ def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fit_once(
+def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> Fit:
+    """Fit a method to labels of some points, or to the pairs that follow from them."""
+    if method.estimator in SEEDED:
+        told: dict[str, Any] = {"partial_labels": seeds}
+    else:
+        told = Constraints.from_labels(seeds, scheme="chains").fit_params()
+    return _fit(method, points, told, np.flatnonzero(seeds >= 0), draw, 1.0)
+
+
+def _fit_to_pairs(
     method: Method, points: StudyPoints, constraints: Constraints, draw: Draw, weight: float
 ) -> Fit:
+    must, cannot = constraints.must_link, constraints.cannot_link
+    told = {"must_link": must, "cannot_link": cannot, "ml_weight": weight, "cl_weight": weight}
+    pairs = np.concatenate([must.ravel(), cannot.ravel()])
+    return _fit(method, points, told, pairs, draw, weight)
+
+
+def _fit(
+    method: Method,
+    points: StudyPoints,
+    told: Mapping[str, Any],
+    named: IntArray,
+    draw: Draw,
+    weight: float,
+) -> Fit:
+    """Fit a method to what it is told of the points that are named, and score it."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
     if arguments.get("init") == "kmeans":
@@ -177,21 +226,14 @@ def _fit_once(
     estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
     with imports_timed():
         loaded, since = meter.seconds, time.perf_counter()
-        estimator.fit(
-            points.values,
-            must_link=constraints.must_link,
-            cannot_link=constraints.cannot_link,
-            ml_weight=weight,
-            cl_weight=weight,
-        )
+        estimator.fit(points.values, **told)
         seconds = max(0.0, time.perf_counter() - since - (meter.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
     e_steps = [line for line in estimator.history_ if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]
     gaps = [line.energy - line.lower_bound for line in solved]
     scores = {name: score(truth, labels) for name, score in SCORES.items()}
-    pairs = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
-    touched = np.isin(draw.scored, pairs)
+    touched = np.isin(draw.scored, named)
     for name, some in zip(PARTIAL, (touched, ~touched), strict=True):
         if some.any():
             scores[name] = adjusted_rand(truth[some], labels[some])
@@ -204,7 +246,7 @@ def _fit_once(
         seconds,
         sum(line.seconds for line in e_steps),
         int(estimator.n_iter_),
-        float(estimator.violations_.weight),
+        0.0 if method.estimator in SEEDED else float(estimator.violations_.weight),
         weight,
         {
             "solved": len(solved),

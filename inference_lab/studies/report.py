@@ -45,6 +45,7 @@ _UNITS = {
     "share-of-points": "constraints (share of the number of points)",
     "share-of-pairs": "constraints (share of all pairs)",
     "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
+    "share-seeded": "seeds (share of the training points)",
 }
 
 #: What contrasts may be of, besides scores.
@@ -332,7 +333,10 @@ def _protocol(study: Study, prefix: str) -> Section:
         "seed, and more constraints contain the fewer.",
         f"Constraints touch {100 * p.train:g} % of the points; scores are over {scored}.",
     ]
-    if p.noise and p.unit == "share-of-ordered-pairs":
+    if p.unit == "share-seeded":
+        lines.insert(0, "Constraints are seeds: points whose labels are given.")
+        lines.append(f"Each has the label of another class with probability {p.noise:g}.")
+    elif p.noise and p.unit == "share-of-ordered-pairs":
         lines.append(f"Each constraint is wrong with probability {p.noise:g}.")
     elif p.noise:
         lines.append(f"{100 * p.noise:g} % of the constraints are turned into the other kind.")

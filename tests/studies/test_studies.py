@@ -25,6 +25,7 @@ from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.methods import (
     draw_constraints,
     draw_run,
+    draw_seeds,
     fit_method,
     nested_pairs,
 )
@@ -179,6 +180,8 @@ def test_a_definition_is_read(tmp_path):
         ('"pckmeans"', '"kmeans"', r"method 'PCKMeans': estimator 'kmeans' is unknown; allowed: "),
         ("weight = 0", 'closure = "some"', r"methods\[1\]\.closure = 'some'; allowed: 'none'"),
         ("weight = 0", "weight = [1, false]", r"methods\[1\]\.weight"),
+        ("weight = 0", 'selection = "seeds"', "'share-seeded' go with each other only"),
+        ("weight = 0", "seeded_classes = 0", "seeded_classes must be above 0 and at most 1"),
         ("weight = 0", "weigth = 0", r"methods\[1\]\.weigth is unknown"),
         ('source = "nowhere"', "", r"published\[0\]\.source is missing"),
         ('methods = ["without"]', 'methods = ["x"]', "quick.methods names 'x'"),
@@ -516,6 +519,36 @@ def test_ordered_pairs_are_nested_and_wrong_at_random():
     assert noisy.keys() == many.keys()
     changed = np.mean([noisy[pair] != many[pair] for pair in many])
     assert changed == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / len(many)))
+
+
+def test_seeds_are_nested_and_wrong_at_random():
+    """Of more points, or of more classes; and the wrong ones have the label of another class."""
+    points = load_points("digits-389")
+    protocol = Protocol(train=0.9, scored="held-out", unit="share-seeded", noise=0.3)
+    draw = draw_run(points, protocol, 0)
+    few, most, every = (
+        draw_seeds(points, protocol, draw, *shares) for shares in ((0.3, 0.6), (0.8, 0.6), (0.8, 1))
+    )
+    assert (every >= 0).sum() == round(0.8 * len(draw.training))
+    assert set(np.flatnonzero(every >= 0)) <= set(draw.training)
+    for fewer, more in ((few, most), (most, every)):
+        seeds = fewer >= 0
+        assert (fewer[seeds] == more[seeds]).all() and (more >= 0).sum() > seeds.sum()
+    assert np.unique(points.labels[most >= 0]).size == 2
+    seeds = every >= 0
+    assert set(every[seeds]) == {0, 1, 2}
+    assert 0.2 < (every != points.labels)[seeds].mean() < 0.4
+    right = draw_seeds(points, replace(protocol, noise=0.0), draw, 0.8, 1)
+    assert (right[seeds] == points.labels[seeds]).all()
+    # What a fit is told are these.
+    told = {}
+    for estimator in ("constrained-kmeans", "cop-kmeans"):
+        method = Method(estimator, estimator, selection="seeds")
+        told[estimator] = fit_method(method, points, replace(protocol, noise=0.0), 0.5, 0)
+        assert told[estimator].scores["ari"] > 0.5 and told[estimator].violated == 0.0
+    assert Method("Seeds", "seeded-kmeans", seeded_classes=0.5).key != (
+        Method("Seeds", "seeded-kmeans").key
+    )
 
 
 def test_weights_on_the_scale_of_the_data_and_numbers_of_clusters_told():
