@@ -6,7 +6,13 @@
 """
 
 from inference_lab.clustering._odds import MergedClassesWarning, PairWeightWarning
-from inference_lab.clustering.active import ExploreConsolidate, StopAskingError, ask_at_terminal
+from inference_lab.clustering.active import (
+    ExploreConsolidate,
+    MinMax,
+    PointUncertainty,
+    StopAskingError,
+    ask_at_terminal,
+)
 from inference_lab.clustering.annealed import AnnealedConstrainedKMeans, AnnealedConstrainedMixture
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
@@ -76,8 +82,10 @@ __all__ = [
     "MergedClassesWarning",
     "MetricKMeans",
     "MetricLearner",
+    "MinMax",
     "PCKMeans",
     "PairWeightWarning",
+    "PointUncertainty",
     "RDPMeans",
     "SeededKMeans",
     "SizeConstrainedKMeans",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,9 +15,16 @@ from sklearn.utils import check_array
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
 from inference_lab.clustering.seeding import alone
 from inference_lab.constraints import Constraints, check_generator, point_indices
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Answers", "ExploreConsolidate", "StopAskingError", "ask_at_terminal"]
+__all__ = [
+    "Answers",
+    "ExploreConsolidate",
+    "MinMax",
+    "PointUncertainty",
+    "StopAskingError",
+    "ask_at_terminal",
+]
 
 #: Answers whether two points belong together; None is "don't know".
 Oracle: TypeAlias = "Callable[[int, int], bool | None]"
@@ -293,65 +300,221 @@ class ExploreConsolidate:
         """Yield pairs to ask about; gets the answers."""
         if candidates.size == 0:
             return
-        rows = points[candidates]
-        nearest = np.full(candidates.size, np.inf)
-        place = {int(point): at for at, point in enumerate(candidates)}
-        free = np.ones(candidates.size, dtype=np.bool_)
-
-        def settle(point: int, group: int | None) -> None:
-            """Put a point into a neighbourhood, a new one for None."""
-            if group is None:
-                state.founders.append(point)
-                state.members.append([point])
-            else:
-                state.members[group].append(point)
-            free[place[point]] = False
-            centroid = alone(points[[point]], distortion)
-            np.minimum(nearest, distortion.distances(rows, centroid)[:, 0], out=nearest)
-
-        settle(int(candidates[rng.integers(candidates.size)]), None)
-        # Explore.
+        asking = _Asking(points, candidates, distortion, state, rng)
         k = self.n_clusters
-        while (k is None or len(state.founders) < k) and free.any():
-            at = int(np.where(free, nearest, -np.inf).argmax())
-            yield from self._place(int(candidates[at]), points, distortion, state, settle, free, at)
+        while (k is None or len(state.founders) < k) and asking.free.any():
+            yield from asking.place(asking.farthest(), k)
         if k is None:
             return
-        # Consolidate.
         state.phase = "consolidate"
-        for at in rng.permutation(np.flatnonzero(free)):
-            yield from self._place(
-                int(candidates[at]), points, distortion, state, settle, free, int(at)
-            )
+        for at in self._consolidated(asking, rng):
+            yield from asking.place(at, k)
 
-    def _place(
+    def _consolidated(self, asking: _Asking, rng: np.random.Generator) -> Iterator[int]:
+        """Yield the places among the candidates of the points to ask about, once all are found."""
+        yield from rng.permutation(np.flatnonzero(asking.free)).tolist()
+
+
+class MinMax(ExploreConsolidate):
+    """Explore as `ExploreConsolidate` does, then ask about what is least certain.
+
+    That is the point whose largest similarity to a point that is known is smallest: for
+    similarities that fall with the distance, as the paper's, the farthest point again. Points that
+    lie far from all that are known are asked about before those whose cluster is plain.
+
+    Parameters
+    ----------
+    n_clusters, budget, distortion, random_state
+        See `ExploreConsolidate`.
+
+    References
+    ----------
+    P. Mallapragada, R. Jin, A. Jain, "Active query selection for semi-supervised clustering",
+    ICPR 2008.
+
+    Examples
+    --------
+    The point between the clusters comes first of those that are left:
+
+    >>> X = [[0.0], [0.1], [0.2], [4.0], [9.8], [9.9], [10.0]]
+    >>> asked = MinMax(2, budget=2, random_state=0).run(X, [0, 0, 0, 0, 1, 1, 1])
+    >>> asked.questions[1].first
+    3
+    """
+
+    def _consolidated(self, asking: _Asking, rng: np.random.Generator) -> Iterator[int]:
+        while asking.free.any():
+            yield asking.farthest()
+
+
+class PointUncertainty(ExploreConsolidate):
+    """Ask about the point of most uncertainty for each question that it will take.
+
+    After each point all are clustered anew with what is known, and a random forest learns the
+    clusters; how often a point falls into the same leaves as a neighbourhood's points is the
+    probability that it belongs there. The entropy of these, over the number of questions expected
+    when the likeliest neighbourhood is asked about first, is largest for the point chosen
+    ("normalised point-based uncertainty").
+
+    Parameters
+    ----------
+    n_clusters : int or None
+        None if it is not known: clusterings then have as many clusters as neighbourhoods were
+        found, two at least.
+    budget, distortion, random_state
+        See `ExploreConsolidate`.
+    n_trees : int
+        Of each forest.
+
+    Notes
+    -----
+    Of points that are as uncertain, the farthest from all that are known comes first; so it is
+    while there is one neighbourhood only. Each point costs a fit of `HMRFKMeans` and one of a
+    forest, and O(n) comparisons of leaves with the points that are known.
+
+    References
+    ----------
+    S. Xiong, J. Azimi, X. Fern, "Active learning of constraints for semi-supervised clustering",
+    IEEE TKDE 26(1), 2014.
+
+    Examples
+    --------
+    >>> X = [[0.0], [0.1], [0.2], [9.8], [9.9], [10.0]]
+    >>> asking = PointUncertainty(2, budget=4, n_trees=5, random_state=0)
+    >>> found = asking.run(X, [0, 0, 0, 1, 1, 1])
+    >>> len(found.questions), len(found.neighbourhoods)
+    (4, 2)
+    """
+
+    def __init__(
         self,
-        point: int,
+        n_clusters: int | None,
+        budget: int,
+        *,
+        distortion: str | Distortion = "euclidean",
+        n_trees: int = 50,
+        random_state: int | np.random.Generator = 0,
+    ) -> None:
+        super().__init__(n_clusters, budget, distortion=distortion, random_state=random_state)
+        if n_trees < 1:
+            raise ValueError(f"n_trees must be at least 1, got {n_trees}")
+        self.n_trees = n_trees
+
+    def _dialogue(
+        self,
         points: Points,
+        candidates: IntArray,
         distortion: Distortion,
         state: _State,
-        settle: Callable[[int, int | None], None],
-        free: npt.NDArray[np.bool_],
-        at: int,
+        rng: np.random.Generator,
     ) -> Generator[tuple[int, int], bool | None, None]:
-        """Ask where a point belongs, and put it there."""
-        free[at] = False
+        if candidates.size == 0:
+            return
+        asking = _Asking(points, candidates, distortion, state, rng)
+        while asking.free.any():
+            if len(state.founders) == self.n_clusters:
+                state.phase = "consolidate"
+            shares = self._shares(asking, rng)
+            ordered = -np.sort(-shares, axis=1)
+            logs = np.log(ordered, out=np.zeros_like(ordered), where=ordered > 0)
+            questions = ordered @ np.arange(1.0, 1.0 + ordered.shape[1])
+            value = -(ordered * logs).sum(axis=1) / questions
+            most = asking.free & (value >= value[asking.free].max() - 1e-9)
+            at = asking.farthest(most)
+            order = np.argsort(-shares[at], kind="stable").tolist()
+            yield from asking.place(at, self.n_clusters, order)
+
+    def _shares(self, asking: _Asking, rng: np.random.Generator) -> FloatArray:
+        """Return the probability that each candidate belongs to each neighbourhood."""
+        from sklearn.ensemble import RandomForestClassifier
+
+        from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
+
+        members = asking.state.members
+        if len(members) == 1:
+            return np.ones((asking.candidates.size, 1))
+        n = asking.points.shape[0]
+        labels = np.full(n, -1)
+        for group, some in enumerate(members):
+            labels[some] = group
+        known = Constraints.from_labels(labels, scheme="chains")
+        k = len(members) if self.n_clusters is None else min(self.n_clusters, n)
+        model = HMRFKMeans(k, distortion=asking.distortion, penalty="potts", random_state=rng)
+        told = known.fit_params() | {"ml_weight": "auto", "cl_weight": "auto"}
+        clusters = model.fit(asking.points, **told).labels_
+        forest = RandomForestClassifier(self.n_trees, random_state=int(rng.integers(2**31)))
+        leaves = forest.fit(asking.points, clusters).apply(asking.points)
+        own = leaves[asking.candidates]
+        alike = [[(own == leaves[j]).mean(axis=1) for j in some] for some in members]
+        shares = np.stack([np.mean(each, axis=0) for each in alike], axis=1)
+        total = shares.sum(axis=1, keepdims=True)
+        return np.where(total > 0, shares, 1.0) / np.where(total > 0, total, len(members))
+
+
+class _Asking:
+    """The candidates that are left, and what asking about one of them takes."""
+
+    def __init__(
+        self,
+        points: Points,
+        candidates: IntArray,
+        distortion: Distortion,
+        state: _State,
+        rng: np.random.Generator,
+    ) -> None:
+        self.points = points
+        self.candidates = candidates
+        self.distortion = distortion
+        self.state = state
+        self._rows = points[candidates]
+        #: How far each candidate is from all that are known.
+        self._nearest = np.full(candidates.size, np.inf)
+        self.free = np.ones(candidates.size, dtype=np.bool_)
+        self._settle(int(rng.integers(candidates.size)), None)
+
+    def farthest(self, among: npt.NDArray[np.bool_] | None = None) -> int:
+        """Return the place of the candidate farthest from all that are known."""
+        return int(np.where(self.free if among is None else among, self._nearest, -np.inf).argmax())
+
+    def _settle(self, at: int, group: int | None) -> None:
+        """Put a candidate into a neighbourhood, a new one for None."""
+        point = int(self.candidates[at])
+        if group is None:
+            self.state.founders.append(point)
+            self.state.members.append([point])
+        else:
+            self.state.members[group].append(point)
+        self.free[at] = False
+        centroid = alone(self.points[[point]], self.distortion)
+        found = self.distortion.distances(self._rows, centroid)[:, 0]
+        np.minimum(self._nearest, found, out=self._nearest)
+
+    def place(
+        self, at: int, n_clusters: int | None, order: list[int] | None = None
+    ) -> Generator[tuple[int, int], bool | None, None]:
+        """Ask where a candidate belongs, and put it there.
+
+        Neighbourhoods are asked about in the order given, by their distance if none is.
+        """
+        point, state = int(self.candidates[at]), self.state
+        self.free[at] = False
         unsure = False
-        order = _by_distance(point, points, state.members, distortion)
-        complete = self.n_clusters is not None and len(order) == self.n_clusters
+        if order is None:
+            order = _by_distance(point, self.points, state.members, self.distortion)
+        complete = n_clusters is not None and len(order) == n_clusters
         for rank, group in enumerate(order):
             if complete and rank == len(order) - 1 and not unsure:
                 # It must be the last one.
                 state.inferred.append((point, state.founders[group]))
-                settle(point, group)
+                self._settle(at, group)
                 return
             answer = yield point, state.founders[group]
             if answer:
-                settle(point, group)
+                self._settle(at, group)
                 return
             unsure = unsure or answer is None
         if not unsure and not complete:
-            settle(point, None)
+            self._settle(at, None)
 
 
 def _by_distance(

@@ -11,7 +11,9 @@ from sklearn.datasets import load_iris
 
 from inference_lab.clustering import (
     ExploreConsolidate,
+    MinMax,
     PCKMeans,
+    PointUncertainty,
     StopAskingError,
     ask_at_terminal,
 )
@@ -25,15 +27,16 @@ from inference_lab.results.scoring import pairwise_f
     budget=st.integers(0, 60),
     unknown=st.sampled_from([0.0, 0.3]),
     tell_k=st.booleans(),
+    choice=st.sampled_from([ExploreConsolidate, MinMax]),
 )
-def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k):
+def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k, choice):
     rng = np.random.default_rng(seed)
     n = 24
     truth = np.concatenate([np.arange(k), rng.integers(k, size=n - k)])
     points = rng.normal(size=(n, 2)) + 3 * truth[:, np.newaxis]
     shown = np.where(rng.random(n) < unknown, -1, truth)
     candidates = np.sort(rng.permutation(n)[:16])
-    found = ExploreConsolidate(k if tell_k else None, budget, random_state=seed).run(
+    found = choice(k if tell_k else None, budget, random_state=seed).run(
         points, shown, candidates=candidates
     )
     assert len(found.questions) <= budget
@@ -93,6 +96,40 @@ def test_explore_takes_the_farthest_point_first():
     expected = {0: 2, 1: 2, 2: 0, 3: 2}[start]
     assert asked[0] == (expected, start)
     assert len(found.neighbourhoods) == 3
+
+
+def test_min_max_goes_on_with_the_farthest_point():
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    truth = (points[:, 0] > 0).astype(int)
+    found = MinMax(2, budget=30, random_state=0).run(points, truth)
+    known = [found.questions[0].second]
+    for question in found.questions:
+        if question.first == known[-1]:
+            continue
+        # Each is as far as any from all that were known before.
+        left = np.setdiff1d(np.arange(40), known)
+        nearest = np.linalg.norm(points[left][:, None] - points[known], axis=2).min(axis=1)
+        assert question.first == left[nearest.argmax()]
+        known.append(question.first)
+    assert found.phase == "consolidate"
+
+
+@pytest.mark.parametrize("k", [3, None])
+def test_uncertain_points_are_asked_about_first(k):
+    """Two clusters touch and one is far: questions go to where the two touch."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 25)
+    points = rng.normal(size=(75, 2)) + np.array([[0, 0], [3, 0], [40, 40]])[truth]
+    found = PointUncertainty(k, 14, n_trees=10, random_state=0).run(points, truth)
+    assert len(found.questions) == 14
+    asked = [tuple(sorted(q[:2])) for q in found.questions]
+    assert len(set(asked)) == 14
+    for group in found.neighbourhoods:
+        assert len(np.unique(truth[group])) == 1
+    later = list(dict.fromkeys(q.first for q in found.questions))[2:]
+    assert np.mean(truth[later] == 2) < 0.2
+    again = PointUncertainty(k, 14, n_trees=10, random_state=0).run(points, truth)
+    assert again.questions == found.questions
 
 
 def test_budget_ends_in_the_middle_of_a_point():
@@ -192,6 +229,8 @@ def test_active_constraints_beat_random_ones_on_iris():
 
 
 def test_bad_arguments():
+    with pytest.raises(ValueError, match="n_trees must be at least 1, got 0"):
+        PointUncertainty(2, 5, n_trees=0)
     with pytest.raises(ValueError, match="n_clusters"):
         ExploreConsolidate(0, 5)
     with pytest.raises(ValueError, match="budget"):
