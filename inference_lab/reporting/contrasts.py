@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from inference_lab.reporting.document import Block, Cell, Column, Picture, Secti
 from inference_lab.reporting.maps import gain_map
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, effect, verdict
 from inference_lab.reporting.statistics import holm
+from inference_lab.specs.grammar import plain_value
 from inference_lab.words import NONE, counted
 
 __all__ = [
@@ -49,7 +51,9 @@ class Contrast:
     metric : str
         The score or cost that is compared. Of `COSTS` less is better, of all others more.
     solver, baseline : str
-        The two methods: specs of solvers, or labels of methods of clustering.
+        The two methods: specs of solvers, or labels of methods of clustering. Names in braces
+        stand for anything, and are facts: ``"ICM, x {weight_factor}"`` are all labels of that form,
+        each paired with the label of the other method that has the same in their place.
     unit : str
         The fact that says of which set an observation is. Sets are what is counted.
     draw : str
@@ -83,9 +87,11 @@ class Contrast:
     def problem(self, solvers: Sequence[str]) -> str:
         """Return what is wrong with it in a study of some methods; empty if nothing is."""
         for key in ("solver", "baseline"):
-            if getattr(self, key) not in solvers:
+            if not any(_form(getattr(self, key)).fullmatch(name) for name in solvers):
                 there = ", ".join(solvers)
                 return f"{key} {getattr(self, key)!r} is none of the study's: {there}"
+        if _names(self.solver) != _names(self.baseline):
+            return f"solver {self.solver!r} and baseline {self.baseline!r} must name the same facts"
         if self.solver == self.baseline:
             return f"solver and baseline are both {self.solver!r}"
         if not (math.isfinite(self.margin) and self.margin >= 0):
@@ -120,6 +126,19 @@ class Contrast:
         if at == len(ends):
             return float(at), f"≥ {ends[-1]:g}"
         return float(at), f"{ends[at - 1]:g} to {ends[at]:g}"
+
+
+def _names(label: str) -> set[str]:
+    return set(re.findall(r"\{(\w+)\}", label))
+
+
+@cache
+def _form(label: str) -> re.Pattern[str]:
+    """Return what labels match in which names in braces stand for anything."""
+    parts = re.split(r"\{(\w+)\}", label)
+    return re.compile(
+        "".join(f"(?P<{p}>.+?)" if at % 2 else re.escape(p) for at, p in enumerate(parts))
+    )
 
 
 class Observation(NamedTuple):
@@ -162,6 +181,23 @@ class Measured:
     verdict: Verdict
 
 
+def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield what the two methods of a contrast came to, with the facts that their labels tell."""
+    told: dict[str, tuple[str, dict[str, Any]] | None] = {}
+    for seen in observations:
+        if seen.solver not in told:
+            told[seen.solver] = None
+            for name in (contrast.solver, contrast.baseline):
+                found = _form(name).fullmatch(seen.solver)
+                if found is not None:
+                    facts = {key: plain_value(value) for key, value in found.groupdict().items()}
+                    told[seen.solver] = name, facts
+        if (as_what := told[seen.solver]) is not None:
+            name, facts = as_what
+            cell = (seen.cell, *(facts[key] for key in sorted(facts)))
+            yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
+
+
 def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
     """Return by how much the solver is better than the baseline, for each set and draw.
 
@@ -169,9 +205,7 @@ def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[
     """
     pairs: dict[Hashable, dict[str, float]] = {}
     places: dict[Hashable, tuple[str, str]] = {}
-    for cell, solver, facts, values in observations:
-        if solver not in (contrast.solver, contrast.baseline):
-            continue
+    for cell, solver, facts, values in _of(contrast, observations):
         value = values.get(contrast.metric, math.nan)
         if contrast.unit not in facts or not math.isfinite(value) or not _among(contrast, facts):
             continue
@@ -264,8 +298,10 @@ def regimes(
     """
     cells: dict[tuple[tuple[float, str], ...], list[Observation]] = {}
     for seen in observations:
-        if all(name in seen.facts for name in contrast.over):
-            place = tuple(contrast.range_of(name, seen.facts[name]) for name in contrast.over)
+        # The facts of labels are known once it is known whose they are.
+        facts = next((s.facts for s in _of(contrast, [seen])), {})
+        if all(name in facts for name in contrast.over):
+            place = tuple(contrast.range_of(name, facts[name]) for name in contrast.over)
             cells.setdefault(place, []).append(seen)
     found = {}
     for place in sorted(cells):

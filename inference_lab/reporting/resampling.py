@@ -72,7 +72,7 @@ def mean_resampled(
     --------
     >>> means = mean_resampled([[0.1, 0.2], [0.3, 0.2], [0.25, 0.15]])
     >>> [round(float(q), 2) for q in np.quantile(means, [0.025, 0.975])]
-    [0.13, 0.26]
+    [0.13, 0.27]
     """
     rows, counts = _rows(values)
     sets = len(rows)

@@ -582,6 +582,8 @@ def _in_specs(study: SolverStudy) -> list[Contrast]:
     names = {as_solver(spec).spec: label for spec, label in study.labels.items()}
 
     def called(solver: str) -> str:
+        if solver not in study.all_solvers():
+            return solver  # with names in braces
         spec = as_solver(solver).spec
         return str(names.get(spec, spec))
 

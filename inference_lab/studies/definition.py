@@ -509,7 +509,7 @@ class Study:
     def _contrasts_left(self) -> list[Contrast]:
         """Return the contrasts of methods that there are."""
         labels = self._labels()
-        return [c for c in self.contrasts if {c.solver, c.baseline} <= {*labels}]
+        return [c for c in self.contrasts if not c.problem(labels)]
 
     def check(self) -> None:
         """Refuse what cannot be run.

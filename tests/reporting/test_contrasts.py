@@ -249,3 +249,28 @@ def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
 )
 def test_maps_that_cannot_be_drawn_are_refused(changes, said):
     assert asked(**changes).problem(["icm", "ilp"]).startswith(said)
+
+
+def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():
+    """Two methods, each with two weights, are one contrast; the weight is a fact."""
+    runs = []
+    for weight, better in ((1, 0.1), (10, -0.1)):
+        for seen in observed(better=better):
+            label = {"icm": "ICM", "ilp": "exact"}[seen.solver] + f", x {weight}"
+            runs.append(seen._replace(solver=label))
+    both = asked(solver="exact, x {weight}", baseline="ICM, x {weight}", over=["weight"])
+    labels = sorted({o.solver for o in runs})
+    assert both.problem(labels) == ""
+    alone = {w: asked(solver=f"exact, x {w}", baseline=f"ICM, x {w}") for w in (1, 10)}
+    found = regimes(both, runs)
+    assert list(found) == [("1",), ("10",)]
+    for weight, contrast in alone.items():
+        assert found[str(weight),].effect == measure([contrast], runs)[0].effect
+    each = [np.array(gains(contrast, runs)) for contrast in alone.values()]
+    assert np.array(gains(both, runs)) == pytest.approx((each[0] + each[1]) / 2)
+    assert "must name the same facts" in asked(
+        solver="exact, x {weight}", baseline="ICM, x 1"
+    ).problem(labels)
+    assert "is none of the study's" in asked(
+        solver="LP, x {weight}", baseline=both.baseline
+    ).problem(labels)

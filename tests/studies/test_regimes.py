@@ -126,9 +126,9 @@ def test_the_study_of_regimes_has_what_its_design_asks_for():
 
 def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
     page = (ROOT / "docs" / "howto" / "own-study.md").read_text()
-    grid, design, method = re.findall(r"```toml\n(.*?)```", page, re.S)
+    grid, design, asked, method = re.findall(r"```toml\n(.*?)```", page, re.S)
     path = tmp_path / "study.toml"
-    path.write_text(grid.split("[labels]")[0] + design)
+    path.write_text(grid.split("[labels]")[0] + design + asked)
     problems = load_study(path).all_problems()
     assert len(problems) == 6 + 40 and problems[-1].startswith("estep(data=")
     head = 'title = "t"\nquestion = "q"\ndata = ["wine, standardised, n=100"]\n'
