@@ -122,7 +122,9 @@ class Method:
         for chosen in itertools.product(*self.vary.values()):
             named = dict(zip(self.vary, chosen, strict=True))
             label = self.label.format(**named)
-            shares = {key: float(named.pop(key)) for key in _MULTIPLIERS if key in named}
+            shares: dict[str, Any] = {
+                key: float(named.pop(key)) for key in _MULTIPLIERS if key in named
+            }
             settings = {**self.settings, **named}
             found.append(replace(self, label=label, settings=settings, vary={}, **shares))
         return found
