@@ -101,7 +101,9 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
 
 def message_sizes(graph: FactorGraph) -> IntArray:
     """Return the number of entries of the messages of each edge."""
-    return np.maximum(*graph.cardinalities[graph.edges].T)
+    sizes = graph.cardinalities[graph.edges]
+    largest: IntArray = np.maximum(sizes[:, 0], sizes[:, 1])
+    return largest
 
 
 class State(NamedTuple):
