@@ -105,7 +105,8 @@ class Stage:
         --------
         >>> from inference_lab.results.records import Record
         >>> size = dict(n_variables=1, n_edges=0, n_factors=0, n_labels=2, problem_hash="a")
-        >>> proved = Record(problem="ising", solver="trw-s", status="optimal", **size)
+        >>> asked = dict(problem="ising", solver="trw-s", solver_name="trw-s")
+        >>> proved = Record(**asked, status="optimal", **size)
         >>> Stage(solvers=["ilp"], unsolved_by=["trw-s"]).chosen(["ising"], [proved])
         []
         """
@@ -226,6 +227,19 @@ class SolverStudy:
         Returns
         -------
         list of str
+
+        Examples
+        --------
+        >>> study = SolverStudy(
+        ...     title="Grids",
+        ...     question="Who wins?",
+        ...     problems=["ising(size=4)"],
+        ...     solvers=["icm"],
+        ...     stages=[Stage(solvers=["ilp"], unsolved_by=["icm"])],
+        ...     time_limit=1.0,
+        ... )
+        >>> study.all_solvers()
+        ['icm', 'ilp']
         """
         return [*self.solvers, *(spec for stage in self.stages for spec in stage.solvers)]
 

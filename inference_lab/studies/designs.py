@@ -188,7 +188,8 @@ def check_names(text: str, values: set[str], where_values: str, where: str) -> N
             raise StudyError(f"{where}: {{{name}}} is not a name in braces")
     if names != values:
         odd = sorted(names ^ values)[0]
-        has = "has no values" if odd in names else f"is not in {where.rpartition('.')[2]}"
+        text_is = where if where.startswith("its ") else f"the {where.rpartition('.')[2]}"
+        has = "has no values" if odd in names else f"is not in {text_is}"
         raise StudyError(f"{where_values}: {odd!r} {has}")
 
 
