@@ -46,6 +46,10 @@ class Stage(NamedTuple):
     why: str
 
 
+#: What proves many a graph of general tables in a moment, and says early what it cannot.
+_SEARCH = Stage("branch-and-bound", 0.2, "a short exact search over cost functions")
+
+
 def structure(graph: FactorGraph) -> str:
     """Say in a few words what kind of energy a graph holds.
 
@@ -104,15 +108,19 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         else:
             yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
     elif kind == "pairwise":
+        yield _SEARCH
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
+        yield _SEARCH
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
     entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
     if int(entries) <= _ILP_ENTRIES:
         yield Stage("ilp", 0.6, "small enough for branch and bound")
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
+    if kind in ("pairwise", "higher-order"):
+        yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
 
 
@@ -136,10 +144,11 @@ class Auto(Solver):
     (persistency), which alone solves binary submodular energies. What is left is solved exactly
     where it is a forest or of small treewidth. Else stages follow that depend on the terms: TRW-S,
     and expansion moves from its labelling, for attractive ones, memetic search, exact moves on
-    subgraphs or a semidefinite relaxation for Potts terms of either sign, message passing tightened
-    by clusters for others, then branch and bound, elimination with larger tables, toulbar2 if it
-    is installed, and further searches for labellings in turn, as size and time allow. Each stage
-    starts from the best labelling so far; the run ends when bound and energy meet.
+    subgraphs or a semidefinite relaxation for Potts terms of either sign, a short exact search and
+    message passing tightened by clusters for others, then branch and bound, elimination with larger
+    tables, toulbar2 if it is installed, and further searches for labellings in turn, as size and
+    time allow. Each stage starts from the best labelling so far; the run ends when bound and energy
+    meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.

@@ -11,20 +11,17 @@ import numpy as np
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
-from inference_lab.algorithms.search.branching import (
-    AT_ROOT,
-    DONE,
-    FULL,
+from inference_lab.algorithms.search.branching import AT_ROOT, DONE, FULL, search
+from inference_lab.algorithms.search.network import BITS, HARD, Network, integer_network
+from inference_lab.algorithms.search.state import (
     Functions,
     State,
     by_degree,
     least_bound,
     make_functions,
     make_state,
-    search,
     with_longer_trail,
 )
-from inference_lab.algorithms.search.network import BITS, HARD, Network, integer_network
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.search import branching
+from inference_lab.algorithms.search import state
 from inference_lab.solvers import branch_and_bound
 from inference_lab.solvers.branch_and_bound import BranchAndBound
 
@@ -63,8 +63,8 @@ def test_bounds_rise_during_the_search_and_hold(monkeypatch):
 
 
 def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
-    monkeypatch.setattr(branching, "_POOL", 8)
-    monkeypatch.setattr(branching, "_TRAIL", 1)
+    monkeypatch.setattr(state, "_POOL", 8)
+    monkeypatch.setattr(state, "_TRAIL", 1)
     for seed in range(2):
         graph = frustrated(seed)
         s = il.solve(graph, "branch-and-bound")

@@ -1,0 +1,283 @@
+"""The state of a branch and bound: cost functions, what is moved between them, and open nodes.
+
+Variables are numbered by rank, value ``a`` of variable ``i`` is number ``ptr[i] + a``, and *slot*
+``t`` is one place in the scope of one cost function; the first slot of a function is that of least
+rank. Tables are never written. What soft arc consistency moves is kept beside them, so that a cost
+is ``table[x] - sum_t shift[t, x_t]``, and equal tables are one. All that changes in a subtree is
+integers in one array, ``cell``: the bound, the unary costs, the shifts and the sizes of domains.
+The *trail* notes a cell before its first change at a node of the search, so that going back takes
+as long as going on did, and never holds more than depth times cells. A domain is a sparse set, its
+labels the first of ``dom``: removing one swaps two and lowers the size, and setting the size back
+undoes it. Hints, the last known support of a label, are right or wrong whatever the node; they are
+checked when used and never undone.
+
+Open nodes of the best-first search are paths: a decision and the number of the node above. They
+are made only when a depth-first search is left, and replayed at once, as a single node. Where the
+trail or the pool of open nodes is full, the search leaves early, or goes on depth first: memory is
+allocated once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inference_lab.algorithms.search.network import FORBIDDEN, HARD, Network
+from inference_lab.graph.arrays import IntArray
+from inference_lab.kernels.heap import Heap, empty_heap, push
+from inference_lab.kernels.record import record
+
+#: What has to be looked at again after a change at a variable: the costs of larger neighbours
+#: (its label lost), of the smaller ones (their full support), its own existential support, and that
+#: of the larger neighbours.
+ARC, DIRECTIONAL, EXISTENTIAL, NEAR = 1, 2, 4, 8
+ALL = ARC | DIRECTIONAL | EXISTENTIAL | NEAR
+
+#: Backtracks of a depth-first search, at most, before the node of least bound has its turn.
+MOST_BACKTRACKS = 1 << 14
+
+#: Nodes of the paths to open nodes that are kept, and length of the trail in cells at first.
+_POOL, _TRAIL = 1 << 19, 4
+
+
+class Functions(NamedTuple):
+    """The cost functions, which no search changes.
+
+    * ``ptr`` (n+1,): values of each variable;
+    * ``slots`` (f+1,): slots of each function; ``scope``, ``stride``, ``shift_at``, ``function``
+      (s,): of each slot its variable, the step of its labels in the table, where its shifts begin,
+      and its function;
+    * ``table_at`` (f,), ``tables``;
+    * ``incident_ptr`` (n+1,), ``incident`` (s,): the slots of each variable.
+    """
+
+    ptr: IntArray
+    slots: IntArray
+    scope: IntArray
+    stride: IntArray
+    shift_at: IntArray
+    function: IntArray
+    table_at: IntArray
+    tables: IntArray
+    incident_ptr: IntArray
+    incident: IntArray
+
+
+class State(NamedTuple):
+    """What a search changes.
+
+    * ``cell``: all that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts;
+      ``stamp``: the node of the last change of each cell; ``trail_at``, ``trail_old``: the trail;
+    * ``dom``, ``pos``: the sparse sets, and where each label stands in its own; ``hint``: like
+      ``shift``; ``chosen`` (n,): existential supports; ``flags`` (n,); ``weight`` (f,): conflicts;
+    * ``least``: scratch of the size of a domain; ``digits``, ``turns``: of a scope;
+    * ``best`` (n,): the best labelling found;
+    * ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level;
+    * ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
+      nodes, ``open`` those not yet explored, least bound first;
+    * ``now``: a record of numbers.
+    """
+
+    cell: IntArray
+    low: IntArray
+    unary: IntArray
+    shift: IntArray
+    size: IntArray
+    stamp: IntArray
+    trail_at: IntArray
+    trail_old: IntArray
+    dom: IntArray
+    pos: IntArray
+    hint: IntArray
+    chosen: IntArray
+    flags: IntArray
+    marked: IntArray
+    weight: IntArray
+    least: IntArray
+    digits: IntArray
+    turns: IntArray
+    best: IntArray
+    var: IntArray
+    label: IntArray
+    mark: IntArray
+    bound: IntArray
+    right: IntArray
+    parent: IntArray
+    decision_var: IntArray
+    decision_label: IntArray
+    decision_assigns: IntArray
+    open: Heap
+    now: Any
+
+
+def by_degree(network: Network) -> list[int]:
+    """Return the variables that are left by rank: each has few neighbours of lower rank."""
+    near = {v: network.neighbours(v) for v in network.left}
+    queue = [(len(others), v) for v, others in near.items()]
+    heapq.heapify(queue)
+    last_first = []
+    while queue:
+        degree, v = heapq.heappop(queue)
+        if v in near and degree == len(near[v]):
+            last_first.append(v)
+            for u in near.pop(v):
+                near[u].remove(v)
+                heapq.heappush(queue, (len(near[u]), u))
+    return last_first[::-1]
+
+
+def make_functions(network: Network, order: list[int], unit: int) -> tuple[Functions, IntArray]:
+    """Return the cost functions of a network in units, and the unary costs."""
+    rank = {v: r for r, v in enumerate(order)}
+    sizes = [int(network.domains.sizes[v]) for v in order]
+    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    unary = np.zeros(ptr[-1], dtype=np.int64)
+    slots, scope, stride, table_at, tables = [0], [], [], [], []
+    known: dict[bytes, int] = {}
+    filled = 0
+    for variables, table in network.functions.items():
+        if len(variables) == 1:
+            r = rank[variables[0]]
+            unary[ptr[r] : ptr[r + 1]] = table
+            continue
+        by_rank = np.argsort([rank[v] for v in variables])
+        table = np.ascontiguousarray(table.transpose(by_rank))
+        scope += [rank[variables[axis]] for axis in by_rank]
+        stride += [step // table.itemsize for step in table.strides]
+        slots.append(len(scope))
+        content = table.tobytes()
+        if content not in known:
+            known[content] = filled
+            tables.append(table.ravel())
+            filled += table.size
+        table_at.append(known[content])
+
+    def ints(values: Any) -> IntArray:
+        return np.array(values, dtype=np.int64)
+
+    members = ints(scope)
+    widths = np.diff(ptr)[members]
+    function = np.repeat(np.arange(len(table_at)), np.diff(slots))
+    functions = Functions(
+        ptr=ptr,
+        slots=ints(slots),
+        scope=members,
+        stride=ints(stride),
+        shift_at=np.cumsum(widths) - widths,
+        function=function,
+        table_at=ints(table_at),
+        tables=_in_units(np.concatenate([*tables, ints([])]), unit),
+        incident_ptr=np.searchsorted(np.sort(members), np.arange(len(order) + 1)),
+        incident=np.argsort(members, kind="stable"),
+    )
+    return functions, _in_units(unary, unit)
+
+
+def _in_units(costs: IntArray, unit: int) -> IntArray:
+    return np.where(costs >= HARD, FORBIDDEN, costs // unit)
+
+
+def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
+    """Return the state at the root of the search, with nothing propagated.
+
+    Parameters
+    ----------
+    p : Functions
+    unary : IntArray
+        Costs of all values.
+    cutoff : int
+        What costs so much is of no interest.
+    """
+    n, values = p.ptr.size - 1, int(p.ptr[-1])
+    widths = np.diff(p.ptr)
+    of_slot = widths[p.scope]
+    shifts = int(of_slot.sum())
+    arity = int(np.diff(p.slots).max(initial=1))
+
+    def ints(size: int) -> IntArray:
+        return np.zeros(size, dtype=np.int64)
+
+    cell = ints(1 + values + shifts + 2 * n)
+    begin = [1, 1 + values, 1 + values + shifts, 1 + values + shifts + n]
+    labels = np.arange(values) - np.repeat(p.ptr[:-1], widths)
+    cell[1 : 1 + values] = unary
+    cell[begin[2] : begin[3]] = widths
+    # Of functions of two variables a hint is a label of the other one.
+    own = np.arange(shifts) - np.repeat(p.shift_at, of_slot)
+    entry = np.repeat(p.table_at[p.function], of_slot) + own * np.repeat(p.stride, of_slot)
+    binary = np.diff(p.slots)[p.function] == 2
+    depth = values + 1
+    now = record(
+        **dict.fromkeys(
+            (
+                "stamp stamps trail work most_work cutoff found slack pruned_low pruned_cutoff "
+                "root_cutoff root_low size_at shift_from chosen_at last level node node_bound pool "
+                "idle idle_low idle_dropped dropped backtracks all_backtracks limit replayed nodes "
+                "most_backtracks"
+            ).split(),
+            int,
+        ),
+        **dict.fromkeys("conflict failed active at_root improved".split(), bool),
+    )
+    first = now[0]
+    first.stamp = first.stamps = first.limit = first.pool = 1
+    first.cutoff = first.found = cutoff
+    first.pruned_low = first.root_cutoff = first.last = -1
+    first.shift_from, first.size_at, first.chosen_at = begin[1:]
+    first.most_backtracks = MOST_BACKTRACKS
+    first.at_root = True
+    state = State(
+        cell=cell,
+        low=cell[:1],
+        unary=cell[begin[0] : begin[1]],
+        shift=cell[begin[1] : begin[2]],
+        size=cell[begin[2] : begin[3]],
+        stamp=ints(cell.size),
+        trail_at=ints(_TRAIL * cell.size),
+        trail_old=ints(_TRAIL * cell.size),
+        dom=labels.copy(),
+        pos=labels,
+        hint=np.where(np.repeat(binary, of_slot), 0, entry),
+        chosen=cell[begin[3] :],
+        flags=np.full(n, ALL, dtype=np.int64),
+        marked=ints(n),
+        weight=np.ones(p.table_at.size, dtype=np.int64),
+        least=ints(int(widths.max(initial=1))),
+        digits=ints(arity),
+        turns=ints(arity),
+        best=ints(n),
+        var=ints(depth),
+        label=ints(depth),
+        mark=ints(depth),
+        bound=ints(depth),
+        right=ints(depth),
+        parent=ints(_POOL),
+        decision_var=ints(_POOL),
+        decision_label=ints(_POOL),
+        decision_assigns=ints(_POOL),
+        open=empty_heap(ints(_POOL), ints(_POOL)),
+        now=now,
+    )
+    push(state.open, 0)
+    return state
+
+
+def with_longer_trail(s: State) -> State:
+    """Return the same state with room for twice as long a trail."""
+    room = np.zeros_like(s.trail_at)
+    return s._replace(
+        trail_at=np.concatenate([s.trail_at, room]), trail_old=np.concatenate([s.trail_old, room])
+    )
+
+
+def least_bound(s: State) -> int:
+    """Return a lower bound on the cost of all that is not explored yet."""
+    now = s.now[0]
+    bounds = [int(now.cutoff)]
+    if s.open.size[0]:
+        bounds.append(int(s.open.key[s.open.items[0]]))
+    if now.active:
+        bounds.append(int(now.node_bound))
+    return max(int(now.root_low), min(bounds))
