@@ -16,7 +16,6 @@ from inference_lab.algorithms.search.network import BITS, HARD, Network, integer
 from inference_lab.algorithms.search.state import (
     Functions,
     State,
-    by_degree,
     least_bound,
     make_functions,
     make_state,
@@ -57,8 +56,8 @@ class BranchAndBound(Solver):
     as the best labelling. The supports of all variables together are a labelling; where no
     function adds to it, the node is solved. Else the search branches on the variable of
     most conflicts for its number of labels that such a function holds, and first on the one where
-    it failed last, with its support first. The order of variables, which directs the costs,
-    is the one of several whose bound at the root is largest.
+    it failed last, with its support first. Costs go up or down the order of the variables, as
+    the bound at the root is larger.
 
     Parameters
     ----------
@@ -222,9 +221,9 @@ def _explore(
 
 
 def _best_root(network: Network, unit: int, cutoff: int, slack: int, run: Run) -> _Search:
-    """Propagate at the root in several orders of the variables; keep that of the largest bound."""
+    """Propagate at the root in either order of the variables; keep that of the larger bound."""
     tried = []
-    for order in (network.left, network.left[::-1], by_degree(network)):
+    for order in (network.left, network.left[::-1]):
         functions, unary = make_functions(network, order, unit)
         state = make_state(functions, unary, cutoff)
         now = state.now[0]

@@ -79,9 +79,9 @@ class Network:
         if list(left) != sorted(left):
             order = np.argsort(left)
             left, table = tuple(left[axis] for axis in order), table.transpose(order)
-        least = int(table.min())
+        least, greatest = int(table.min()), int(table.max())
         self.constant = min(FORBIDDEN, self.constant + least)
-        if least >= HARD or int(table.max()) == least:
+        if least >= HARD or greatest == least:
             return
         table = table - least if least else table
         known = self.functions.get(left)
@@ -90,7 +90,9 @@ class Network:
         elif len(left) > 1:
             for v in left:
                 self.around[v].add(left)
-        self.functions[left] = np.where(table >= HARD, FORBIDDEN, table)
+        # What is forbidden stays as far from the finite costs.
+        hard = greatest >= HARD or (known is not None and known.max() >= HARD)
+        self.functions[left] = np.where(table >= HARD, FORBIDDEN, table) if hard else table
 
     def take(self, scope: Scope) -> IntArray:
         """Take a cost function out, and return it."""
@@ -137,13 +139,14 @@ class Network:
         while waiting and not stop():
             scope = waiting.pop()
             table = self.functions.get(scope)
-            if table is None:
+            if table is None or table.max() < HARD:
                 continue
+            allowed = table < HARD
             for axis in (0, 1):
-                allowed = np.moveaxis(table, axis, 0) < HARD
                 v, u = scope[axis], scope[1 - axis]
-                if allowed.shape[0] >= allowed.shape[1] and (allowed.sum(axis=0) <= 1).all():
-                    self._replace(v, u, allowed.argmax(axis=0))
+                fits = table.shape[axis] >= table.shape[1 - axis]
+                if fits and (allowed.sum(axis=axis) <= 1).all():
+                    self._replace(v, u, allowed.argmax(axis=axis))
                     waiting += [s for s in self.around[u] if len(s) == 2]
                     break
 
@@ -240,6 +243,7 @@ def integer_network(
     def integers(rises: npt.NDArray[np.float64]) -> IntArray:
         return np.minimum(rounding.integers(rises), FORBIDDEN).astype(np.int64)
 
+    whole = bool(domains.allowed.all())
     kept = [labels[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
     unary = integers(unary_rises(graph))[domains.allowed]
     for v in range(graph.n_variables):
@@ -250,7 +254,7 @@ def integer_network(
             if e % 1000 == 0 and stop():
                 return None
             i, j = graph.edges[e].tolist()
-            network.add((i, j), table[np.ix_(kept[i], kept[j])])
+            network.add((i, j), table if whole else table[np.ix_(kept[i], kept[j])])
     for f in range(graph.n_factors):
         if f % 1000 == 0 and stop():
             return None

@@ -19,7 +19,6 @@ allocated once.
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,22 +111,6 @@ class State(NamedTuple):
     now: Any
 
 
-def by_degree(network: Network) -> list[int]:
-    """Return the variables that are left by rank: each has few neighbours of lower rank."""
-    near = {v: network.neighbours(v) for v in network.left}
-    queue = [(len(others), v) for v, others in near.items()]
-    heapq.heapify(queue)
-    last_first = []
-    while queue:
-        degree, v = heapq.heappop(queue)
-        if v in near and degree == len(near[v]):
-            last_first.append(v)
-            for u in near.pop(v):
-                near[u].remove(v)
-                heapq.heappush(queue, (len(near[u]), u))
-    return last_first[::-1]
-
-
 def make_functions(network: Network, order: list[int], unit: int) -> tuple[Functions, IntArray]:
     """Return the cost functions of a network in units, and the unary costs."""
     rank = {v: r for r, v in enumerate(order)}
@@ -142,9 +125,11 @@ def make_functions(network: Network, order: list[int], unit: int) -> tuple[Funct
             r = rank[variables[0]]
             unary[ptr[r] : ptr[r + 1]] = table
             continue
-        by_rank = np.argsort([rank[v] for v in variables])
-        table = np.ascontiguousarray(table.transpose(by_rank))
-        scope += [rank[variables[axis]] for axis in by_rank]
+        ranks = [rank[v] for v in variables]
+        if ranks != sorted(ranks):
+            table = table.transpose(np.argsort(ranks))
+        table = np.ascontiguousarray(table)
+        scope += sorted(ranks)
         stride += [step // table.itemsize for step in table.strides]
         slots.append(len(scope))
         content = table.tobytes()
