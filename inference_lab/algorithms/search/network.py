@@ -247,6 +247,8 @@ def integer_network(
     kept = [labels[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
     unary = integers(unary_rises(graph))[domains.allowed]
     for v in range(graph.n_variables):
+        if v % 1000 == 0 and stop():
+            return None
         network.add((v,), unary[ptr[v] : ptr[v + 1]])
     for block in dense_tables(graph):
         tables = integers(table_rises(block.tables))
