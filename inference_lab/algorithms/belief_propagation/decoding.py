@@ -204,7 +204,8 @@ def bethe_marginals(
     first = net.unary_ptr[:-1]
     least = np.minimum.reduceat(beliefs, first)
     # Weights relative to the best: costs far above the temperature cancel before rounding.
-    marginals = np.exp((np.repeat(least, net.cardinalities) - beliefs) / temperature)
+    with np.errstate(over="ignore"):  # then the weight is 0
+        marginals = np.exp((np.repeat(least, net.cardinalities) - beliefs) / temperature)
     norm = np.add.reduceat(marginals, first)
     marginals /= np.repeat(norm, net.cardinalities)
     degrees = np.diff(net.adj_ptr) + np.diff(general.g.inc_ptr)
