@@ -21,8 +21,10 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.maps import gain_map
+from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, effect, verdict
 from inference_lab.reporting.statistics import holm
+from inference_lab.specs.extras import MissingExtra
 from inference_lab.specs.grammar import plain_value
 from inference_lab.words import NONE, counted
 
@@ -70,6 +72,9 @@ class Contrast:
         One to three facts over which there is a map of the gain: columns, rows, and panels.
     breaks : mapping of str to list of float
         Where numbers of a fact are parted into ranges, ascending; other facts go by their values.
+    effects : list of str
+        Facts that a mixed model of the gains has as effects, ``"log weight"`` for a logarithm; see
+        `inference_lab.reporting.mixed`. It needs statsmodels, and is secondary.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Contrast:
     margin: float = 0.0
     over: list[str] = field(default_factory=list)
     breaks: Mapping[str, Any] = field(default_factory=dict)
+    effects: list[str] = field(default_factory=list)
 
     def problem(self, solvers: Sequence[str]) -> str:
         """Return what is wrong with it in a study of some methods; empty if nothing is."""
@@ -198,13 +204,19 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
             yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
 
 
-def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
-    """Return by how much the solver is better than the baseline, for each set and draw.
+class _Pair(NamedTuple):
+    """By how much the solver was better in one cell."""
 
-    Cells in which one of them is missing do not count; the cells of one set and draw are averaged.
-    """
+    unit: str
+    draw: str
+    gain: float
+    facts: Mapping[str, Any]
+
+
+def _pairs(contrast: Contrast, observations: Iterable[Observation]) -> list[_Pair]:
+    """Return the gains of all cells in which neither method is missing."""
     pairs: dict[Hashable, dict[str, float]] = {}
-    places: dict[Hashable, tuple[str, str]] = {}
+    places: dict[Hashable, tuple[str, str, Mapping[str, Any]]] = {}
     for cell, solver, facts, values in _of(contrast, observations):
         value = values.get(contrast.metric, math.nan)
         if contrast.unit not in facts or not math.isfinite(value) or not _among(contrast, facts):
@@ -212,14 +224,25 @@ def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[
         pairs.setdefault(cell, {})[solver] = value
         # Where nothing is known of draws, each cell is one.
         draw = facts.get(contrast.draw, cell)
-        places[cell] = (str(facts[contrast.unit]), str(draw))
+        places[cell] = (str(facts[contrast.unit]), str(draw), facts)
     sign = -1.0 if contrast.metric in COSTS else 1.0
-    found: dict[str, dict[str, list[float]]] = {}
+    found = []
     for cell, both in pairs.items():
         if len(both) == 2:
-            unit, draw = places[cell]
+            unit, draw, facts = places[cell]
             gain = sign * (both[contrast.solver] - both[contrast.baseline])
-            found.setdefault(unit, {}).setdefault(draw, []).append(gain)
+            found.append(_Pair(unit, draw, gain, facts))
+    return found
+
+
+def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
+    """Return by how much the solver is better than the baseline, for each set and draw.
+
+    Cells in which one of them is missing do not count; the cells of one set and draw are averaged.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for unit, draw, gain, _ in _pairs(contrast, observations):
+        found.setdefault(unit, {}).setdefault(draw, []).append(gain)
     return [
         [math.fsum(cells) / len(cells) for _, cells in sorted(draws.items())]
         for _, draws in sorted(found.items())
@@ -366,8 +389,47 @@ def contrasts_section(
     maps = [block for c in contrasts if c.over for block in _map(c, held)]
     pictures = tuple(block for block in maps if not isinstance(block, Table))
     tables = tuple(block for block in maps if isinstance(block, Table))
-    more = (Section("The maps as tables", tables, folded=True),) if tables else ()
-    return Section("Contrasts", (*pictures, _table(ordered)), sections=more)
+    models = tuple(_model(c, held) for c in contrasts if c.effects)
+    more = [
+        Section(title, blocks, folded=True)
+        for title, blocks in (("Mixed models", models), ("The maps as tables", tables))
+        if blocks
+    ]
+    return Section("Contrasts", (*pictures, _table(ordered)), sections=tuple(more))
+
+
+def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
+    """Return the table of the mixed model of the gains, or why there is none."""
+    pairs = [
+        pair
+        for pair in _pairs(contrast, observations)
+        if all(name.rpartition(" ")[2] in pair.facts for name in contrast.effects)
+    ]
+    try:
+        found = mixed_model(
+            [(p.unit, p.draw, p.gain) for p in pairs], [p.facts for p in pairs], contrast.effects
+        )
+    except (ValueError, TypeError, MissingExtra) as problem:
+        return Text((f"There is no mixed model of {contrast.name}: {problem}.",))
+    columns = [
+        column_of(found, "effect", lambda c: text_cell(c.name), right=False),
+        column_of(found, "gain", lambda c: number_cell(c.value, f"{c.value:+.4f}")),
+        column_of(
+            found,
+            "95 % interval",
+            lambda c: number_cell(c.low, f"{c.low:+.4f} to {c.high:+.4f}"),
+        ),
+        column_of(found, "p", lambda c: p_cell(c.p_value)),
+    ]
+    return table_of(
+        f"mixed-{contrast.name}",
+        f"{contrast.name}: a mixed model of the gain in {contrast.metric}, with sets and draws as "
+        "random effects.",
+        columns,
+        f"Over {counted(len(pairs), 'pair')}, by restricted maximum likelihood. An effect is the "
+        "change of the gain with a standard deviation of the fact; the mean is where all are at "
+        "theirs. Secondary: it takes effects to be linear, and Wald's intervals to hold.",
+    )
 
 
 def _table(measured: Sequence[Measured]) -> Table:

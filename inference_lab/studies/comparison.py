@@ -42,6 +42,7 @@ _TABLES = (
     *(
         "contrasts",
         "gains-",
+        "mixed-",
         "summary",
         "classes",
         "best-solver-",

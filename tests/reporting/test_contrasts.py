@@ -274,3 +274,18 @@ def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():
     assert "is none of the study's" in asked(
         solver="LP, x {weight}", baseline=both.baseline
     ).problem(labels)
+
+
+def test_a_report_has_the_mixed_model_of_a_contrast_or_says_why_not():
+    pytest.importorskip("statsmodels")
+    questions = [
+        asked(name="exact", effects=["seed"]),
+        asked(name="nothing", effects=["data"]),
+    ]
+    document = report_document(runs_of_report(), title="", contrasts=questions)
+    _, shown = cells(document, "mixed-exact", "effect")
+    _, contrasts = cells(document, "contrasts", "contrast")
+    # Of a balanced design the mean is that of the gains.
+    assert shown["mean"]["gain"].value == pytest.approx(contrasts["exact"]["gain"].value, abs=1e-6)
+    assert set(shown) == {"mean", "seed"}
+    assert "There is no mixed model of nothing" in str(document.sections[0])
