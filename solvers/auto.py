@@ -14,6 +14,7 @@ from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import n_entries
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
@@ -39,15 +40,19 @@ _REDUCTION = 0.1
 
 
 class Stage(NamedTuple):
-    """One step of a plan: a solver, its share of the time that is left, and why it is there."""
+    """One step of a plan: a solver, its share of the time that is left, and why it is there.
+
+    A solver is left out whose share is not at least twice the seconds that it takes to begin.
+    """
 
     solver: str
     share: float
     why: str
+    begin: float = 0.0
 
 
-#: What proves many a graph of general tables in a moment, and says early what it cannot.
-_SEARCH = Stage("branch-and-bound", 0.2, "a short exact search over cost functions")
+#: Seconds for an entry of a table that branch and bound takes to build what it searches.
+_SECONDS_AN_ENTRY = 2e-6
 
 
 def structure(graph: FactorGraph) -> str:
@@ -92,6 +97,9 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     small = f"junction-tree(max_bytes={_SMALL_TREE})"
     if eliminable and as_solver(small).supports(graph, 0.0) is None:
         yield Stage(small, 1.0, "small treewidth: elimination is exact")
+    # It proves many a graph of general tables in a moment, and says early what it cannot.
+    begin = _SECONDS_AN_ENTRY * n_entries(graph)
+    search = Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     if kind == "attractive":
@@ -108,11 +116,11 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         else:
             yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
     elif kind == "pairwise":
-        yield _SEARCH
+        yield search
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
-        yield _SEARCH
+        yield search
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
     entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
     if int(entries) <= _ILP_ENTRIES:
@@ -241,6 +249,8 @@ class Auto(Solver):
             left = end - run.seconds
             if run.proved or left <= 0 or run.should_stop(iterations):
                 break
+            if stage.share * left < 2.0 * stage.begin:
+                continue
             if as_solver(stage.solver).supports(rest, 0.0) is not None:
                 continue
             solution = solve(
