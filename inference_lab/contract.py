@@ -202,7 +202,10 @@ class Run:
     max_iterations : int or None
         Limit on sweeps (or the solver's own kind of iteration).
     time_limit : float or None
-        Seconds of the run's clock, measured from its start: wall time, if nothing else is asked.
+        Seconds of the run's clock, measured from its start.
+    clock : callable
+        What time it is by that clock: wall time, if nothing else is asked. A run that is begun
+        within this one goes by the same.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
 
@@ -256,7 +259,7 @@ class Run:
         self._paused = 0.0
         self._stopped = False
         self._loaded = stopwatch
-        self._clock = clock
+        self.clock = clock
         self._start = clock()
         if initial is not None:
             self.offer(initial)
@@ -265,14 +268,14 @@ class Run:
     def seconds(self) -> float:
         """The solver's own time so far, without evaluation, recording and loading."""
         # Of the differences of clocks each is rounded.
-        return max(0.0, self._clock() - self._start - self._paused - self._loaded())
+        return max(0.0, self.clock() - self._start - self._paused - self._loaded())
 
     @property
     def remaining(self) -> float:
         """Seconds left under the time limit (``inf`` without one), never negative."""
         if self.time_limit is None:
             return math.inf
-        spent = self._clock() - self._start - self._loaded()
+        spent = self.clock() - self._start - self._loaded()
         return max(0.0, self.time_limit - spent)
 
     def evaluations(self, count: float) -> float:
@@ -302,9 +305,9 @@ class Run:
         labels = unary_minimum(self.graph)
 
         def seconds() -> float:
-            begin = self._clock()
+            begin = self.clock()
             self.graph.energy(labels)
-            return self._clock() - begin
+            return self.clock() - begin
 
         # The least of several, where they are short: what interrupts one is not the speed.
         taken = seconds()
@@ -354,14 +357,14 @@ class Run:
             yield
             return
         loaded = self._loaded()
-        begin = self._clock()
+        begin = self.clock()
         self._stopped = True
         try:
             yield
         finally:
             self._stopped = False
             # Loading inside the block is subtracted elsewhere and must not count twice.
-            self._paused += (self._clock() - begin) - (self._loaded() - loaded)
+            self._paused += (self.clock() - begin) - (self._loaded() - loaded)
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Report a labelling; keep it if it is the best so far; return its energy.

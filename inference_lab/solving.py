@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Literal, Never
 
@@ -50,6 +51,9 @@ CLOCKS: Mapping[str, Callable[[], float]] = {
     "cpu": _processor_seconds,
 }
 
+#: The clock of the run that is being made, for runs within it.
+_clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
+
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40
 
@@ -81,7 +85,7 @@ def solve(
     initial_marginals: Marginals | None = None,
     on_offer: Callable[[TracePoint], None] | None = None,
     on_improve: Callable[[IntArray, float, float], None] | None = None,
-    clock: Literal["wall", "cpu"] = "wall",
+    clock: Literal["wall", "cpu"] | None = None,
     **unknown: Never,
 ) -> Solution:
     """Run a solver on a graph and return what it found, evaluated anew.
@@ -110,10 +114,11 @@ def solve(
     on_improve : callable, optional
         Called with labels (not to be changed), energy and seconds when a labelling is the best so
         far. The solver's clock is stopped meanwhile, as it is in `on_offer`.
-    clock : {"wall", "cpu"}
+    clock : {"wall", "cpu"}, optional
         What seconds are, those of the limit and those that are told: of wall time, or those that
         processors work for this process and others that it has started and waited for, which hardly
-        depend on what else a machine does. A library that a solver calls may take what is left of
+        depend on what else a machine does. By default wall time; within the run of a solver, the
+        clock of that run. A library that a solver calls may take what is left of
         either as wall time.
     **unknown
         Nothing: settings of a solver stand in its spec, as ``"loopy-bp(damping=0.5)"``.
@@ -150,7 +155,9 @@ def solve(
     with meter.running():
         method = as_solver(solver)
     _check(graph, seed, temperature, time_limit, max_iterations)
-    if clock not in CLOCKS:
+    if clock is None:
+        clock = _clock.get()
+    elif clock not in CLOCKS:
         raise ValueError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
     start = None if initial is None else graph.check_labels(initial)
     if start is not None and start.ndim != 1:
@@ -189,7 +196,11 @@ def solve(
             payable=payable,
             exponent=_exponent(payable, temperature),
         )
-        outcome, why = _outcome(method, graph, run)
+        outer = _clock.set(clock)
+        try:
+            outcome, why = _outcome(method, graph, run)
+        finally:
+            _clock.reset(outer)
         seconds = run.seconds
     if not isinstance(outcome, Outcome):
         raise TypeError(

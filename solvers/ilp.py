@@ -264,6 +264,7 @@ class _Search:
             self.graph,
             rng=run.rng,
             initial=self.labels,
+            clock=run.clock,
             time_limit=None if run.time_limit is None else _SHARE_OF_MOVES * run.remaining,
         )
         KernighanLin().run(self.graph, local)

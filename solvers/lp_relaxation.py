@@ -232,6 +232,7 @@ class LPRelaxation(Solver):
                 graph,
                 rng=run.rng,
                 initial=labels,
+                clock=run.clock,
                 time_limit=run.remaining + _AFTER_THE_END,
                 max_iterations=_POLISH_SWEEPS,
             )

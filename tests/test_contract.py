@@ -418,6 +418,18 @@ def test_a_clock_of_processors_does_not_see_what_waits(graph):
     solution = scripted(graph, what, time_limit=0.15, clock="cpu")
     assert solution.status == Status.LIMIT
     assert 0.15 <= solution.seconds <= time.process_time() - begin
+
+    # A run within a run goes by the clock of that one, unless told otherwise; not those after it.
+    def sleep(graph, run):
+        time.sleep(0.2)
+
+    def within(graph, run):
+        inner = {clock: scripted(graph, sleep, clock=clock) for clock in (None, "wall")}
+        assert inner[None].seconds < 0.1 < inner["wall"].seconds
+        assert Run(graph, clock=run.clock).clock is run.clock
+
+    scripted(graph, within, clock="cpu")
+    assert scripted(graph, sleep).seconds > 0.1
     with pytest.raises(ValueError, match="clock must be one of wall, cpu, got 'sun'"):
         scripted(graph, what, clock="sun")
 

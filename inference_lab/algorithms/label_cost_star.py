@@ -35,6 +35,7 @@ class _StarRun(Run):
             rng=outer.rng,
             initial=initial,
             time_limit=outer.time_limit,
+            clock=outer.clock,
             max_iterations=outer.max_iterations,
         )
 
