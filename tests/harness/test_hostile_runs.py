@@ -24,7 +24,7 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.records import RecordError, RecordStore, RecordWarning
+from inference_lab.results.records import SCHEMA, RecordError, RecordStore, RecordWarning
 
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 PROBLEM = il.Problem("pair", GRAPH)
@@ -260,13 +260,14 @@ def test_a_later_version_keeps_its_lines(tmp_path):
     path = tmp_path / "runs.jsonl"
     il.compare(PROBLEM, "icm", seeds=2, store=path)
     first, second = path.read_text().splitlines(keepends=True)
-    later = first.replace('"schema": 5', '"schema": 6')
+    schema = SCHEMA + 1
+    later = first.replace(f'"schema": {SCHEMA}', f'"schema": {schema}')
     path.write_text(later + second)
-    with pytest.warns(RecordWarning, match="schema 6 cannot be read"):
+    with pytest.warns(RecordWarning, match=f"schema {schema} cannot be read"):
         assert len(RecordStore(path).prepare()) == 1
     assert path.read_text() == later + second
     path.write_text(later)
-    with pytest.raises(RecordError, match="schema 6 cannot be read"):
+    with pytest.raises(RecordError, match=f"schema {schema} cannot be read"):
         RecordStore(path).prepare()
 
 
