@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,7 +225,10 @@ def _fit(
         start = np.random.default_rng(seed)
         arguments["init"] = kmeans_centroids(points.values, arguments["n_clusters"], start)
     estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
-    with imports_timed():
+    with imports_timed(), warnings.catch_warnings():
+        # Weights that are far off may be what is studied.
+        warnings.simplefilter("ignore", clustering.PairWeightWarning)
+        warnings.simplefilter("ignore", clustering.MergedClassesWarning)
         loaded, since = meter.seconds, time.perf_counter()
         estimator.fit(points.values, **told)
         seconds = max(0.0, time.perf_counter() - since - (meter.seconds - loaded))
