@@ -558,9 +558,6 @@ class Solver(Settings, ABC):
     #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
     #: million variables. A run that has less time is not begun.
     start_up: ClassVar[float] = 0.0
-    #: Specs of solvers whose kernels a run goes through as well: they are warmed up before it, by
-    #: ``inference-lab warm-up`` in processes of their own.
-    parts: ClassVar[tuple[str, ...]] = ()
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.

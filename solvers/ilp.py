@@ -111,7 +111,6 @@ class ILP(Solver):
 
     label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 20.0
-    parts: ClassVar[tuple[str, ...]] = ("persistency", "lp-relaxation", "kernighan-lin")
 
     backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"

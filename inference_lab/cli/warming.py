@@ -65,7 +65,7 @@ def warm_up(
 
     # The one that takes longest is begun first.
     chosen = solvers or DEFAULT_SOLVERS[::-1]
-    processes = jobs or len(os.sched_getaffinity(0))
+    processes = jobs or min(len(chosen), len(os.sched_getaffinity(0)))
 
     def tell(text: str) -> None:
         if not quiet:

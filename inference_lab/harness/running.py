@@ -28,7 +28,7 @@ from inference_lab.harness.attempts import (
 )
 from inference_lab.harness.executors import Call, executor
 from inference_lab.harness.planning import Case, Settings, build_cases, solver_source
-from inference_lab.harness.warming import parts_first, warm_up, warmth
+from inference_lab.harness.warming import warm_up, warmth
 from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
@@ -189,15 +189,13 @@ def warm_up_all(
     jobs: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Warm solvers up for problems like some, in several processes at once, parts first.
+    """Warm solvers up for problems like some, in several processes at once.
 
     Each that is ready is told, with the seconds it took.
     """
     cases = [case for problem in problems for case in build_cases(problem, data_dir)]
     # A spec that is wrong is said before anything is done.
-    chosen = {as_solver(solver).spec: None for solver in solvers}
-    # With one process there is nothing to share out, and a part may compile more than is needed.
-    specs = parts_first(chosen) if jobs > 1 else list(chosen)
+    specs = [as_solver(solver).spec for solver in solvers]
     pairs = [(case, spec) for case in cases for spec in specs]
     calls = (
         Call(n, _timed_warm_up, cases.index(case), case, (spec, settings))
@@ -210,8 +208,7 @@ def warm_up_all(
         if isinstance(seconds, Crash):
             tell(f"  {spec}{on}: {seconds.message}")
         else:
-            part = "" if spec in chosen else " (a part of others)"
-            tell(f"  {spec}{part}{on}: ready after {seconds:.1f} s")
+            tell(f"  {spec}{on}: ready after {seconds:.1f} s")
 
 
 def _timed_warm_up(case: Case, spec: str, settings: Settings) -> float:

@@ -7,7 +7,6 @@ nothing settles early, so that it goes all the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from inference_lab.contract import Solver
 from inference_lab.graph.arrays import DIAGONAL, POTTS, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
-from inference_lab.registry.registry import as_solver
 
-__all__ = ["hard_graph", "parts_first", "warm_up", "warm_up_graph", "warmth"]
+__all__ = ["hard_graph", "warm_up", "warm_up_graph", "warmth"]
 
 #: Edges of each kind whose ends make up the graph that solvers are warmed up on.
 _WARM_UP_EDGES = 6
@@ -120,8 +118,6 @@ def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     """
     from inference_lab.solving import solve
 
-    for part in solver.parts:
-        warm_up(as_solver(part), graph, temperature)
     try:
         if solver.missing() is None and solver.refusal(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=_SECONDS, temperature=temperature)
@@ -132,19 +128,3 @@ def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
         raise
     except BaseException:
         pass
-
-
-def parts_first(specs: Iterable[str]) -> list[str]:
-    """Return specs and their parts, each after its own parts: what has none comes first."""
-    depths: dict[str, int] = {}
-
-    def visit(spec: str) -> int:
-        solver = as_solver(spec)
-        depth = 1 + max(map(visit, solver.parts), default=-1)
-        depths[solver.spec] = depth
-        return depth
-
-    # What has parts is looked at first, as its parts take longest.
-    for spec in sorted(specs, key=lambda spec: not as_solver(spec).parts):
-        visit(spec)
-    return sorted(depths, key=depths.__getitem__)

@@ -23,8 +23,7 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
-from inference_lab.harness.warming import hard_graph, parts_first, warm_up_graph
-from inference_lab.registry.registry import as_solver, solver_registry
+from inference_lab.harness.warming import hard_graph, warm_up_graph
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import RecordStore
@@ -310,19 +309,6 @@ def test_solvers_are_warmed_up_on_small_graphs_once_before_they_are_timed():
     SEEN.clear()
     il.compare([big], Spy(), seeds=2, temperature=0.0)
     assert SEEN == []
-
-
-def test_parts_are_warmed_up_before_what_is_made_of_them():
-    names = solver_registry.names()
-    order = parts_first(names)
-    assert len(order) == len(set(order)) and set(names) <= set(order)
-    for spec in order:
-        before = set(order[: order.index(spec)])
-        assert {as_solver(part).spec for part in as_solver(spec).parts} <= before
-    # What takes longest, the parts of something, is begun first.
-    ilp = set(parts_first(["ilp"]))
-    assert len(ilp) > 1
-    assert set(parts_first(["icm", "mean-field", "ilp"])[: len(ilp) - 1]) == ilp - {"ilp"}
 
 
 def test_the_hard_graph_has_the_kinds_of_pairs_of_the_graph():
