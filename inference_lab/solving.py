@@ -267,7 +267,9 @@ def _solution(
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
     if claimed is not None:
         claimed *= run.unit
-        seen = energy if labels is None else float(run.graph.energy(labels)) * run.unit
+        seen = energy
+        if labels is not None and run.graph is not graph:
+            seen = float(run.graph.energy(labels)) * run.unit
         if seen != energy:
             # The labelling pays costs that the method did not see whole.
             claimed += energy - seen

@@ -97,9 +97,11 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
     small = f"junction-tree(max_bytes={_SMALL_TREE})"
     if eliminable and as_solver(small).supports(graph, 0.0) is None:
         yield Stage(small, 1.0, "small treewidth: elimination is exact")
-    # It proves many a graph of general tables in a moment, and says early what it cannot.
-    begin = _SECONDS_AN_ENTRY * n_entries(graph)
-    search = Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
+    general = kind in ("pairwise", "higher-order")
+    if general:
+        # It proves many a graph of general tables in a moment, and says early what it cannot.
+        begin = _SECONDS_AN_ENTRY * n_entries(graph)
+        yield Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     if kind == "attractive":
@@ -116,18 +118,16 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         else:
             yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
     elif kind == "pairwise":
-        yield search
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
-        yield search
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
     entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
     if int(entries) <= _ILP_ENTRIES:
         yield Stage("ilp", 0.6, "small enough for branch and bound")
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
-    if kind in ("pairwise", "higher-order"):
+    if general:
         yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
 

@@ -446,7 +446,8 @@ class Passes:
 
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
         self.graph = graph
-        self.plan = make_plan(graph, order)
+        sizes = message_sizes(graph)
+        self.plan = make_plan(graph, order, sizes)
         self.terms = make_terms(graph.arrays)
         self._costs = FINITE
         if graph.has_infinite:
@@ -459,18 +460,17 @@ class Passes:
         ):
             self._costs = PLAIN
         self.state = State(
-            aligned_zeros(int(message_sizes(graph).sum())),
-            aligned_zeros(int(self.plan.slot_ptr[-1])),
+            aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
         )
         self._work = workspace(graph)
-        self._stops = self._stretches()
+        self._stops = self._stretches(sizes)
 
-    def _stretches(self) -> list[tuple[int, int]]:
+    def _stretches(self, sizes: IntArray) -> list[tuple[int, int]]:
         """Cut the order into stretches of bounded work, so that the clock is looked at between."""
         graph, plan = self.graph, self.plan
         dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
         entries = np.multiply(*graph.cardinalities[graph.edges].T)
-        each = np.where(dense, entries, 32 * message_sizes(graph))
+        each = np.where(dense, entries, 32 * sizes)
         cost = offsets(each[plan.half >> 1])
         work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
         if graph.n_factors:

@@ -40,8 +40,8 @@ class Plan(NamedTuple):
     rest: FloatArray
 
 
-def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
-    """Lay out the messages of a graph for visits in a given order of the variables.
+def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Plan:
+    """Lay out the messages of a graph, of these `message_sizes`, for visits in a given order.
 
     Complexity: O(n + m log m + slots) time and memory.
     """
@@ -70,7 +70,7 @@ def make_plan(graph: FactorGraph, order: IntArray) -> Plan:
     edge = half >> 1
     layout = edge[forward[np.argsort(place, kind="stable")]]
     start = np.empty(m, dtype=np.int64)
-    start[layout] = offsets(message_sizes(graph)[layout])[:-1]
+    start[layout] = offsets(sizes[layout])[:-1]
 
     role = np.full(graph.factor_scopes.size, MIDDLE, dtype=np.uint8)
     if graph.n_factors:
