@@ -95,7 +95,8 @@ class Design:
     def specs(self) -> Iterator[str]:
         """Yield the specs of the problems: a draw of each cell, then another of each.
 
-        The cells of the blocks take turns, so that what is stopped early has some of each.
+        The cells of the blocks take turns, so that what is stopped early has some of each. More
+        draws add problems to those of fewer.
         """
         blocks = [None] if self.block is None else list(self.values[self.block])
         shares = [len(range(at, self.cells, len(blocks))) for at in range(len(blocks))]
@@ -104,7 +105,7 @@ class Design:
         cells = [cell for turn in turns for cell in turn if cell is not None]
         for draw in range(self.draws):
             for number, cell in enumerate(cells):
-                yield _filled(self.problem, {**cell, "draw": number * self.draws + draw})
+                yield _filled(self.problem, {**cell, "draw": number + draw * len(cells)})
 
     def _hypercube(self, block: Any, cells: int) -> list[dict[str, Any]]:
         """Return the points of one block."""

@@ -267,7 +267,7 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
     read = [as_problem_settings(spec) for spec in specs]
     assert len(specs) == 24 and sorted(r["seed"] for r in read) == list(range(24))
     for n in (2, 4):
-        cells = [r for r in read if r["height"] == n and r["seed"] % 2 == 0]
+        cells = [r for r in read if r["height"] == n and r["seed"] < 12]
         assert sorted(r["frustration"] for r in cells) == [0, 0, 0.3, 0.3, 1, 1]
         # One in each of six parts of the range, equal in the logarithm.
         parts = sorted(math.floor((math.log10(r["coupling"]) + 1) / 2 * 6) for r in cells)
@@ -275,8 +275,11 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
     # Blocks take turns; the second draws come after all of the first, in the same cells.
     assert [r["height"] for r in read[:4]] == [2, 4, 2, 4]
     for first, second in zip(read[:12], read[12:], strict=True):
-        assert {**first, "seed": 0} == {**second, "seed": 0} and second["seed"] == first["seed"] + 1
+        assert {**first, "seed": 0} == {**second, "seed": 0} and second["seed"] == first["seed"] + 12
     assert load_study(tmp_path / "sampled").all_problems() == specs
+    # What has been solved of two draws serves for three.
+    more = replace(study, designs=[replace(study.designs[0], draws=3)]).all_problems()
+    assert more[:24] == specs and len(more) == 36
     other = replace(study, designs=[replace(study.designs[0], seed=1)])
     assert sorted(other.all_problems()) != sorted(specs)
     assert len(study.quickly().all_problems()) == 2
