@@ -24,7 +24,7 @@ class Chains(NamedTuple):
     * ``cost``, ``hard`` (like the unaries): finite part and number of violated hard terms of each
       label, all other variables being as they are;
     * ``heap``: variables that may move, by the change of both by the best move of each, violations
-      (the key) first; ``target`` (n,): the label of that move;
+      (the key, a float like that of other heaps) first; ``target`` (n,): the label of that move;
     * ``locked`` (n,): number of the last chain each variable moved in; ``moved``, ``source``
       (n,): the moves of this chain, and the labels before;
     * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
@@ -66,7 +66,7 @@ def start_chains(graph: FactorGraph) -> Chains:
     return Chains(
         cost=np.empty(size),
         hard=ints(size),
-        heap=empty_heap(key=ints(n), tie=np.empty(n)),
+        heap=empty_heap(key=np.empty(n), tie=np.empty(n)),
         target=ints(n),
         locked=ints(n),
         moved=ints(n),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numba import typeof
+from numba.core.compiler import Flags
 
 from inference_lab import _numba
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.belief_propagation.layout import renumber
+from inference_lab.algorithms.cuts import label_tests, roof_duality
+from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
+from inference_lab.algorithms.linear import rounding
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.kernels.forests import soften
@@ -85,3 +90,34 @@ def test_kernels_are_compiled_for_one_type_of_graph():
         graph.with_unary(rng.normal(size=(6, 3))).arrays,
     ]
     assert {typeof(g) for g in others} == {typeof(graph.arrays)}
+
+
+def test_flags_are_told_apart_by_what_was_set(kernels):
+    """They are looked up for each call that is compiled; numba's own all have one hash."""
+    made = [kernels.scaled.within, kernels.total.within, kernels.total]
+    plain, inline = Flags(), Flags()
+    inline.forceinline = True
+    for kernel in made:
+        first, again, other = (
+            kernel._compiler._customize_flags(f) for f in (plain, Flags(), inline)
+        )
+        assert first == again and hash(first) == hash(again)
+        assert first != other and hash(first) != hash(other)
+
+
+def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
+    steps = (
+        label_tests._worst_of_factor,
+        label_tests._least_fall_of_factor,
+        roof_duality._fill_factor,
+        rounding._factor_estimate,
+    )
+    before = [len(step.within.overloads) for step in steps]
+    rng = np.random.default_rng(0)
+    unary, pairs = rng.random((6, 2)), np.stack(np.triu_indices(6, 1), axis=1)
+    graph = FactorGraph.potts(unary, pairs, rng.choice([-1.0, 1.0], len(pairs)))
+    reduce(graph, lambda: False)
+    shares = np.full(12, 0.5)
+    rounding.derandomise(graph.arrays, shares, np.full(6, -1), math.inf, math.inf)
+    assert rounding.expected_energy(graph.arrays, shares, math.inf) > -math.inf
+    assert [len(step.within.overloads) for step in steps] == before

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import labellings, optimum, random_pairs
 
 import inference_lab as il
+from inference_lab.algorithms.linear import rounding
 from inference_lab.algorithms.linear.backends import solve_relaxation
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.algorithms.linear.rounding import (
@@ -241,7 +242,8 @@ def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
     u = np.array([0.2, 0.5, 0.3, 0.4, 0.1, 0.5])
     rows, energies = np.empty((1, 2), dtype=np.int64), np.empty(1)
     shared = np.array([-1, -1])
-    kleinberg_tardos.py_func(graph.arrays, u, shared, Stuck(), rows, energies)
+    monkeypatch.setattr(rounding, "_draw", rounding._draw.py_func)
+    kleinberg_tardos(graph.arrays, u, shared, Stuck(), rows, energies)
     assert rows.tolist() == [[1, 2]]
 
 

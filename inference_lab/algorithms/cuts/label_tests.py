@@ -1,7 +1,8 @@
 """What persistency asks of labels: whether one is never needed, and whether one is always best.
 
 The two tests of `inference_lab.algorithms.cuts.persistency` that look at single terms. ``alive``
-has a flag for each unary: 1 where the label is left.
+has a flag for each unary: 1 where the label is left. ``digits`` is scratch as long as the largest
+factor has variables; where it is None, for a graph without factors, nothing about them is compiled.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _worst_of_factor(
 
 
 @inlined
-def _dominated(g: GraphArrays, alive: Flags, i: int, a: int, b: int, digits: IntArray) -> bool:
+def _dominated(
+    g: GraphArrays, alive: Flags, i: int, a: int, b: int, digits: IntArray | None
+) -> bool:
     """Whether changing label ``a`` of variable ``i`` to ``b`` raises no energy."""
     before = g.unary[g.unary_ptr[i] + a]
     if np.isinf(before):
@@ -111,11 +114,12 @@ def _dominated(g: GraphArrays, alive: Flags, i: int, a: int, b: int, digits: Int
             # With -inf, no labelling with a is finite.
             return bool(worst < 0.0)
         total += worst
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        worst = _worst_of_factor(g, alive, g.inc_slot[p], a, b, digits)
-        if np.isinf(worst):
-            return bool(worst < 0.0)
-        total += worst
+    if digits is not None:
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            worst = _worst_of_factor(g, alive, g.inc_slot[p], a, b, digits)
+            if np.isinf(worst):
+                return bool(worst < 0.0)
+            total += worst
     return bool(total <= 0.0)
 
 
@@ -140,7 +144,7 @@ def eliminate_dead_ends(
     begin: int,
     end: int,
     many: int,
-    digits: IntArray,
+    digits: IntArray | None,
 ) -> int:
     """Eliminate dead ends among the dirty variables from `begin` to `end`; return how many.
 
@@ -180,15 +184,13 @@ class AgainstAll(NamedTuple):
 
     * ``alive`` (like the unaries): 1 where a label is left; ``role`` (n,): what each variable does,
       `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`;
-    * ``infinity``: what falls of cost are clipped to; ``digits``: scratch as long as the largest
-      factor has variables.
+    * ``infinity``: what falls of cost are clipped to.
     """
 
     alive: Flags
     role: Flags
     alpha: int
     infinity: float
-    digits: IntArray
 
 
 @inlined
@@ -292,12 +294,10 @@ def write_scores(g: GraphArrays, test: AgainstAll, score: FloatArray, begin: int
             if role[i] == CHANGES:
                 score[i] = _clipped(_unary_fall(g, alive, i, alpha), infinity)
     for e in range(begin, end):
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        if role[i] == CHANGES:
-            score[i] += _clipped(_at_alpha(g, alive, i, 2 * e, alpha), infinity)
-        if role[j] == CHANGES:
-            score[j] += _clipped(_at_alpha(g, alive, j, 2 * e + 1, alpha), infinity)
+        for side in range(2):
+            i = g.edges[e, side]
+            if role[i] == CHANGES:
+                score[i] += _clipped(_at_alpha(g, alive, i, 2 * e + side, alpha), infinity)
 
 
 @lean_kernel
@@ -344,21 +344,21 @@ def prune(
 
 
 @inlined
-def _least_fall_of_factor(g: GraphArrays, test: AgainstAll, f: int) -> float:
+def _least_fall_of_factor(g: GraphArrays, test: AgainstAll, f: int, digits: IntArray) -> float:
     """Return the least fall over all labels, 0 at most; it is charged to each that changes."""
     lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
     least = 0.0
-    first_allowed_labels(g, lo, hi, test.alive, test.digits)
+    first_allowed_labels(g, lo, hi, test.alive, digits)
     more = True
     while more:
         after = 0
         for s in range(lo, hi):
             v = g.scopes[s]
-            label = test.digits[s - lo] if test.role[v] == FREE else test.alpha
+            label = digits[s - lo] if test.role[v] == FREE else test.alpha
             after = after * g.cardinalities[v] + label
-        before = g.tables[entry_of(g, f, test.digits)]
+        before = g.tables[entry_of(g, f, digits)]
         least = min(least, _fall(before, g.tables[g.table_ptr[f] + after]))
-        more = next_allowed_labels(g, lo, hi, test.alive, -1, test.digits)
+        more = next_allowed_labels(g, lo, hi, test.alive, -1, digits)
     return least
 
 
@@ -370,6 +370,7 @@ def fill_network(
     place: npt.NDArray[np.int32],
     begin: int,
     end: int,
+    digits: IntArray | None,
 ) -> None:
     """Write ``H_U`` into the network of the graph's edges; ``v_i = 1``, the sink's side, is ``V``.
 
@@ -409,14 +410,15 @@ def fill_network(
             c.excess[j] += only_j + half
         c.residual[place[e, 0]] = -half
         c.residual[place[e, 1]] = -half
-    for f in range(g.factor_ptr.size - 1 if end == g.edges.shape[0] else 0):
-        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-        changing = False
-        for s in range(lo, hi):
-            changing = changing or role[g.scopes[s]] == CHANGES
-        if not changing:
-            continue
-        least = _least_fall_of_factor(g, test, f)
-        for s in range(lo, hi):
-            if role[g.scopes[s]] == CHANGES:
-                c.excess[g.scopes[s]] += _clipped(least, infinity)
+    if digits is not None:
+        for f in range(g.factor_ptr.size - 1 if end == g.edges.shape[0] else 0):
+            lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+            changing = False
+            for s in range(lo, hi):
+                changing = changing or role[g.scopes[s]] == CHANGES
+            if not changing:
+                continue
+            least = _least_fall_of_factor(g, test, f, digits)
+            for s in range(lo, hi):
+                if role[g.scopes[s]] == CHANGES:
+                    c.excess[g.scopes[s]] += _clipped(least, infinity)

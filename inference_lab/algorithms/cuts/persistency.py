@@ -74,7 +74,9 @@ class _Search:
         self.left = graph.cardinalities.copy()
         self.infeasible = False
         arrays = graph.arrays
-        self._digits = np.zeros(int(np.diff(graph.factor_ptr).max(initial=1)), dtype=np.int64)
+        self._digits: IntArray | None = None
+        if graph.n_factors:
+            self._digits = np.zeros(int(np.diff(graph.factor_ptr).max()), dtype=np.int64)
         self._dirty: Flags = (self.left > 1).astype(np.uint8)
         # Falls of cost are differences, up to twice the costs.
         self._infinity = math.inf
@@ -120,7 +122,7 @@ class _Search:
         role = np.where(has, np.where(self.left > 1, CHANGES, AT_ALPHA), FREE).astype(np.uint8)
         network, arrays = self._network, graph.arrays
         score, stack = network.arrays.excess, network.arrays.orphans
-        test = AgainstAll(self.alive, role, alpha, self._infinity, self._digits)
+        test = AgainstAll(self.alive, role, alpha, self._infinity)
         for begin, end in self._edge_blocks:
             write_scores(arrays, test, score, begin, end)
             if self.should_stop():
@@ -135,7 +137,7 @@ class _Search:
                 return 0
         while (role == CHANGES).any():
             for begin, end in self._edge_blocks:
-                fill_network(arrays, test, network.arrays, network.arcs, begin, end)
+                fill_network(arrays, test, network.arrays, network.arcs, begin, end, self._digits)
                 if self.should_stop():
                     return 0
             if not network.solve(self.should_stop):

@@ -109,14 +109,24 @@ def _fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
     for e in range(g.edges.shape[0]):
         i = g.edges[e, 0]
         j = g.edges[e, 1]
-        if fixed[i] >= 0 and fixed[j] >= 0:
-            total += edge_cost(g, e, fixed[i], fixed[j])
-        elif fixed[i] >= 0:
-            for b in range(g.cardinalities[j]):
-                unary[g.unary_ptr[j] + b] += edge_cost(g, e, fixed[i], b)
-        elif fixed[j] >= 0:
-            for a in range(g.cardinalities[i]):
-                unary[g.unary_ptr[i] + a] += edge_cost(g, e, a, fixed[j])
+        a = fixed[i]
+        b = fixed[j]
+        # The labels of the end that stays, one after the other; once if none does.
+        count = 1
+        if a < 0 and b < 0:
+            count = 0
+        elif a < 0:
+            count = g.cardinalities[i]
+        elif b < 0:
+            count = g.cardinalities[j]
+        for left in range(count):
+            cost = edge_cost(g, e, a if a >= 0 else left, b if b >= 0 else left)
+            if a < 0:
+                unary[g.unary_ptr[i] + left] += cost
+            elif b < 0:
+                unary[g.unary_ptr[j] + left] += cost
+            else:
+                total += cost
     return total
 
 

@@ -72,8 +72,7 @@ class Moves(NamedTuple):
       positions of a factor's scope, in the order of `numpy.triu_indices`;
     * ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
       of the pairs that join its auxiliary nodes to its variables;
-    * ``quadratic`` (p,) float64: the coefficients of the pairs;
-    * ``table`` float64: scratch for the largest factor.
+    * ``quadratic`` (p,) float64: the coefficients of the pairs.
     """
 
     place: npt.NDArray[np.int32]
@@ -82,7 +81,6 @@ class Moves(NamedTuple):
     aux_node: IntArray
     aux_pair: IntArray
     quadratic: FloatArray
-    table: FloatArray
 
 
 @inlined
@@ -105,9 +103,16 @@ def _add_pair(t: Moves, c: CutArrays, p: int, q: float) -> None:
 
 @inlined
 def _fill_factor(
-    g: GraphArrays, t: Moves, c: CutArrays, f: int, zero: IntArray, one: IntArray, infinity: float
+    g: GraphArrays,
+    t: Moves,
+    c: CutArrays,
+    f: int,
+    zero: IntArray,
+    one: IntArray,
+    infinity: float,
+    table: FloatArray,
 ) -> None:
-    """Add a higher-order factor to the network.
+    """Add a higher-order factor to the network; `table` is scratch for its ``2^r`` values.
 
     Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform).
     A monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d``,
@@ -126,13 +131,13 @@ def _fill_factor(
         for s in range(arity):
             v = g.scopes[lo + s]
             index = index * g.cardinalities[v] + (one[v] if mask >> s & 1 else zero[v])
-        t.table[mask] = _finite(g.tables[g.table_ptr[f] + index], infinity)
-        scale = max(scale, abs(t.table[mask]))
+        table[mask] = _finite(g.tables[g.table_ptr[f] + index], infinity)
+        scale = max(scale, abs(table[mask]))
     noise = _NOISE * size * scale
     for s in range(arity):
         for mask in range(size):
             if mask >> s & 1:
-                t.table[mask] -= t.table[mask ^ (1 << s)]
+                table[mask] -= table[mask ^ (1 << s)]
     node = t.aux_node[f]
     pair = t.aux_pair[f]
     for mask in range(size):
@@ -141,7 +146,7 @@ def _fill_factor(
             degree += mask >> s & 1
         if degree < 3:
             continue
-        a = t.table[mask]
+        a = table[mask]
         if abs(a) <= noise:
             a = 0.0
         for i in range(1, max(1, (degree - 1) // 2) + 1):
@@ -165,12 +170,12 @@ def _fill_factor(
                 for u in range(s + 1, arity):
                     both = (1 << s) | (1 << u)
                     if mask & both == both:
-                        t.table[both] += a
+                        table[both] += a
     at = t.factor_pair_ptr[f]
     for s in range(arity):
-        c.excess[g.scopes[lo + s]] += t.table[1 << s]
+        c.excess[g.scopes[lo + s]] += table[1 << s]
         for u in range(s + 1, arity):
-            q = t.table[(1 << s) | (1 << u)]
+            q = table[(1 << s) | (1 << u)]
             if not 0.0 < q <= noise:
                 _add_pair(t, c, t.factor_pairs[at], q)
             at += 1
@@ -178,9 +183,18 @@ def _fill_factor(
 
 @lean_kernel
 def _fill(
-    g: GraphArrays, t: Moves, c: CutArrays, zero: IntArray, one: IntArray, infinity: float
+    g: GraphArrays,
+    t: Moves,
+    c: CutArrays,
+    zero: IntArray,
+    one: IntArray,
+    infinity: float,
+    table: FloatArray | None,
 ) -> None:
     """Write the choice between two labellings into the network.
+
+    `table` is scratch for the largest factor; None for a graph without factors, so that nothing
+    about them is compiled.
 
     Pairs that are not submodular leave negative capacities, which are mended afterwards.
     """
@@ -222,19 +236,9 @@ def _fill(
         t.quadratic[p] = 0.0
         c.residual[t.place[p, 0]] = 0.0
         c.residual[t.place[p, 1]] = 0.0
-    for f in range(g.factor_ptr.size - 1):
-        _fill_factor(g, t, c, f, zero, one, infinity)
-
-
-@lean_kernel
-def _count(t: Moves, n_pairs: int) -> tuple[int, int]:
-    """Count the pairs of variables that interact, and those that are not submodular."""
-    pairs = 0
-    positive = 0
-    for p in range(n_pairs):
-        pairs += t.quadratic[p] != 0.0
-        positive += t.quadratic[p] > 0.0
-    return pairs, positive
+    if table is not None:
+        for f in range(g.factor_ptr.size - 1):
+            _fill_factor(g, t, c, f, zero, one, infinity, table)
 
 
 @lean_kernel
@@ -561,8 +565,8 @@ class LabelChoice:
             aux_node=aux_node[:-1],
             aux_pair=aux_pair[:-1],
             quadratic=np.zeros(len(self.network.arcs)),
-            table=np.zeros(1 << int(arities.max(initial=0))),
         )
+        self._table = np.zeros(1 << int(arities.max())) if graph.n_factors else None
 
     def minimise(
         self,
@@ -594,8 +598,10 @@ class LabelChoice:
         Choice, or None if it was stopped
         """
         t, single = self._moves, self.network.arrays
-        _fill(self.graph.arrays, t, single, zero, one, self.infinity)
-        pairs, positive = _count(t, self._pairs)
+        _fill(self.graph.arrays, t, single, zero, one, self.infinity, self._table)
+        quadratic = t.quadratic[: self._pairs]
+        pairs = int(np.count_nonzero(quadratic))
+        positive = int(np.count_nonzero(quadratic > 0.0))
         truncated = positive > 0 and rule == "truncate"
         if truncated:
             _truncate(t, single, self._pairs, zero, one, zero if current is None else current)

@@ -2,6 +2,9 @@
 
 A phase draws a label h and a threshold alpha; every variable without a label that has
 ``u_ih >= alpha`` gets h. `joint_distribution` is what comes of it for two variables.
+
+``digits`` is scratch as long as the largest factor has variables; where it is None, for a graph
+without factors, nothing about them is compiled.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import kernel
+from inference_lab._numba import kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.odometer import next_labels
@@ -39,7 +42,7 @@ def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(joint / np.maximum(u, v).sum())[: p.size, : q.size]
 
 
-@kernel
+@lean_kernel
 def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> float:
     """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``.
 
@@ -84,7 +87,7 @@ def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> floa
     return total
 
 
-@kernel
+@lean_kernel
 def _half_expectation(g: GraphArrays, h: int, u: FloatArray, a: int, big: float) -> float:
     """Return the expected cost of an edge when the end at half-edge ``h`` has label ``a``."""
     e = h >> 1
@@ -107,23 +110,45 @@ def _half_expectation(g: GraphArrays, h: int, u: FloatArray, a: int, big: float)
     return total
 
 
-@kernel
-def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float) -> float:
+@lean_kernel
+def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float, digits: IntArray) -> float:
     """Return the expected cost of a factor under independent labels with marginals ``u``."""
     lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-    y = np.zeros(hi - lo, dtype=np.int64)
+    for s in range(hi - lo):
+        digits[s] = 0
     total = 0.0
     for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
         mass = 1.0
         for s in range(lo, hi):
-            mass *= u[g.unary_ptr[g.scopes[s]] + y[s - lo]]
+            mass *= u[g.unary_ptr[g.scopes[s]] + digits[s - lo]]
         if mass > 0.0:
             total += mass * min(g.tables[t], big)
-        next_labels(g, lo, hi, y)
+        next_labels(g, lo, hi, digits)
     return total
 
 
-@kernel
+@lean_kernel
+def _expected_energy(g: GraphArrays, u: FloatArray, big: float, digits: IntArray | None) -> float:
+    """Return what `expected_energy` says."""
+    total = 0.0
+    for c in range(u.size):
+        if u[c] > 0.0:
+            total += u[c] * min(g.unary[c], big)
+    for e in range(g.edges.shape[0]):
+        total += _pair_expectation(g, e, u, big)
+    if digits is not None:
+        for f in range(g.factor_ptr.size - 1):
+            total += _factor_estimate(g, f, u, big, digits)
+    return total
+
+
+def _digits(g: GraphArrays) -> IntArray | None:
+    """Return scratch for the labels of a factor, if there are factors."""
+    if g.factor_ptr.size == 1:
+        return None
+    return np.zeros(int(np.diff(g.factor_ptr).max()), dtype=np.int64)
+
+
 def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
     """Return the expected energy of Kleinberg-Tardos rounding, without the constant.
 
@@ -138,18 +163,10 @@ def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
 
     Complexity: O(k) a diagonal term, O(entries) a table.
     """
-    total = 0.0
-    for c in range(u.size):
-        if u[c] > 0.0:
-            total += u[c] * min(g.unary[c], big)
-    for e in range(g.edges.shape[0]):
-        total += _pair_expectation(g, e, u, big)
-    for f in range(g.factor_ptr.size - 1):
-        total += _factor_estimate(g, f, u, big)
-    return total
+    return float(_expected_energy(g, u, big, _digits(g)))
 
 
-@kernel
+@lean_kernel
 def energy_of(g: GraphArrays, x: IntArray) -> float:
     """Return the energy of a labelling without the constant."""
     total = 0.0
@@ -169,6 +186,51 @@ def energy_of(g: GraphArrays, x: IntArray) -> float:
 
 
 @kernel
+def _draw(
+    g: GraphArrays,
+    u: FloatArray,
+    free: IntArray,
+    labelled: IntArray,
+    left: IntArray,
+    rng: np.random.Generator,
+    rows: IntArray,
+    energies: FloatArray,
+) -> None:
+    """Do what `kleinberg_tardos` says; `left` is scratch of the length of `free`."""
+    width = 0
+    for i in free:
+        width = max(width, g.cardinalities[i])
+    for d in range(energies.size):
+        n_left = free.size
+        for p in range(n_left):
+            left[p] = p
+        for _ in range(_MAX_PHASES):
+            if n_left == 0:
+                break
+            h = int(rng.random() * width)
+            alpha = 1.0 - rng.random()
+            kept = 0
+            for q in range(n_left):
+                p = left[q]
+                i = free[p]
+                if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
+                    rows[d, p] = h
+                else:
+                    left[kept] = p
+                    kept += 1
+            n_left = kept
+        for q in range(n_left):
+            i = free[left[q]]
+            best = 0
+            for a in range(g.cardinalities[i]):
+                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
+                    best = a
+            rows[d, left[q]] = best
+        for p in range(free.size):
+            labelled[free[p]] = rows[d, p]
+        energies[d] = energy_of(g, labelled)
+
+
 def kleinberg_tardos(
     g: GraphArrays,
     u: FloatArray,
@@ -202,40 +264,7 @@ def kleinberg_tardos(
     relationships", JACM 49(5), 2002, section 2.
     """
     free = np.flatnonzero(x < 0)
-    labelled = x.copy()
-    width = 0
-    for i in free:
-        width = max(width, g.cardinalities[i])
-    left = np.empty(free.size, dtype=np.int64)
-    for d in range(energies.size):
-        n_left = free.size
-        for p in range(n_left):
-            left[p] = p
-        for _ in range(_MAX_PHASES):
-            if n_left == 0:
-                break
-            h = int(rng.random() * width)
-            alpha = 1.0 - rng.random()
-            kept = 0
-            for q in range(n_left):
-                p = left[q]
-                i = free[p]
-                if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
-                    rows[d, p] = h
-                else:
-                    left[kept] = p
-                    kept += 1
-            n_left = kept
-        for q in range(n_left):
-            i = free[left[q]]
-            best = 0
-            for a in range(g.cardinalities[i]):
-                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
-                    best = a
-            rows[d, left[q]] = best
-        for p in range(free.size):
-            labelled[free[p]] = rows[d, p]
-        energies[d] = energy_of(g, labelled)
+    _draw(g, u, free, x.copy(), np.empty_like(free), rng, rows, energies)
 
 
 class _Expected(NamedTuple):
@@ -257,14 +286,26 @@ class _Expected(NamedTuple):
     trial: FloatArray
 
 
-@kernel
-def _begin(g: GraphArrays, u: FloatArray, x: IntArray, order: IntArray, big: float) -> _Expected:
-    """Return the expectations for free variables `order`, from the labels of all others."""
+def _expected(g: GraphArrays, u: FloatArray, x: IntArray) -> _Expected:
+    """Allocate the expectations."""
     n_factors = g.factor_ptr.size - 1
-    state = _Expected(
+    return _Expected(
         x, u.copy(), np.zeros(x.size, dtype=np.bool_), np.empty(u.size),
-        np.zeros(g.edges.shape[0]), np.zeros(n_factors), np.zeros(n_factors),
+        np.zeros(len(g.edges)), np.zeros(n_factors), np.zeros(n_factors),
     )  # fmt: skip
+
+
+@lean_kernel
+def _begin(
+    g: GraphArrays,
+    u: FloatArray,
+    order: IntArray,
+    big: float,
+    state: _Expected,
+    digits: IntArray | None,
+) -> None:
+    """Fill the expectations for free variables `order`, from the labels of all others."""
+    x = state.x
     for i in order:
         si = g.unary_ptr[i]
         for a in range(g.cardinalities[i]):
@@ -277,23 +318,29 @@ def _begin(g: GraphArrays, u: FloatArray, x: IntArray, order: IntArray, big: flo
             if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
                 e = g.adj_half[p] >> 1
                 state.pair[e] = _pair_expectation(g, e, u, big)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            state.factor[f] = _factor_estimate(g, f, state.belief, big)
-            state.trial[f] = state.factor[f]
-    return state
+        if digits is not None:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[p]]
+                state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
+                state.trial[f] = state.factor[f]
 
 
-@kernel
+@lean_kernel
 def _set_belief(g: GraphArrays, belief: FloatArray, i: int, label: int) -> None:
     """Make the belief of a variable one-hot."""
     for a in range(g.cardinalities[i]):
         belief[g.unary_ptr[i] + a] = 1.0 if a == label else 0.0
 
 
-@kernel
+@lean_kernel
 def _try_label(
-    g: GraphArrays, u: FloatArray, h: int, ranked: IntArray, big: float, state: _Expected
+    g: GraphArrays,
+    u: FloatArray,
+    h: int,
+    ranked: IntArray,
+    big: float,
+    state: _Expected,
+    digits: IntArray | None,
 ) -> tuple[float, int, float]:
     """Find the threshold that is best for a phase with label ``h``.
 
@@ -327,14 +374,15 @@ def _try_label(
             else:
                 change += _half_expectation(g, half, u, h, big) - state.pair[e]
         state.inside[i] = True
-        if g.inc_ptr[i + 1] > g.inc_ptr[i]:
-            _set_belief(g, state.belief, i, h)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            value = _factor_estimate(g, f, state.belief, big)
-            steps += g.table_ptr[f + 1] - g.table_ptr[f]
-            change += value - state.trial[f]
-            state.trial[f] = value
+        if digits is not None:
+            if g.inc_ptr[i + 1] > g.inc_ptr[i]:
+                _set_belief(g, state.belief, i, h)
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[p]]
+                value = _factor_estimate(g, f, state.belief, big, digits)
+                steps += g.table_ptr[f + 1] - g.table_ptr[f]
+                change += value - state.trial[f]
+                state.trial[f] = value
         # A threshold cannot separate equal values.
         last = q + 1 == ranked.size
         if not last:
@@ -352,8 +400,15 @@ def _try_label(
     return best_change, best_length, steps
 
 
-@kernel
-def _give_label(g: GraphArrays, h: int, chosen: IntArray, big: float, state: _Expected) -> None:
+@lean_kernel
+def _give_label(
+    g: GraphArrays,
+    h: int,
+    chosen: IntArray,
+    big: float,
+    state: _Expected,
+    digits: IntArray | None,
+) -> None:
     """Give variables the label ``h`` for good."""
     for i in chosen:
         state.x[i] = h
@@ -367,26 +422,27 @@ def _give_label(g: GraphArrays, h: int, chosen: IntArray, big: float, state: _Ex
                     state.cost[g.unary_ptr[j] + a] += _half_expectation(
                         g, half, state.belief, a, big
                     )
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            state.factor[f] = _factor_estimate(g, f, state.belief, big)
-            state.trial[f] = state.factor[f]
+        if digits is not None:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[p]]
+                state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
+                state.trial[f] = state.factor[f]
 
 
-@kernel
+@lean_kernel
 def _run_phases(
     g: GraphArrays,
     u: FloatArray,
-    free: IntArray,
     ranked: IntArray,
     starts: IntArray,
     counts: IntArray,
-    x: IntArray,
     big: float,
     max_steps: float,
+    state: _Expected,
+    digits: IntArray | None,
 ) -> float:
     """Label the free variables, component after component, as `derandomise` says."""
-    state = _begin(g, u, x, free, big)
+    x = state.x
     steps = 0.0
     for c in range(starts.size - 1):
         count = counts[c]
@@ -407,13 +463,14 @@ def _run_phases(
                         members[kept] = members[q]
                         kept += 1
                 count[h] = kept
-                change, length, taken = _try_label(g, u, h, members[:kept], big, state)
+                change, length, taken = _try_label(g, u, h, members[:kept], big, state, digits)
                 steps += taken
                 if change < best_change:
                     best_change = change
                     best_h = h
                     best_length = length
-            _give_label(g, best_h, ranked[best_h, first : first + best_length], big, state)
+            chosen = ranked[best_h, first : first + best_length]
+            _give_label(g, best_h, chosen, big, state, digits)
             n_left -= best_length
     return steps
 
@@ -496,4 +553,6 @@ def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_step
     if free.size == 0:
         return 0.0
     ranked, starts, count = _rank(g, u, free, _components(g, free))
-    return _run_phases(g, u, free, ranked, starts, count, x, big, max_steps)
+    state, digits = _expected(g, u, x), _digits(g)
+    _begin(g, u, free, big, state, digits)
+    return float(_run_phases(g, u, ranked, starts, count, big, max_steps, state, digits))
