@@ -275,7 +275,8 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
     # Blocks take turns; the second draws come after all of the first, in the same cells.
     assert [r["height"] for r in read[:4]] == [2, 4, 2, 4]
     for first, second in zip(read[:12], read[12:], strict=True):
-        assert {**first, "seed": 0} == {**second, "seed": 0} and second["seed"] == first["seed"] + 12
+        assert {**first, "seed": 0} == {**second, "seed": 0}
+        assert second["seed"] == first["seed"] + 12
     assert load_study(tmp_path / "sampled").all_problems() == specs
     # What has been solved of two draws serves for three.
     more = replace(study, designs=[replace(study.designs[0], draws=3)]).all_problems()
