@@ -199,9 +199,13 @@ def size_of(family: str, seed: int) -> tuple[float, int]:
     return graph.log2_states, graph.n_edges + graph.n_factors
 
 
-@functools.lru_cache(maxsize=4)
 def large_graph(n: int, m: int, k: int) -> FactorGraph:
-    """Draw a random graph with Potts terms of mixed sign."""
+    """Return a new copy of a random graph with Potts terms of mixed sign, as `fresh` does."""
+    return copy.deepcopy(_drawn_large(n, m, k))
+
+
+@functools.lru_cache(maxsize=4)
+def _drawn_large(n: int, m: int, k: int) -> FactorGraph:
     rng = np.random.default_rng(0)
     first = rng.integers(0, n, size=m)
     second = (first + rng.integers(1, n, size=m)) % n
