@@ -204,8 +204,8 @@ class Run:
     time_limit : float or None
         Seconds of the run's clock, measured from its start.
     clock : callable
-        What time it is by that clock: wall time, if nothing else is asked. A run that is begun
-        within this one goes by the same.
+        What time it is by that clock, which stands still while something is loaded: wall time, if
+        nothing else is asked. A run that is begun within this one goes by the same.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
 
@@ -254,12 +254,11 @@ class Run:
         self._resolution = graph.resolution / self.unit
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings, and loading (imports
-        # and compilation).
+        # Seconds that do not count as the solver's: looking at labellings. Those of loading
+        # (imports and compilation) are not on the clock.
         self._paused = 0.0
         self._stopped = False
-        self._loaded = stopwatch
-        self.clock = clock
+        self.clock: Callable[[], float] = lambda: clock() - stopwatch()
         self._start = clock()
         if initial is not None:
             self.offer(initial)
@@ -268,15 +267,14 @@ class Run:
     def seconds(self) -> float:
         """The solver's own time so far, without evaluation, recording and loading."""
         # Of the differences of clocks each is rounded.
-        return max(0.0, self.clock() - self._start - self._paused - self._loaded())
+        return max(0.0, self.clock() - self._start - self._paused)
 
     @property
     def remaining(self) -> float:
         """Seconds left under the time limit (``inf`` without one), never negative."""
         if self.time_limit is None:
             return math.inf
-        spent = self.clock() - self._start - self._loaded()
-        return max(0.0, self.time_limit - spent)
+        return max(0.0, self.time_limit - (self.clock() - self._start))
 
     def evaluations(self, count: float) -> float:
         """Seconds that so many evaluations of the energy take, by which this machine is measured.
@@ -356,15 +354,13 @@ class Run:
             # Within another pause nothing is left to subtract.
             yield
             return
-        loaded = self._loaded()
         begin = self.clock()
         self._stopped = True
         try:
             yield
         finally:
             self._stopped = False
-            # Loading inside the block is subtracted elsewhere and must not count twice.
-            self._paused += (self.clock() - begin) - (self._loaded() - loaded)
+            self._paused += self.clock() - begin
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Report a labelling; keep it if it is the best so far; return its energy.

@@ -390,6 +390,20 @@ def test_compilation_does_not_use_up_the_budget(graph):
     assert run.seconds == 0.0, "never below zero by the rounding of clocks"
 
 
+def test_loading_does_not_use_up_the_budget_of_a_run_within_a_run(graph):
+    now, loaded = [100.0], [0.0]
+    outer = Run(graph, time_limit=10.0, stopwatch=lambda: loaded[0], clock=lambda: now[0])
+    inner = Run(graph, time_limit=1.0, clock=outer.clock)
+    now[0] += 5.25
+    loaded[0] += 5.0
+    assert (outer.remaining, inner.remaining) == (9.75, 0.75)
+    assert (outer.seconds, inner.seconds) == (0.25, 0.25)
+    with inner.paused():
+        now[0] += 2.0
+        loaded[0] += 1.0
+    assert (inner.remaining, inner.seconds) == (0.0, 0.25)
+
+
 def test_budget_of_time(graph):
     def what(graph, run):
         rounds = 0
@@ -426,7 +440,7 @@ def test_a_clock_of_processors_does_not_see_what_waits(graph):
     def within(graph, run):
         inner = {clock: scripted(graph, sleep, clock=clock) for clock in (None, "wall")}
         assert inner[None].seconds < 0.1 < inner["wall"].seconds
-        assert Run(graph, clock=run.clock).clock is run.clock
+        assert run.clock() <= Run(graph, clock=run.clock).clock() <= run.clock()
 
     scripted(graph, within, clock="cpu")
     assert scripted(graph, sleep).seconds > 0.1
