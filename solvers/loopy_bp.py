@@ -28,6 +28,7 @@ from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import freeze
 from inference_lab.kernels.beliefs import Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, unflatten
@@ -230,7 +231,8 @@ class Passes:
     def _as_costs(self, marginals: FloatArray) -> FloatArray:
         assert self._temperature is not None
         likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
-        return -self._temperature * np.log(likely)
+        # As read-only as the unaries in whose place it is: kernels are compiled for one of the two.
+        return freeze(-self._temperature * np.log(likely))
 
     def sweep(self, number: int) -> bool:
         """Make one sweep; return whether the messages have converged."""

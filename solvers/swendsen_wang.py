@@ -11,6 +11,7 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import freeze
 from inference_lab.kernels.messages import unflatten
 from inference_lab.kernels.sets import find
 from inference_lab.solvers.gibbs import (
@@ -314,7 +315,8 @@ def _binary_model(graph: FactorGraph) -> Model | str:
     m = both.size
     return Model(
         ptr,
-        unary,
+        # As a graph's own are, for which kernels are compiled.
+        freeze(unary),
         graph.edges[both].astype(np.int64),
         gain,
         np.zeros(m),

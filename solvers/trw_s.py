@@ -611,7 +611,10 @@ class TRWS(Solver):
         """Sweep until the bound stands still, meets a labelling, or the budget is spent."""
         forest = graph.is_forest
         breadth_first = forest or self.order == "breadth-first"
-        order = graph.breadth_first_order if breadth_first else np.arange(graph.n_variables)
+        order = np.arange(graph.n_variables)
+        if breadth_first:
+            # That of a graph is read-only, and kernels would be compiled for both.
+            order = graph.breadth_first_order.copy()
         passes = Passes(graph, order)
         # An answer of sorts before the first, possibly long, pass.
         run.offer(passes.decode())

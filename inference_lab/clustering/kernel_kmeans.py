@@ -182,7 +182,8 @@ class _Trace:
         self.weights = weights
         self.constant = constant
         self.n_clusters = n_clusters
-        self.diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
+        # A copy: a view of a dense matrix has a type of its own, and kernels are compiled for it.
+        self.diagonal = np.array(matrix.diagonal(), dtype=np.float64)
         sparse = is_sparse(matrix)
         none = np.empty(0, dtype=np.int64)
         self._arrays: tuple[FloatArray, IntArray, IntArray, FloatArray] = (

@@ -157,7 +157,8 @@ class _Pairs:
         if twice:
             pairs = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
             weight = np.repeat(weight, 2)
-        return np.ascontiguousarray(pairs, dtype=np.int64), weight
+        # Weights may be one number seen many times; kernels are compiled for arrays of their own.
+        return np.array(pairs, dtype=np.int64, order="C"), np.array(weight)
 
 
 class _Linear:

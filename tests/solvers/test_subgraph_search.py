@@ -157,7 +157,7 @@ def test_of_two_labels_each_the_best_are_chosen(family):
         assert graph.energy(search.x) == pytest.approx(least_over(graph, x, choices), abs=1e-9)
 
 
-@pytest.mark.parametrize("log2_table", [2, 5, 9])
+@pytest.mark.parametrize("log2_table", [2.0, 5.0, 9.0])
 def test_tables_stay_within_their_limit_and_nothing_that_fits_is_left_out(log2_table):
     graph = as_problem("ising(size=14)").graph
     search = searching(graph, np.zeros(196, dtype=np.int64))
