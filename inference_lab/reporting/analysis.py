@@ -23,6 +23,9 @@ IntArray = npt.NDArray[np.int64]
 #: Quantiles of the bands.
 BAND = (0.25, 0.75)
 
+#: At most so many problems that are left out of a mean are named.
+_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -247,10 +250,8 @@ class Analysis:
             return "the one problem" if n == 1 else f"all {n:,} problems"
         there = set(complete.tolist())
         names = [p.name for number, p in enumerate(results.problems) if number not in there]
-        return (
-            f"the {len(there):,} of {counted(n, 'problem')} that all these solvers were run on "
-            f"(not {listed(names)})"
-        )
+        told = f"the {len(there):,} of {counted(n, 'problem')} that all these solvers were run on"
+        return told if len(names) > _NAMED else f"{told} (not {listed(names)})"
 
     # ------------------------------------------------------------------ time
 

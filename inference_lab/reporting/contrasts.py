@@ -29,6 +29,7 @@ from inference_lab.specs.grammar import plain_value
 from inference_lab.words import NONE, counted
 
 __all__ = [
+    "BY_ENERGY",
     "COSTS",
     "Contrast",
     "Measured",
@@ -37,6 +38,12 @@ __all__ = [
     "measure",
     "regimes",
 ]
+
+#: Stand for the two runs of each pair of one cell that differ in energy, whoever made them.
+BY_ENERGY = ("lower energy", "higher energy")
+
+#: Share of an energy that rounding alone may tell two apart by.
+_SAME = 1e-9
 
 #: Of these, more is worse.
 COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "e_step_seconds")
@@ -56,6 +63,9 @@ class Contrast:
         The two methods: specs of solvers, or labels of methods of clustering. Names in braces
         stand for anything, and are facts: ``"ICM, x {weight_factor}"`` are all labels of that form,
         each paired with the label of the other method that has the same in their place.
+        ``"lower energy"`` and ``"higher energy"`` (`BY_ENERGY`) are the two labellings of each pair
+        with different energies that runs of one cell ended with: does a lower energy go with a
+        better score.
     unit : str
         The fact that says of which set an observation is. Sets are what is counted.
     draw : str
@@ -92,9 +102,11 @@ class Contrast:
 
     def problem(self, solvers: Sequence[str]) -> str:
         """Return what is wrong with it in a study of some methods; empty if nothing is."""
+        asked = {self.solver, self.baseline}
+        known = BY_ENERGY if asked & set(BY_ENERGY) else solvers
         for key in ("solver", "baseline"):
-            if not any(_form(getattr(self, key)).fullmatch(name) for name in solvers):
-                there = ", ".join(solvers)
+            if not any(_form(getattr(self, key)).fullmatch(name) for name in known):
+                there = ", ".join(known)
                 return f"{key} {getattr(self, key)!r} is none of the study's: {there}"
         if _names(self.solver) != _names(self.baseline):
             return f"solver {self.solver!r} and baseline {self.baseline!r} must name the same facts"
@@ -189,6 +201,9 @@ class Measured:
 
 def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
     """Yield what the two methods of a contrast came to, with the facts that their labels tell."""
+    if contrast.solver in BY_ENERGY:
+        yield from _by_energy(contrast, observations)
+        return
     told: dict[str, tuple[str, dict[str, Any]] | None] = {}
     for seen in observations:
         if seen.solver not in told:
@@ -202,6 +217,27 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
             name, facts = as_what
             cell = (seen.cell, *(facts[key] for key in sorted(facts)))
             yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
+
+
+def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield for each cell what labellings of lower and of higher energy came to, on average.
+
+    All pairs of runs count whose energies differ; cells without any have nothing to say.
+    """
+    cells: dict[Hashable, list[Observation]] = {}
+    for seen in observations:
+        values = seen.values
+        if all(math.isfinite(values.get(key, math.nan)) for key in ("energy", contrast.metric)):
+            cells.setdefault(seen.cell, []).append(seen)
+    for cell, runs in cells.items():
+        energy = np.array([run.values["energy"] for run in runs])
+        score = np.array([run.values[contrast.metric] for run in runs])
+        slack = _SAME * max(1.0, float(np.abs(energy).max()))
+        low, high = np.nonzero(energy[:, None] < energy - slack)
+        if low.size:
+            for name, side in zip(BY_ENERGY, (low, high), strict=True):
+                values = {contrast.metric: float(score[side].mean())}
+                yield Observation(cell, name, runs[0].facts, values)
 
 
 class _Pair(NamedTuple):
@@ -240,8 +276,13 @@ def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[
 
     Cells in which one of them is missing do not count; the cells of one set and draw are averaged.
     """
+    return _by_set(_pairs(contrast, observations))
+
+
+def _by_set(pairs: Iterable[_Pair]) -> list[list[float]]:
+    """Return the mean gains of the draws of each set."""
     found: dict[str, dict[str, list[float]]] = {}
-    for unit, draw, gain, _ in _pairs(contrast, observations):
+    for unit, draw, gain, _ in pairs:
         found.setdefault(unit, {}).setdefault(draw, []).append(gain)
     return [
         [math.fsum(cells) / len(cells) for _, cells in sorted(draws.items())]
@@ -283,7 +324,7 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
     (0.1, 0.0078125, 'gain')
     """
     held = list(observations)
-    effects = [_effect(contrast, held) for contrast in contrasts]
+    effects = [_effect(_pairs(contrast, held)) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
     corrected = [found.p_value for found in effects]
     for at, p_value in zip(primary, holm([corrected[at] for at in primary]), strict=True):
@@ -294,9 +335,9 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
     ]
 
 
-def _effect(contrast: Contrast, observations: Iterable[Observation]) -> Effect:
+def _effect(pairs: Iterable[_Pair]) -> Effect:
     """Return the mean gain over sets."""
-    sets = gains(contrast, observations)
+    sets = _by_set(pairs)
     values = np.full((len(sets), max(map(len, sets), default=0)), np.nan)
     for row, draws in zip(values, sets, strict=True):
         row[: len(draws)] = draws
@@ -316,22 +357,19 @@ def regimes(
     Returns
     -------
     dict
-        By what the ranges are called, in their order. Verdicts go by the intervals of the cells
-        alone: a map says where to look, and tests no cell.
+        By what the ranges are called, in their order. Verdicts go by the intervals and p-values of
+        the cells alone: a map says where to look, and corrects nothing for its many cells.
     """
-    cells: dict[tuple[tuple[float, str], ...], list[Observation]] = {}
-    for seen in observations:
-        # The facts of labels are known once it is known whose they are.
-        facts = next((s.facts for s in _of(contrast, [seen])), {})
-        if all(name in facts for name in contrast.over):
-            place = tuple(contrast.range_of(name, facts[name]) for name in contrast.over)
-            cells.setdefault(place, []).append(seen)
+    cells: dict[tuple[tuple[float, str], ...], list[_Pair]] = {}
+    for pair in _pairs(contrast, observations):
+        if all(name in pair.facts for name in contrast.over):
+            place = tuple(contrast.range_of(name, pair.facts[name]) for name in contrast.over)
+            cells.setdefault(place, []).append(pair)
     found = {}
     for place in sorted(cells):
-        here = _effect(contrast, cells[place])
-        if here.sets:
-            said = verdict(here, 0.0, contrast.margin)
-            found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
+        here = _effect(cells[place])
+        said = verdict(here, here.p_value, contrast.margin)
+        found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
     return found
 
 
@@ -354,7 +392,8 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     picture = Picture(
         f"gain-map-{contrast.name}",
         f"{caption} Coloured where the 95 % interval over sets and draws, below the gain, is on "
-        f"one side of zero{tie}; ? where neither can be said.",
+        f"one side of zero and changes of sign of the sets say so too{tie}; ? where neither can be "
+        "said.",
         f"Map of gains over {counted(len(cells), 'cell')}.",
         partial(gain_map, cells, contrast.over),
     )
@@ -373,7 +412,7 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
         column_of(held, "draws", lambda m: count_cell(m.effect.draws)),
         column_of(held, "verdict", lambda m: text_cell(m.verdict), right=False),
     ]
-    note = "Verdicts by the intervals of the cells alone, without correction for their number."
+    note = "Verdicts by intervals and tests of each cell, without correction for their number."
     return [picture, table_of(f"gains-{contrast.name}", caption, columns, note)]
 
 

@@ -207,5 +207,9 @@ def _ordered(results: Findings | Iterable[Record]) -> Findings:
         )
 
     return Findings(
-        sorted(records, key=key), comparison.superseded, comparison.remarks, comparison.labels
+        sorted(records, key=key),
+        comparison.superseded,
+        comparison.remarks,
+        comparison.labels,
+        comparison.stages,
     )

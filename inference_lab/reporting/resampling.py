@@ -27,6 +27,9 @@ EXACT = 16
 #: Level of tests; intervals hold with one less this, those of equivalence with one less twice this.
 ALPHA = 0.05
 
+#: Of fewer sets than so many, no test by changes of sign can reject at this level.
+FEWEST = 6
+
 
 def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     """Return the sets that have draws, their draws first, and the number of draws of each."""
@@ -228,9 +231,9 @@ def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
     Returns
     -------
     str
-        "equivalent" where the 90 % interval lies within the margin, whether or not zero does;
-        "gain" and "loss" where the p-value is below 0.05 and the 95 % interval is on one side of
-        zero; else "undecided".
+        "equivalent" where the 90 % interval lies within the margin, whether or not zero does, of
+        `FEWEST` sets at least: those of fewer may agree by chance. "gain" and "loss" where the
+        p-value is below 0.05 and the 95 % interval is on one side of zero; else "undecided".
 
     Examples
     --------
@@ -238,7 +241,12 @@ def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
     >>> verdict(found, found.p_value), verdict(found, found.p_value, margin=0.005)
     ('gain', 'equivalent')
     """
-    if margin > 0 and -margin < found.inner_low and found.inner_high < margin:
+    if (
+        margin > 0
+        and found.sets >= FEWEST
+        and -margin < found.inner_low
+        and found.inner_high < margin
+    ):
         return "equivalent"
     if p_value < ALPHA and found.low > 0:
         return "gain"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from inference_lab.contract import proves
@@ -177,9 +177,14 @@ def repetitions(
     return alarms, warnings
 
 
-def unfairness(records: Sequence[Record]) -> list[str]:
-    """Return what makes a comparison of runs less than fair or complete."""
+def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()) -> list[str]:
+    """Return what makes a comparison of runs less than fair or complete.
+
+    The solvers of each of the stages may have limits and problems of their own.
+    """
     warnings = []
+    parts = [[r for r in records if r.solver in stage] for stage in stages]
+    parts.append([r for r in records if not any(r.solver in stage for stage in stages)])
     environments = {environment_id(r) for r in records}
     if len(environments) > 1:
         warnings.append(
@@ -196,15 +201,18 @@ def unfairness(records: Sequence[Record]) -> list[str]:
     ]
     if mixed:
         warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
+    for part in parts:
+        limits = {_limit(r.time_limit, "s") for r in part}
+        warnings += _mixed("time limits", limits)
     for what, found in (
-        ("time limits", {_limit(r.time_limit, "s") for r in records}),
         ("memory limits", memory_limits(records)),
         ("temperatures", {f"{r.temperature:g}" for r in records}),
         ("numbers of threads", {str(r.threads) for r in records}),
     ):
-        if len(found) > 1:
-            warnings.append(f"runs under different {what} are mixed: {listed(sorted(found))}")
-    warnings += _changed(records) + _missing(records)
+        warnings += _mixed(what, found)
+    warnings += _changed(records)
+    for part in parts:
+        warnings += _missing(part)
     failed = sum(r.failed for r in records)
     if failed > FAILURE_SHARE * len(records):
         warnings.append(f"{failed} of {len(records)} runs failed")
@@ -236,6 +244,13 @@ def _changed(records: Sequence[Record]) -> list[str]:
                     f"that of the first one, {texts[0]}, is used"
                 )
     return said
+
+
+def _mixed(what: str, found: Collection[str]) -> list[str]:
+    """Return a sentence if runs were made under different conditions of a kind."""
+    if len(found) < 2:
+        return []
+    return [f"runs under different {what} are mixed: {listed(sorted(found))}"]
 
 
 def memory_limits(records: Sequence[Record]) -> list[str]:

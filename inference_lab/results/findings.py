@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from functools import cached_property
 from types import MappingProxyType
@@ -101,6 +101,10 @@ class Findings:
     labels : mapping of str to str
         What solvers are called where they are shown, by spec. Solvers that were not run may be
         among them.
+    stages : iterable of collections of str
+        Specs of solvers that were run, by design, on some of the problems only, or under limits of
+        their own: the solvers of a stage are compared with each other where `warnings` tells what
+        is unequal or missing, all others with the others.
 
     Attributes
     ----------
@@ -134,10 +138,12 @@ class Findings:
         superseded: Iterable[Record] = (),
         remarks: Iterable[str] = (),
         labels: Mapping[str, str] = MappingProxyType({}),
+        stages: Iterable[Collection[str]] = (),
     ) -> None:
         self.records = list(records)
         self.superseded = list(superseded)
         self.remarks = list(remarks)
+        self.stages = [frozenset(stage) for stage in stages]
         specs = self._solver_specs
         self.labels = {spec: str(labels[spec]) for spec in specs if spec in labels}
         for name, count in Counter(self.labels.get(spec, spec) for spec in specs).items():
@@ -268,7 +274,8 @@ class Findings:
                 raise ValueError(
                     f"there is no solver {spec!r}{nearest(spec, self._names)}; {there}"
                 )
-        return type(self)(self.records, self.superseded, self.remarks, {**self.labels, **labels})
+        labels = {**self.labels, **labels}
+        return type(self)(self.records, self.superseded, self.remarks, labels, self.stages)
 
     @cached_property
     def shown(self) -> Self:
@@ -280,7 +287,8 @@ class Findings:
             for part in (self.records, self.superseded)
         )
         names = {name: name for name in self.labels.values()}
-        return type(self)(records, superseded, self.remarks, names)
+        stages = [{self.labels.get(spec, spec) for spec in stage} for stage in self.stages]
+        return type(self)(records, superseded, self.remarks, names, stages)
 
     @property
     def keys(self) -> list[tuple[str, str]]:
@@ -342,7 +350,7 @@ class Findings:
     @cached_property
     def warnings(self) -> list[str]:
         """What makes the comparison less than fair or complete, each a sentence."""
-        return self.remarks + self._repetitions[1] + unfairness(self.records)
+        return self.remarks + self._repetitions[1] + unfairness(self.records, self.stages)
 
     @cached_property
     def frame(self) -> pd.DataFrame:

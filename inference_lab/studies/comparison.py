@@ -154,7 +154,8 @@ class SolverStudy:
     labels : mapping of str to str
         What solvers are called in the report, by spec.
     tables, figures : list of str or None
-        Names of those the report shows; all by default.
+        Names of those the report shows, or how they begin, with a hyphen at the end; all by
+        default.
     quick : mapping
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
         is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
@@ -455,11 +456,12 @@ def run_comparison(
 
     store = RecordStore(Path(folder) / "runs.jsonl")
     labels = {as_solver(spec).spec: name for spec, name in study.labels.items()}
+    stages = [{as_solver(spec).spec for spec in stage.solvers} for stage in study.stages]
     try:
         with untrusted(trusted=trusted):
             if jobs == 0:
                 found = Comparison.of_store(_held(study, store))
-                return Comparison(found.records, found.superseded, store.remarks, labels)
+                return Comparison(found.records, found.superseded, store.remarks, labels, stages)
 
             def compared(problems: list[str], solvers: list[str], limit: float) -> list[Record]:
                 return compare(
@@ -490,7 +492,7 @@ def run_comparison(
                         limit = stage.time_limit or study.time_limit
                         done = done + compared(left, stage.solvers, limit)
                 records += done
-            return Comparison(records, remarks=store.remarks, labels=labels)
+            return Comparison(records, remarks=store.remarks, labels=labels, stages=stages)
     except (InputError, SpecError) as problem:
         raise StudyError(str(problem)) from problem
 
@@ -607,15 +609,22 @@ def _in_specs(study: SolverStudy) -> list[Contrast]:
     ]
 
 
+def _names(name: str, asked: Sequence[str] | None) -> bool:
+    """Whether a table or figure is asked for, by its name or by how that begins."""
+    return asked is None or any(
+        name == each or (each[-1] == "-" and name.startswith(each)) for each in asked
+    )
+
+
 def _chosen(document: Document, study: SolverStudy) -> Document:
     """Leave out tables and figures that a study does not ask for, and sections without any."""
     from inference_lab.reporting.document import Picture, Table
 
     def kept(block: Block) -> bool:
         if isinstance(block, Table):
-            return study.tables is None or block.name in study.tables
+            return _names(block.name, study.tables)
         if isinstance(block, Picture):
-            return study.figures is None or block.name in study.figures
+            return _names(block.name, study.figures)
         return True
 
     def left(sections: tuple[Section, ...]) -> tuple[Section, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics as std
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,6 +205,36 @@ def test_penalised_times_by_hand():
 
 
 # ---------------------------------------------------------------------- maps
+
+
+def test_lower_energies_are_compared_whoever_found_them():
+    rng = np.random.default_rng(3)
+    runs, wanted = [], {}
+    for data, noise, seed in itertools.product(SETS, (0.0, 0.3), range(2)):
+        facts = {"data": data, "noise": noise, "seed": seed}
+        # Two runs found the same energy, but for rounding, with another score.
+        energies = [1.0, 1.0 + 1e-13, 2.0, 3.0]
+        scores = rng.normal(size=4).tolist()
+        if data == "a":
+            energies = [1.0] * 4
+        for at in rng.permutation(4):
+            values = {"energy": energies[at], "ari": scores[at]}
+            runs.append(Observation((data, noise, seed), f"method {at}", facts, values))
+        pairs = [(i, j) for i in range(4) for j in range(4) if energies[i] < energies[j] - 1e-6]
+        if pairs:
+            told = std.fmean(scores[i] - scores[j] for i, j in pairs)
+            wanted.setdefault((data, seed), []).append(told)
+    contrast = asked(solver="lower energy", baseline="higher energy", over=["noise"])
+    assert contrast.problem(["icm", "ilp"]) == ""
+    assert "lower energy, higher energy" in replace(contrast, baseline="icm").problem(["icm"])
+    found = gains(contrast, runs)
+    assert len(found) == len(SETS) - 1
+    for row, data in zip(found, SETS[1:], strict=True):
+        assert row == pytest.approx([std.fmean(wanted[data, seed]) for seed in range(2)])
+    assert set(regimes(contrast, runs)) == {("0",), ("0.3",)}
+    # Of a cost, less is better, and what has no energy has no say.
+    assert gains(replace(contrast, metric="energy"), runs)[0][0] > 0
+    assert gains(contrast, observed()) == []
 
 
 def test_regimes_are_the_contrasts_of_their_cells():

@@ -165,6 +165,8 @@ def test_an_effect_counts_sets_not_draws():
         (np.linspace(-0.05, 0.06, 8), 0.005, "undecided"),
         # The interval is above zero, but so few sets show nothing.
         (np.linspace(0.02, 0.05, 4), 0.005, "undecided"),
+        (np.zeros(5), 0.005, "undecided"),
+        (np.zeros(6), 0.005, "equivalent"),
     ],
 )
 def test_verdicts(values, margin, expected):

@@ -16,6 +16,7 @@ from places import DATA, ROOT
 from inference_lab.cli import main
 from inference_lab.registry.registry import problem_registry
 from inference_lab.reporting.comparison import Comparison
+from inference_lab.reporting.report import report_document
 from inference_lab.results.known import FILE
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import (
@@ -275,8 +276,9 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
     # Blocks take turns; the second draws come after all of the first, in the same cells.
     assert [r["height"] for r in read[:4]] == [2, 4, 2, 4]
     for first, second in zip(read[:12], read[12:], strict=True):
-        assert {**first, "seed": 0} == {**second, "seed": 0}
-        assert second["seed"] == first["seed"] + 12
+        assert {**first, "seed": 0} == {**second, "seed": 0} and second["seed"] == first[
+            "seed"
+        ] + 12
     assert load_study(tmp_path / "sampled").all_problems() == specs
     # What has been solved of two draws serves for three.
     more = replace(study, designs=[replace(study.designs[0], draws=3)]).all_problems()
@@ -325,6 +327,14 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path):
     assert max(len(r.trace) for r in found.records) <= 3
     again = run_comparison(study, tmp_path / "whole")
     assert [r.id for r in again.records] == [r.id for r in found.records]
+    # Other limits and fewer problems are what was asked for, and no fault of the comparison.
+    assert found.warnings == []
+    named = found.labelled({"ilp": "Exact"}).shown
+    assert named.warnings == [] and report_document(named, title="T").warnings == ()
+    lost = [r for r in found.records if r != relaxed[0]]
+    [said] = Comparison(lost, stages=[{"ilp"}]).warnings
+    assert said == "1 of 48 runs are missing: lp-relaxation (1)"
+    assert len(Comparison(found.records).warnings) == 2
     rendered = run_comparison(study, tmp_path / "whole", jobs=0)
     assert {r.id for r in rendered.records} == {r.id for r in found.records}
     for part in ("1/2", "2/2"):
