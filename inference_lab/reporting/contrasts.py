@@ -62,7 +62,8 @@ class Contrast:
     solver, baseline : str
         The two methods: specs of solvers, or labels of methods of clustering. Names in braces
         stand for anything, and are facts: ``"ICM, x {weight_factor}"`` are all labels of that form,
-        each paired with the label of the other method that has the same in their place.
+        each paired with the label of the other method that has the same in their place, or with a
+        baseline that has no names.
         ``"lower energy"`` and ``"higher energy"`` (`BY_ENERGY`) are the two labellings of each pair
         with different energies that runs of one cell ended with: does a lower energy go with a
         better score.
@@ -108,7 +109,7 @@ class Contrast:
             if not any(_form(getattr(self, key)).fullmatch(name) for name in known):
                 there = ", ".join(known)
                 return f"{key} {getattr(self, key)!r} is none of the study's: {there}"
-        if _names(self.solver) != _names(self.baseline):
+        if _names(self.baseline) not in (set(), _names(self.solver)):
             return f"solver {self.solver!r} and baseline {self.baseline!r} must name the same facts"
         if self.solver == self.baseline:
             return f"solver and baseline are both {self.solver!r}"
@@ -205,7 +206,11 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
         yield from _by_energy(contrast, observations)
         return
     told: dict[str, tuple[str, dict[str, Any]] | None] = {}
-    for seen in observations:
+    # A baseline that names no facts is that of each value of the solver's.
+    single = not _names(contrast.baseline) and bool(_names(contrast.solver))
+    held = list(observations)
+    alone = {o.cell: o for o in held if single and o.solver == contrast.baseline}
+    for seen in held:
         if seen.solver not in told:
             told[seen.solver] = None
             for name in (contrast.solver, contrast.baseline):
@@ -217,6 +222,9 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
             name, facts = as_what
             cell = (seen.cell, *(facts[key] for key in sorted(facts)))
             yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
+            if seen.cell in alone:
+                base = alone[seen.cell]
+                yield Observation(cell, base.solver, {**base.facts, **facts}, base.values)
 
 
 def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.registry.registry import as_solver, problem_registry
+from inference_lab.reporting.claims import Claim, with_claims
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.results.known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
@@ -41,6 +42,7 @@ _QUICK_DESIGN = ("cells", "draws")
 _TABLES = (
     *(
         "contrasts",
+        "claims",
         "gains-",
         "mixed-",
         "summary",
@@ -146,6 +148,8 @@ class SolverStudy:
         best where.
     contrasts : list of Contrast
         What is asked of the runs before they are made.
+    claims : list of Claim
+        What was published, and what the records say to it.
     blocks : str or None
         Entry of the problems' info that says of which block a problem is, such as its data set:
         ranks and intervals are over blocks. By default each problem is one.
@@ -193,6 +197,7 @@ class SolverStudy:
     classes: str | None = None
     maps: list[list[str]] = field(default_factory=list)
     contrasts: list[Contrast] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     blocks: str | None = None
     targets: list[float] = field(default_factory=lambda: [1.0, 0.1])
     times: list[float] | None = None
@@ -306,10 +311,10 @@ class SolverStudy:
                 replace(stage, time_limit=min(limit, stage.time_limit or limit))
                 for stage in self.stages
             ]
-        result = replace(self, **changes, labels={}, contrasts=[], quick={}, answer="")
-        there = set(result.all_solvers())
+        result = replace(self, **changes, labels={}, contrasts=[], claims=[], quick={}, answer="")
+        there = result.all_solvers()
         labels = {k: v for k, v in self.labels.items() if k in there}
-        asked = [c for c in self.contrasts if {c.solver, c.baseline} <= there]
+        asked = [c for c in self.contrasts if not c.problem(there)]
         result = replace(result, labels=labels, contrasts=asked)
         result.check()
         return result
@@ -588,7 +593,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
-    document = _chosen(with_quotations(document), study)
+    document = _chosen(with_claims(with_quotations(document), study.claims), study)
     write_document(document, folder)
     write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document

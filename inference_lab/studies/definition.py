@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from inference_lab.reporting.claims import Claim
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.studies.designs import check_names, check_values
 from inference_lab.studies.points import told_apart
@@ -342,6 +343,8 @@ class Study:
     contrasts : list of Contrast
         What is asked of the fits before they are made, over all parts. Facts of a fit are its
         data, part, constraints, noise and run; a draw is a run by default.
+    claims : list of Claim
+        What was published, and what the records say to it.
     details : bool
         Whether there are tables and figures of each set of data, on the page and in
         ``results.csv``; else of the summaries only.
@@ -379,6 +382,7 @@ class Study:
     parts: list[Part] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
     contrasts: list[Contrast] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     details: bool = True
     name: str = ""
 
@@ -426,6 +430,7 @@ class Study:
                 parts=[],
                 summaries=[],
                 contrasts=[],
+                claims=[],
             )
             for part in self.parts
         ]
@@ -481,10 +486,8 @@ class Study:
                 )
                 for part, stage in zip(self.parts, stages, strict=True)
             ]
-            result = replace(
-                self, parts=parts, baseline=None, quick={}, summaries=[], details=True, answer=""
-            )
-            return replace(result, contrasts=result._contrasts_left())
+            result = replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
+            return result._without_findings()
         changes: dict[str, Any] = {}
         for key, value in self.quick.items():
             if key not in _QUICK:
@@ -498,9 +501,7 @@ class Study:
             changes["methods"] = [by_label[label] for label in changes["methods"]]
             if self.baseline not in self.quick["methods"]:
                 changes["baseline"] = None
-        # What all the records say, these do not.
-        result = replace(self, **changes, answer="")
-        result = replace(result, contrasts=result._contrasts_left())
+        result = replace(self, **changes)._without_findings()
         result.check()
         return result
 
@@ -508,10 +509,11 @@ class Study:
         """Return the labels of the methods of all stages."""
         return list(dict.fromkeys(m.label for stage in self.stages() for m in stage.methods))
 
-    def _contrasts_left(self) -> list[Contrast]:
-        """Return the contrasts of methods that there are."""
+    def _without_findings(self) -> Study:
+        """Return the study without what all records say, with the contrasts that it can answer."""
         labels = self._labels()
-        return [c for c in self.contrasts if not c.problem(labels)]
+        asked = [c for c in self.contrasts if not c.problem(labels)]
+        return replace(self, answer="", claims=[], contrasts=asked)
 
     def check(self) -> None:
         """Refuse what cannot be run.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.reporting.claims import with_claims
 from inference_lab.reporting.contrasts import Observation, contrasts_section
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
@@ -131,7 +132,7 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
             sections=(*parts, *_closing(study, records, environments(folder))),
         )
     )
-    write_document(document, folder)
+    write_document(with_claims(document, study.claims), folder)
     if study.details:
         header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
         text = csv_text([["part", *header] if study.parts else header, *lines])

@@ -78,7 +78,8 @@ class Summed:
                 at: Any = slice(None) if constant else constraints.index(record.constraints)
                 for score in study.scores:
                     place = (part, data.index(name), at, record.run)
-                    filled[score, record.method][place] = record.scores[score]
+                    value = record.scores.get(score)
+                    filled[score, record.method][place] = math.nan if value is None else value
         columns: dict[str, Any] = {}
         if summary.by == "data":
             columns = {name: (slice(None), [d]) for d, name in enumerate(data)}

@@ -297,10 +297,16 @@ def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():
     assert list(found) == [("1",), ("10",)]
     for weight, contrast in alone.items():
         assert found[str(weight),].effect == measure([contrast], runs)[0].effect
+    one = asked(solver="exact, x {weight}", baseline="ICM, x 1", over=["weight"])
+    assert one.problem(labels) == ""
+    against = regimes(one, runs)
+    for weight in alone:
+        [wanted] = measure([asked(solver=f"exact, x {weight}", baseline="ICM, x 1")], runs)
+        assert against[str(weight),].effect == wanted.effect
     each = [np.array(gains(contrast, runs)) for contrast in alone.values()]
     assert np.array(gains(both, runs)) == pytest.approx((each[0] + each[1]) / 2)
     assert "must name the same facts" in asked(
-        solver="exact, x {weight}", baseline="ICM, x 1"
+        solver="exact, x 1", baseline="ICM, x {weight}"
     ).problem(labels)
     assert "is none of the study's" in asked(
         solver="LP, x {weight}", baseline=both.baseline

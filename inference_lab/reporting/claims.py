@@ -1,0 +1,81 @@
+"""What was published, and whether it holds, as a table of a report beside its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from inference_lab.reporting.cells import column_of, table_of, text_cell
+from inference_lab.reporting.document import Document, Section
+from inference_lab.reporting.quoting import quoted
+
+__all__ = ["Claim", "with_claims"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of a publication, and what the records of a study say to it.
+
+    Parameters
+    ----------
+    paper : str
+        Authors and year.
+    claim : str
+        What it says, in our words.
+    verdict : {"holds", "holds under conditions", "does not hold", "cannot be told"}
+    evidence : str
+        Why, with every number tied to a table of the report; see
+        `inference_lab.reporting.quoting`.
+
+    Examples
+    --------
+    >>> found = "It takes {2 s = times | a | s}."
+    >>> Claim(paper="A (2004)", claim="Slow.", verdict="holds", evidence=found).verdict
+    'holds'
+    """
+
+    paper: str
+    claim: str
+    verdict: Literal["holds", "holds under conditions", "does not hold", "cannot be told"]
+    evidence: str
+
+
+def with_claims(document: Document, claims: Sequence[Claim]) -> Document:
+    """Return a report with claims beside its evidence, after its first section.
+
+    What evidence says and the tables do not becomes a warning.
+
+    Parameters
+    ----------
+    document : Document
+        With all its tables.
+    claims : sequence of Claim
+
+    Returns
+    -------
+    Document
+        The same one if there are no claims.
+    """
+    if not claims:
+        return document
+    shown = [quoted(claim.evidence, document.tables()) for claim in claims]
+    rows = [replace(claim, evidence=told.text) for claim, told in zip(claims, shown, strict=True)]
+    columns = [
+        column_of(rows, "paper", lambda c: text_cell(c.paper), right=False),
+        column_of(rows, "says", lambda c: text_cell(c.claim), right=False),
+        column_of(rows, "here", lambda c: text_cell(c.verdict), right=False),
+        column_of(rows, "evidence", lambda c: text_cell(c.evidence), right=False),
+    ]
+    table = table_of("claims", "What was published, and what the records say to it.", columns)
+    first, *rest = document.sections
+    wrong = [
+        f"Evidence of {claim.claim!r} and records differ: {said}."
+        for claim, told in zip(claims, shown, strict=True)
+        for said in told.wrong
+    ]
+    return replace(
+        document,
+        sections=(first, Section("Published claims", (table,)), *rest),
+        warnings=(*document.warnings, *wrong),
+    )
