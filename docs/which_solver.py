@@ -1,32 +1,34 @@
 """The decision table of the site, drawn from the records of a study when the site is built.
 
-``{which-solver}`` in a page becomes the table. Nothing in it is typed by hand: the classes are the
-settings of the problems, the figures are those of the records, and the intervals are bootstrapped
+``{which-solver}`` in a page becomes the table. Nothing in it is typed by hand: the classes are
+facts about the problems, the figures are those of the records, and the intervals are bootstrapped
 over data sets, which is what the sentence generalises to.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from inference_lab.reporting.resampling import effect
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.results.findings import Findings
-from inference_lab.results.records import RecordStore
+from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import proof
 from inference_lab.words import seconds_text
 
-STUDY = Path(__file__).resolve().parents[1] / "reports" / "estep-grid"
-DRAWS = 2_000
+STUDY = Path(__file__).resolve().parents[1] / "reports" / "estep-regimes"
 #: A solver is named for a class when its mean gap is within this of the lowest, in percent.
 MARGIN = 0.25
+#: Whose proofs say where nothing is left to find, so that the strong solvers were not run.
+RELAXATION = "lp-relaxation"
 
 
 class Cell(NamedTuple):
@@ -40,63 +42,62 @@ class Cell(NamedTuple):
     seconds: float
 
 
-def setting(problem: str, name: str, default: float) -> float:
-    """Return a number that the spec of a problem sets."""
-    found = re.search(rf"\b{name}=([0-9.]+)", problem)
-    return float(found[1]) if found else default
+def class_of(record: Record) -> str:
+    """Return the class of an E-step: how much a constraint weighs, how many of them are wrong."""
+    info = record.problem_info
+    weight, noise = float(info["weight_factor"]), float(info["noise"])
+    if weight <= 1:
+        return "constraints weigh what they are worth, or less"
+    much = "they weigh 3 to 30 times that"
+    if noise == 0:
+        return f"{much}, none is wrong"
+    return f"{much}, {'5 or 10' if noise <= 0.1 else '20 or 30'} % are wrong"
 
 
-def class_of(problem: str) -> str:
-    """Return the class of an E-step: how many constraints there are, how many of them wrong."""
-    noise = setting(problem, "noise", 0.0)
-    many = setting(problem, "constraints", 0.0)
-    if noise == 0 or many <= 50:
-        return "few constraints, or none of them wrong"
-    return f"{many:.0f} constraints, 10 to 30 % of them wrong"
-
-
-def data_of(problem: str) -> str:
-    """Return the data set of an E-step."""
-    found = re.search(r"data=([\w-]+)", problem)
-    return found[1] if found else problem
-
-
-def cells(findings: Findings) -> dict[str, list[Cell]]:
-    """Return the solvers of each class, the lowest mean gap first."""
+def cells(records: Iterable[Record], findings: Findings) -> list[Cell]:
+    """Return the solvers that were run on all of the problems of some records, the best first."""
     problems = {p.name: p for p in findings.problems}
-    grouped: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for record in findings.records:
-        grouped[class_of(record.problem)][findings.short_name(record.solver)].append(record)
-    rng = np.random.default_rng(0)
-    found: dict[str, list[Cell]] = {}
-    for name, solvers in sorted(grouped.items(), key=lambda item: (item[0][0].isdigit(), item[0])):
-        listed = []
-        for solver, records in solvers.items():
-            energies = [r.energy for r in records]
-            gaps = primal_gap_percent(energies, [problems[r.problem].best_energy for r in records])
-            by_data: dict[str, list[float]] = defaultdict(list)
-            for record, gap in zip(records, gaps, strict=True):
-                by_data[data_of(record.problem)].append(float(gap))
-            means = np.array([np.mean(values) for values in by_data.values()])
-            drawn = means[rng.integers(0, len(means), (DRAWS, len(means)))].mean(axis=1)
-            low, high = np.quantile(drawn, [0.025, 0.975])
-            proved = 100 * np.mean([proof(r, problems[r.problem]) == "yes" for r in records])
-            seconds = float(np.median([r.seconds for r in records]))
-            listed.append(Cell(solver, float(means.mean()), low, high, float(proved), seconds))
-        found[name] = sorted(listed)
-        found[name].sort(key=lambda c: (c.gap, c.seconds))
-    return found
+    solvers: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        solvers[record.solver].append(record)
+    everywhere = max(map(len, solvers.values()), default=0)
+    found = []
+    for solver, runs in solvers.items():
+        if len(runs) < everywhere:
+            continue
+        best = [problems[r.problem].best_energy for r in runs]
+        gaps = primal_gap_percent([r.energy for r in runs], best)
+        by_data: dict[str, list[float]] = defaultdict(list)
+        for record, gap in zip(runs, gaps, strict=True):
+            by_data[str(record.problem_info["data"])].append(float(gap))
+        values = np.full((len(by_data), max(map(len, by_data.values()))), np.nan)
+        for row, draws in zip(values, by_data.values(), strict=True):
+            row[: len(draws)] = draws
+        mean = effect(values)
+        proved = 100 * np.mean([proof(r, problems[r.problem]) == "yes" for r in runs])
+        seconds = float(np.median([r.seconds for r in runs]))
+        name = findings.short_name(solver)
+        found.append(Cell(name, mean.value, mean.low, mean.high, float(proved), seconds))
+    return sorted(found, key=lambda c: (c.gap, c.seconds))
 
 
-def chosen(listed: list[Cell]) -> dict[str, Cell]:
-    """Return which solver to take for the lowest energies, for proofs, and inside a loop."""
+def chosen(records: list[Record], findings: Findings) -> dict[str, Cell]:
+    """Return which solver to take inside a loop, for proofs, and where there is none."""
+    listed = cells(records, findings)
     close = [c for c in listed if c.gap <= listed[0].gap + MARGIN]
-    return {
-        "lowest energy": listed[0],
+    tight = {r.problem for r in records if r.solver == RELAXATION and r.status == "optimal"}
+    left = [r for r in records if r.problem not in tight]
+    share = len({r.problem for r in left}) / len({r.problem for r in records})
+    found = {
         "inside a loop": min(close, key=lambda c: c.seconds),
         "a proof": max(listed, key=lambda c: (c.proved, -c.seconds)),
-        "ICM, to compare": next(c for c in listed if c.solver == "icm"),
     }
+    if left:
+        hard = f"where the LP is not tight ({100 * share:.0f} %), in two seconds"
+        found[hard] = cells(left, findings)[0]
+    # Restarts take the time of what ICM is compared with.
+    found["ICM, to compare"] = next(c for c in listed if c.solver == "icm(restarts=30)")
+    return found
 
 
 class WhichSolver(SphinxDirective):
@@ -107,9 +108,13 @@ class WhichSolver(SphinxDirective):
         runs = next(p for p in sorted(STUDY.glob("runs.jsonl*")) if ".plan" not in p.name)
         self.env.note_dependency(str(runs))
         header = ["problem", "wanted", "solver", "above the best, %", "proved", "median time"]
+        findings = Findings.of_store(RecordStore(runs))
+        classes: dict[str, list[Record]] = defaultdict(list)
+        for record in findings.records:
+            classes[class_of(record)].append(record)
         rows = []
-        for name, listed in cells(Findings.of_store(RecordStore(runs))).items():
-            for purpose, cell in chosen(listed).items():
+        for name, records in sorted(classes.items()):
+            for purpose, cell in chosen(records, findings).items():
                 gap = f"{cell.gap:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
                 figures = [gap, f"{cell.proved:.0f} %", f"{seconds_text(cell.seconds)} s"]
                 rows.append([name, purpose, cell.solver, *figures])

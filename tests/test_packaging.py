@@ -150,10 +150,10 @@ def test_wheel_works_beside_folders_of_the_same_names(installed: Path, elsewhere
     assert float(energy) == 0.5
     code = (
         "from inference_lab.studies.finding import available_studies, find_study\n"
-        "print(find_study('estep-grid').folder, *available_studies())\n"
+        "print(find_study('estep-regimes').folder, *available_studies())\n"
     )
     folder, *studies = python(code, elsewhere, installed).split()
-    assert Path(folder) == installed / "inference_lab" / "reports" / "estep-grid"
+    assert Path(folder) == installed / "inference_lab" / "reports" / "estep-regimes"
     assert studies == sorted(path.parent.name for path in (ROOT / "reports").glob("*/study.toml"))
     for folder in ("solvers", "problems"):
         for path in (ROOT / folder).glob("[!_]*.py"):

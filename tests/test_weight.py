@@ -88,7 +88,7 @@ def test_without_the_extras_each_feature_names_its_own(
     comparison.save(tmp_path / "saved")  # as `compare` does
     for command, said in (
         ("report saved", report),
-        ("reproduce first-comparison --quick", report),
+        ("reproduce estep-regimes --quick", report),
         ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
     ):
         result = CliRunner().invoke(main, command.split())

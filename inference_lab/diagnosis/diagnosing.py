@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "diagnose"]
 
-#: What classes by frustrated pairs are called.
-_CLASSES = ("no pair is frustrated", "few pairs are frustrated", "many pairs are frustrated")
+#: What classes by frustration are called.
+_CLASSES = (
+    "no pair is frustrated",
+    "frustration is weak",
+    "frustration is of the order of the costs",
+    "frustration is strong",
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Diagnosis:
     lp_variables : int
         Variables of what it was solved on; 0 if it was not.
     evidence : mapping
-        Of the problems of a study with about as many frustrated pairs: how many there were, of
+        Of the problems of a study with about as much frustration: how many there were, of
         how many data sets, how many the relaxation was tight on, who was best.
     study : str
         The study that the evidence is from.
@@ -81,8 +86,12 @@ class Diagnosis:
 
     @property
     def solvers(self) -> list[str]:
-        """Specs of the solvers that were best on such problems, the fastest first."""
-        return list(self.evidence.get("best", ()))
+        """Specs of the solvers that were best on such problems, the fastest first.
+
+        Where the relaxation is not `tight`, on those of them where it was not either.
+        """
+        known = self.evidence
+        return list((known["not_tight"] if self.tight is False else known).get("best", ()))
 
     def summary(self) -> dict[str, str]:
         """Return the findings as texts, by what they are of.
@@ -136,15 +145,14 @@ class Diagnosis:
             texts["LP relaxation"] = tight + where
         known = self.evidence
         if known.get("problems"):
-            what = _CLASSES[class_of(m.frustrated)]
+            what = _CLASSES[class_of(m.frustration)]
             texts["where " + what] = (
                 f"tight on {known['tight']} of {counted(known['problems'], 'problem')}, proved on "
                 f"{known['proved_by_any']}, of {counted(known['sets'], 'data set')} ({self.study})"
             )
-            texts["best there"] = "; ".join(
-                f"{t['solver']} (gap {percent_text(t['gap'])} %, {t['seconds']:g} s)"
-                for t in known["solvers"][:3]
-            )
+            texts["best there"] = _told(known["solvers"])
+            if known["not_tight"]["problems"]:
+                texts["best where not tight"] = _told(known["not_tight"]["solvers"])
         return texts
 
     def __repr__(self) -> str:
@@ -187,6 +195,13 @@ class Diagnosis:
         )
 
 
+def _told(solvers: list[dict[str, Any]]) -> str:
+    """Return the first of some solvers with their figures."""
+    return "; ".join(
+        f"{t['solver']} (gap {percent_text(t['gap'])} %, {t['seconds']:g} s)" for t in solvers[:3]
+    )
+
+
 def diagnose(
     graph: ProblemSource,
     *,
@@ -199,7 +214,7 @@ def diagnose(
     Frustrated pairs and cycles, the 3-core, the largest connected part, degrees and weights are
     measured in time linear in the graph; the LP relaxation is solved on the whole of a small graph,
     else on the variables around one of them. What that predicts is told by the records of a
-    study: of its problems with about as many frustrated pairs, how many were proved, and by whom.
+    study: of its problems with about as much frustration, how many were proved, and by whom.
 
     Parameters
     ----------
@@ -247,7 +262,7 @@ def diagnose(
         facts=known_facts(dict(problem.info), measures),
         lp_gap=lp_gap,
         lp_variables=size,
-        evidence=known["classes"][class_of(measures.frustrated)],
+        evidence=known["classes"][class_of(measures.frustration)],
         study=known["study"],
     )
 

@@ -1,6 +1,6 @@
 """What measures of a graph predict, learnt from the records of a study and kept in a small file.
 
-Problems are sorted into classes by one measure, the frustrated pairs for each variable: of each
+Problems are sorted into classes by one measure, frustrated pairs times their weight: of each
 class the file tells how many problems were proved and which solvers did well.
 """
 
@@ -29,8 +29,8 @@ __all__ = ["BREAKS", "auc", "class_of", "evidence", "known_facts", "learn"]
 #: Name of the file in this package.
 FILE = "evidence.json"
 
-#: Where classes by frustrated pairs for each variable begin, but for the first.
-BREAKS = (0.0, 0.1)
+#: Where classes by `Measures.frustration` begin, but for the first.
+BREAKS = (0.0, 0.04, 0.5)
 
 #: The solver whose proofs say whether the LP relaxation is tight.
 _LP = "lp-relaxation"
@@ -40,20 +40,20 @@ _SHOWN = 6
 
 #: What is tried as a predictor of whether the relaxation is tight.
 PREDICTORS = (
-    *("frustrated", "frustrated_cycles", "core", "mean_degree", "largest_component"),
+    *("frustration", "frustrated", "frustrated_cycles", "core", "mean_degree", "largest_component"),
     *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
 )
 
 
-def class_of(frustrated: float) -> int:
-    """Return the number of the class of a graph with so many frustrated pairs a variable.
+def class_of(frustration: float) -> int:
+    """Return the number of the class of a graph with so much frustration.
 
     Examples
     --------
-    >>> [class_of(v) for v in (0.0, 0.01, 2.0)]
-    [0, 1, 2]
+    >>> [class_of(v) for v in (0.0, 0.01, 0.1, 2.0)]
+    [0, 1, 2, 3]
     """
-    return sum(frustrated > least for least in BREAKS)
+    return sum(frustration > least for least in BREAKS)
 
 
 def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
@@ -128,7 +128,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
             raise ValueError(f"{record.problem} is another graph today than when {store} was made")
         measures = measure(graph)
         facts = known_facts({**facts_of(record), **record.problem_info}, measures)
-        rows.append({**asdict(measures), **facts})
+        rows.append({**asdict(measures), "frustration": measures.frustration, **facts})
     proved = np.isfinite(results.typical(results.proof_seconds))
     run = results.run[:, solvers.index(_LP)]
     tight = proved[:, solvers.index(_LP)]
@@ -149,7 +149,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
             [r and math.isfinite(row.get(name, math.nan)) for r, row in zip(run, rows, strict=True)]
         ]
     }
-    classes = [class_of(row["frustrated"]) for row in rows]
+    classes = [class_of(row["frustration"]) for row in rows]
     units = [
         str(facts_of(record).get("data", name))
         for record, name in zip(results.problem_records, names, strict=True)
@@ -177,33 +177,41 @@ def _class(
     """Return what is known of the problems of one class."""
     if not len(here):
         return {"problems": 0}
-    told: list[dict[str, Any]] = []
-    for s, solver in enumerate(solvers):
-        mine = here[held["run"][here, s]]
-        # A mean over other problems than those of the others is no comparison.
-        if len(mine) < len(here) or held["refused"][mine, s].any():
-            continue
-        told.append(
-            {
-                "solver": solver,
-                "gap": round(float(held["gap"][mine, s].mean()), 4),
-                "seconds": float(f"{np.median(held['seconds'][mine, s]):.2g}"),
-                "proved": int(held["proved"][mine, s].sum()),
-            }
-        )
-    lowest = min((t["gap"] for t in told), default=0.0)
-    good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
-    rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
     low, high = wilson(int(tight[here].sum()), len(here))
+    left = here[~tight[here]]
     return {
         "problems": len(here),
         "sets": len({units[at] for at in here}),
         "tight": int(tight[here].sum()),
         "tight_interval": [round(low, 3), round(high, 3)],
         "proved_by_any": int(held["proved"][here].any(axis=1).sum()),
-        "best": [t["solver"] for t in good],
-        "solvers": [*good, *rest][:_SHOWN],
+        **_best(here, held, solvers),
+        # Of a study with stages, the strong solvers have runs on these only.
+        "not_tight": {"problems": len(left), **_best(left, held, solvers)},
     }
+
+
+def _best(
+    here: np.ndarray[Any, Any], held: dict[str, Any], solvers: Sequence[str]
+) -> dict[str, Any]:
+    """Return the solvers that were run on all of some problems, and which of them are good."""
+    told: list[dict[str, Any]] = []
+    for s, solver in enumerate(solvers):
+        # A mean over other problems than those of the others is no comparison.
+        if not len(here) or not held["run"][here, s].all() or held["refused"][here, s].any():
+            continue
+        told.append(
+            {
+                "solver": solver,
+                "gap": round(float(held["gap"][here, s].mean()), 4),
+                "seconds": float(f"{np.median(held['seconds'][here, s]):.2g}"),
+                "proved": int(held["proved"][here, s].sum()),
+            }
+        )
+    lowest = min((t["gap"] for t in told), default=0.0)
+    good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
+    rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
+    return {"best": [t["solver"] for t in good], "solvers": [*good, *rest][:_SHOWN]}
 
 
 @cache

@@ -70,6 +70,16 @@ class Measures:
     frustrated_cycles_error: float
     weight_ratio: float
 
+    @property
+    def frustration(self) -> float:
+        """`frustrated` times `weight_ratio`: what is frustrated, in costs of a variable.
+
+        0 if nothing is, whatever the weights; infinite where variables have no costs of their own.
+        """
+        if not self.frustrated:
+            return 0.0
+        return self.frustrated * (math.inf if math.isnan(self.weight_ratio) else self.weight_ratio)
+
 
 def couplings(graph: FactorGraph) -> FloatArray:
     """Return by how much each pair prefers equal labels: the mean cost of unequal less of equal.

@@ -176,7 +176,7 @@ def recorded(name):
 
 def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     """Every block of a real report can be asked for, and is then there."""
-    study, comparison = recorded("estep-grid")
+    study, comparison = recorded("estep-regimes")
     everything = render_comparison(
         replace(study, tables=None, figures=None), comparison, tmp_path / "all"
     )
@@ -227,7 +227,7 @@ def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch, undrawn):
     done = CliRunner().invoke(main, ["status", "reports/small"])
     assert "15 missing" in done.stdout and "30: " in done.stdout
     done = CliRunner().invoke(main, ["reproduce", "nothing"])
-    assert done.exit_code == 2 and "estep-grid" in done.output
+    assert done.exit_code == 2 and "estep-regimes" in done.output
     done = CliRunner().invoke(main, ["reproduce", "small", "--render", "--out", "empty"])
     assert done.exit_code == 2 and "nothing to render" in done.output
 
@@ -353,16 +353,19 @@ def ours():
 
 
 def test_the_flagship_comes_with_the_library():
-    assert "estep-grid" in ours() and "bilenko2004" in available_studies()
+    assert "estep-regimes" in ours() and "bilenko2004" in available_studies()
 
 
 @pytest.mark.parametrize("name", [n for n in ours() if (REPORTS / n / "README.md").exists()])
 def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undrawn):
     folder = REPORTS / name
     study, comparison = recorded(name)
-    missing = len(study.all_problems()) * len(study.solvers) * study.repeats
-    missing *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
-    assert len(comparison) == missing
+    asked = len(study.all_problems()) * len(study.solvers)
+    for stage in study.stages:
+        asked += len(stage.chosen(study.all_problems(), comparison.records)) * len(stage.solvers)
+    asked *= study.repeats
+    asked *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
+    assert len(comparison) == asked and comparison.warnings == [] == comparison.alarms
     # Best energies that longer runs found are kept beside the records.
     shutil.copy(folder / FILE, tmp_path)
     render_comparison(study, comparison, tmp_path)
