@@ -180,6 +180,12 @@ SAID = {
         "loopy BP against ICM in the same time: constrained points": "undecided",
         "exact against ICM in the same time as loopy BP: constrained points": "undecided",
         "loopy BP against ICM in the same time: the others": "equivalent",
+        "exact against ICM 30 times, one constraint a point, none wrong: constrained points": "gain",
+        "exact against ICM 30 times, five constraints a point, none wrong: constrained points": (
+            "equivalent"
+        ),
+        "exact against ICM, no constraint wrong, three times the weight or more: constrained "
+        "points": "gain",
         "exact against ICM, ten times the weight, noise: constrained points": "undecided",
         "calibrated against ten times the weight, loopy BP: constrained points": "undecided",
     },
