@@ -119,7 +119,7 @@ def test_the_study_of_regimes_has_what_its_design_asks_for():
     assert len(study.data) == 12 and len(study.stages()) == 5
     assert {stage.protocol.noise for stage in study.stages()} == {0.0, 0.05, 0.1, 0.2, 0.3}
     hard = [m for m in study.methods if m.weight == "calibrated" and "cold" not in m.label]
-    assert len(hard) == 6 * 2 * 4 and len(study.methods) == 48 + 2 + 4 + 8
+    assert len(hard) == 7 * 2 * 4 and len(study.methods) == 56 + 2 + 4 + 8
     assert len(cells(study)) == 12 * 2 * 5 * len(study.methods) * study.runs
     if DATA.is_dir():
         for name in study.data:
@@ -180,7 +180,9 @@ SAID = {
         "loopy BP against ICM in the same time: constrained points": "undecided",
         "exact against ICM in the same time as loopy BP: constrained points": "undecided",
         "loopy BP against ICM in the same time: the others": "equivalent",
-        "exact against ICM 30 times, one constraint a point, none wrong: constrained points": "gain",
+        "exact against ICM 30 times, one constraint a point, none wrong: constrained points": (
+            "gain"
+        ),
         "exact against ICM 30 times, five constraints a point, none wrong: constrained points": (
             "equivalent"
         ),
