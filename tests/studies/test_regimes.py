@@ -11,8 +11,10 @@ import pytest
 from places import DATA, ROOT
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
+from inference_lab.diagnosis.evidence import evidence
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.quoting import bare_numbers
+from inference_lab.results.records import RecordStore
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies import StudyError, load_study
 from inference_lab.studies.definition import Method, Protocol, Study
@@ -192,3 +194,21 @@ SAID = {
         "calibrated against ten times the weight, loopy BP: constrained points": "undecided",
     },
 }
+
+
+def test_what_a_note_says_of_the_pilots_follows_from_the_records():
+    folder = ROOT / "reports" / "estep-regimes"
+    (note,) = [note for note in load_study(folder).notes if note.startswith("Pilots")]
+    easy = [
+        record.status == "optimal"
+        for record in RecordStore(folder / "runs.jsonl")
+        if record.solver == "lp-relaxation"
+        and record.problem_info["centroids"] in ("kmeans", "em")
+        and record.problem_info["weight_factor"] == 1.0
+        and record.problem_info["constraints_per_point"] <= 2.0
+    ]
+    assert f"{sum(easy)} of {len(easy)} problems" in note and all(easy)
+    known = evidence()
+    right = [known["predictors"][name] for name in ("constraints_noise", "frustration")]
+    assert re.findall(r"(\d+) %", note) == [f"{100 * share:.0f}" for share in right]
+    assert known["study"] == "estep-regimes"
