@@ -93,13 +93,15 @@ class Persistency(Solver):
             run.offer(reduction.fixed)
             return Outcome(converged=True, diagnostics=diagnostics)
         run.offer(reduction.expand(unary_minimum(rest)))
-        if run.remaining <= 0.0:
+        limit = None if run.time_limit is None else run.remaining
+        # Looked at once: the clock goes on.
+        if limit is not None and limit <= 0.0:
             return Outcome(diagnostics=diagnostics)
         solution = solve(
             rest,
             self.then,
             seed=int(run.rng.integers(2**32)),
-            time_limit=None if run.time_limit is None else run.remaining,
+            time_limit=limit,
             max_iterations=run.max_iterations,
             initial=None if run.initial is None else reduction.restrict(run.initial),
             on_offer=lambda point: run.bound(point.lower_bound),

@@ -16,9 +16,11 @@ from inference_lab.algorithms.cuts import persistency
 from inference_lab.algorithms.cuts.maxflow import minimum_cut
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.conformance import exhaustive
+from inference_lab.contract import Run
 from inference_lab.graph.arrays import POTTS
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import as_problem
 from inference_lab.specs.grammar import SpecError
 
@@ -263,3 +265,13 @@ def test_solver_for_the_rest_may_refuse():
 def test_unknown_solver_for_the_rest():
     with pytest.raises(SpecError, match="unknown solver 'no-such'"):
         il.solve(random_graph("potts", 0), "persistency(then=no-such)")
+
+
+def test_a_limit_that_runs_out_at_any_moment_is_no_error():
+    """A clock that goes on at each look: whatever is asked twice may be over the second time."""
+    graph = random_graph("equal", 3)
+    solver = as_solver("persistency")
+    for limit in range(1, 60):
+        run = Run(graph, time_limit=float(limit), clock=itertools.count().__next__)
+        solver.run(graph, run)
+        assert run.best_labels is not None or limit < 10
