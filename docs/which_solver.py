@@ -17,7 +17,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from inference_lab.reporting.resampling import effect
+from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record, RecordStore
@@ -70,10 +70,7 @@ def cells(records: Iterable[Record], findings: Findings) -> list[Cell]:
         by_data: dict[str, list[float]] = defaultdict(list)
         for record, gap in zip(runs, gaps, strict=True):
             by_data[str(record.problem_info["data"])].append(float(gap))
-        values = np.full((len(by_data), max(map(len, by_data.values()))), np.nan)
-        for row, draws in zip(values, by_data.values(), strict=True):
-            row[: len(draws)] = draws
-        mean = effect(values)
+        mean = effect(as_rows(by_data.values()))
         proved = 100 * np.mean([proof(r, problems[r.problem]) == "yes" for r in runs])
         seconds = float(np.median([r.seconds for r in runs]))
         name = findings.short_name(solver)

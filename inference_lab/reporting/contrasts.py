@@ -22,7 +22,7 @@ from inference_lab.reporting.cells import (
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.maps import gain_map
 from inference_lab.reporting.mixed import mixed_model
-from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, effect, verdict
+from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
 from inference_lab.specs.extras import MissingExtra
 from inference_lab.specs.grammar import plain_value
@@ -345,11 +345,7 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
 
 def _effect(pairs: Iterable[_Pair]) -> Effect:
     """Return the mean gain over sets."""
-    sets = _by_set(pairs)
-    values = np.full((len(sets), max(map(len, sets), default=0)), np.nan)
-    for row, draws in zip(values, sets, strict=True):
-        row[: len(draws)] = draws
-    return effect(values)
+    return effect(as_rows(_by_set(pairs)))
 
 
 def regimes(

@@ -6,14 +6,23 @@ other sets differ from it. Arrays have the shape (sets, draws), NaN where there 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Effect", "Verdict", "effect", "mean_resampled", "share_band", "sign_flip", "verdict"]
+__all__ = [
+    "Effect",
+    "Verdict",
+    "as_rows",
+    "effect",
+    "mean_resampled",
+    "share_band",
+    "sign_flip",
+    "verdict",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -43,6 +52,22 @@ def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     kept = counts > 0
     # NaN are sorted to the end.
     return np.sort(array[kept], axis=1), counts[kept].astype(np.int64)
+
+
+def as_rows(sets: Iterable[Sequence[float]]) -> FloatArray:
+    """Return draws of sets, of some more than of others, as an array of shape (sets, draws).
+
+    Examples
+    --------
+    >>> as_rows([[0.1], [0.2, 0.3]])
+    array([[0.1, nan],
+           [0.2, 0.3]])
+    """
+    listed = list(sets)
+    values = np.full((len(listed), max(map(len, listed), default=0)), np.nan)
+    for row, draws in zip(values, listed, strict=True):
+        row[: len(draws)] = draws
+    return values
 
 
 def mean_resampled(

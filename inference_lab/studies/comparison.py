@@ -396,7 +396,7 @@ class SolverStudy:
             ("figures", self.figures, _FIGURES),
         ):
             for name in named or ():
-                if not any(name == k or (k[-1] == "-" and name.startswith(k)) for k in known):
+                if not _names(name, known):
                     there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
                     raise StudyError(f"{key} names {name!r}; reports have {there}")
         if self.times is not None and not all(time > 0 for time in self.times):

@@ -296,6 +296,17 @@ def _expected(g: GraphArrays, u: FloatArray, x: IntArray) -> _Expected:
 
 
 @lean_kernel
+def _estimate_factors(
+    g: GraphArrays, i: int, big: float, state: _Expected, digits: IntArray
+) -> None:
+    """Estimate the larger factors of a variable anew."""
+    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        f = g.slot_factor[g.inc_slot[p]]
+        state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
+        state.trial[f] = state.factor[f]
+
+
+@lean_kernel
 def _begin(
     g: GraphArrays,
     u: FloatArray,
@@ -319,10 +330,7 @@ def _begin(
                 e = g.adj_half[p] >> 1
                 state.pair[e] = _pair_expectation(g, e, u, big)
         if digits is not None:
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[p]]
-                state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
-                state.trial[f] = state.factor[f]
+            _estimate_factors(g, i, big, state, digits)
 
 
 @lean_kernel
@@ -423,10 +431,7 @@ def _give_label(
                         g, half, state.belief, a, big
                     )
         if digits is not None:
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[p]]
-                state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
-                state.trial[f] = state.factor[f]
+            _estimate_factors(g, i, big, state, digits)
 
 
 @lean_kernel
