@@ -845,8 +845,8 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """``energy - lower_bound``, never negative by rounding alone; ``inf`` without a bound."""
-        if self.energy == self.lower_bound:
+        """``energy - lower_bound``, zero where that is proved optimal; ``inf`` without a bound."""
+        if self.status is Status.OPTIMAL or self.energy == self.lower_bound:
             return 0.0
         gap = self.energy - self.lower_bound
         # A bound clearly above the energy contradicts it and must show.

@@ -638,6 +638,14 @@ def test_gap(energy, bound, gap):
     assert solution(energy, bound).gap == gap
 
 
+def test_what_is_proved_has_no_gap_by_rounding():
+    """The LP of a tree is as large as its optimum, but for the last digits of a sum."""
+    proved = Solution(None, 0.7, np.nextafter(0.7, 0.0), Status.OPTIMAL, solver="lp-relaxation")
+    assert proved.energy > proved.lower_bound and proved.gap == 0.0
+    assert ", gap 0\n" in repr(proved)
+    assert '>gap</th><td style="text-align:left">0</td>' in proved._repr_html_()
+
+
 @pytest.mark.parametrize("energy", [0.0, 0.5, -7.0, 1e6, -1e12])
 def test_proof_is_relative_to_the_energy_but_never_finer_than_one(energy):
     slack = OPTIMALITY_TOLERANCE * max(1.0, abs(energy))

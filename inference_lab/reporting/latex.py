@@ -176,9 +176,10 @@ def latex_table(table: Table, stem: str) -> str:
     said += table.meanings()
     said += [legend for mark, legend in _LEGEND.items() if mark in marks]
     alignment = "".join("r" if column.right else "l" for column in table.columns)
+    caption = escape_latex(table.caption)
     lines = [
         r"\usepackage{booktabs}",
-        rf"\caption{{{escape_latex(table.caption)}}}",
+        *([rf"\caption{{{caption}}}"] if caption else []),
         rf"\label{{tab:{stem}}}",
         *said,
     ]
