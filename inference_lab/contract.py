@@ -749,11 +749,12 @@ class Solution:
     def _facts(self) -> dict[str, str]:
         """Return what is shown of a solution."""
         shown = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
+        bounded = self.lower_bound > -math.inf
         facts = {
             "status": f"{self.status}, {self.message or self.status.sentence}",
-            "energy": f"{self.energy:.10g}",
-            "lower bound": f"{self.lower_bound:.10g}",
-            "gap": f"{self.gap:.3g}",
+            "energy": "none" if math.isnan(self.energy) else f"{self.energy:.10g}",
+            "lower bound": f"{self.lower_bound:.10g}" if bounded else "none",
+            "gap": f"{self.gap:.3g}" if bounded else "none",
             "labels": shown,
             "time": f"{seconds_text(self.seconds)} s, {counted(self.iterations, 'iteration')}",
         }

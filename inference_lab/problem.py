@@ -57,8 +57,8 @@ class Problem:
 
     name: str
     graph: FactorGraph
-    truth: IntArray | None = None
-    scored: IntArray | None = None
+    truth: IntArray | None = field(default=None, repr=False)
+    scored: IntArray | None = field(default=None, repr=False)
     optimum: float | None = None
     optimum_source: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)

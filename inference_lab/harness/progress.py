@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.results.records import RunRecord
-from inference_lab.words import printable
+from inference_lab.words import percent_text, printable
 
 __all__ = ["Progress", "display", "in_notebook", "log_line", "reporter"]
 
@@ -76,7 +76,7 @@ def display() -> Iterator[Callable[[Progress[Any]], None]]:
                     event.done,
                     event.total,
                     event.failed,
-                    "" if gap is None else f"best gap {gap:.2f}%",
+                    "" if gap is None else f"best gap {percent_text(gap)} %",
                     _compiling(event)
                     if event.compiling
                     else printable(f"{event.solver}  {event.problem}"),
@@ -113,8 +113,8 @@ def _in_cell() -> Iterator[Callable[[int, int, int, str, str], None]]:
         if done < total and time.monotonic() - shown < 0.25:
             return
         shown = time.monotonic()
-        said = [f"{done} of {total}", f"{failed} failed" if failed else "", gap]
-        said.append(what if done < total else "")
+        said = [f"{done} of {total}", f"{failed} failed" if failed else ""]
+        said += [gap, what] if done < total else []
         text = html.escape(", ".join(part for part in said if part))
         cell.update(
             IPython.display.HTML(f'<progress value="{done}" max="{total}"></progress> {text}')

@@ -33,7 +33,7 @@ def facts_table(caption: str, facts: Mapping[str, str]) -> str:
         f'<td style="text-align:left">{_text(value)}</td></tr>'
         for name, value in facts.items()
     )
-    style = "text-align:left;font-weight:bold"
+    style = "text-align:left;font-weight:bold;white-space:nowrap"
     return f'<table><caption style="{style}">{_text(caption)}</caption>{rows}</table>'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +11,7 @@ from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.reporting.latex import escape_latex, latex_table
 from inference_lab.reporting.tables import (
     csv_text,
+    html,
     markdown,
     plain_text,
     rich_table,
@@ -20,7 +20,6 @@ from inference_lab.reporting.tables import (
 from inference_lab.results.files import write_whole
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import RecordStore
-from inference_lab.words import NONE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,13 +91,8 @@ class Comparison(Findings):
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """Return a line a problem and solver as a table, which notebooks show."""
-        import pandas as pd
-
-        names = ["problem", "solver", "energy", "gap_percent", "proved_by", "seconds", "status"]
-        rows = [[getattr(row, name) for name in names] for row in self.shown.rows]
-        shown = pd.DataFrame(rows, columns=names).to_html(index=False, na_rep=NONE, max_rows=60)
-        return f"<p>{escape(repr(self))}</p>{shown}"
+        """Return the tables of `to_text`, those of the first problems, which notebooks show."""
+        return html(self.shown)
 
     def to_latex(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from inference_lab.reporting.cells import (
@@ -37,6 +38,7 @@ from inference_lab.words import (
     counted,
     energy_text,
     percent_text,
+    printable,
     rate_text,
     seconds_text,
     shortened,
@@ -45,7 +47,7 @@ from inference_lab.words import (
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["Part", "csv_text", "markdown", "plain_text", "rich_table", "summary_table"]
+__all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
 
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
@@ -373,7 +375,58 @@ def plain_text(comparison: Findings, width: int | None = None, part: Part = "all
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-# ---------------------------------------------------------------------- Markdown and CSV
+# ---------------------------------------------------------------------- HTML, Markdown and CSV
+
+#: Problems that a notebook shows, so that a study does not fill its page.
+_SHOWN_PROBLEMS = 10
+
+
+def html(comparison: Findings) -> str:
+    """Render a comparison for a notebook; names and reasons are escaped."""
+
+    def said(text: str, style: str = "") -> str:
+        return f'<p style="margin:0.3em 0;{style}">{escape(printable(text))}</p>'
+
+    notes = _footnotes(comparison)
+    tables = _problem_tables(comparison, notes, _shown(comparison))
+    if not tables:
+        return said(repr(comparison))
+    rest = len(tables) - _SHOWN_PROBLEMS
+    summary = [_summary_table(comparison)] if len(tables) > 1 else []
+    parts = [said(f"CONTRADICTION: {alarm}", "color:#c00") for alarm in comparison.alarms]
+    parts += [said(f"WARNING: {warning}", "color:#a60") for warning in _warnings(comparison)]
+    parts += map(_html_table, tables[:_SHOWN_PROBLEMS])
+    if rest > 0:
+        parts.append(said(f"and {counted(rest, 'more problem')}, which print(...) shows"))
+    parts += map(_html_table, summary)
+    parts.append(said(_legend(comparison).replace("* best", "bold: best", 1)))
+    parts += [
+        said(f"[{number}] {shortened(reason, _REASON_WIDTH)}") for reason, number in notes.items()
+    ]
+    return "".join(parts)
+
+
+def _html_table(table: Table) -> str:
+    """Return a table with its name above it; notebooks would set all of it flush right."""
+    sides = ["right" if column.right else "left" for column in table.columns]
+
+    def line(kind: str, texts: Iterable[str]) -> str:
+        cells = zip(sides, texts, strict=True)
+        return "".join(f'<{kind} style="text-align:{side}">{text}</{kind}>' for side, text in cells)
+
+    def shown(cell: Cell) -> str:
+        text = escape(printable(cell.text))
+        return f"<strong>{text}</strong>" if cell.mark == "best" else text
+
+    caption = "; ".join(part for part in (table.caption, table.note) if part)
+    head = line("th", (escape(column.title) for column in table.columns))
+    body = "".join(f"<tr>{line('td', map(shown, row))}</tr>" for row in table.rows)
+    return (
+        '<table><caption style="text-align:left;white-space:nowrap">'
+        f"<strong>{escape(printable(table.name))}</strong> {escape(printable(caption))}</caption>"
+        + (f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if body else "")
+        + "</table>"
+    )
 
 
 def markdown(comparison: Findings) -> str:

@@ -99,6 +99,8 @@ def test_notebooks_show_graph_and_solution(graph):
     assert "<td" in graph._repr_html_() and ">2</td>" in graph._repr_html_()
     solution = il.solve(graph, "ilp")
     assert f"{solution.energy:.10g}</td>" in solution._repr_html_()
+    unbounded = il.solve(graph, "icm")
+    assert ", bound none, gap none" in repr(unbounded) and ">none</td>" in unbounded._repr_html_()
 
 
 def test_solution_in_three_lines(graph):
