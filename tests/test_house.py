@@ -25,6 +25,7 @@ ROOMS = (
     "contract",
     "kernels",
     "algorithms",
+    "hardness",
     "io",
     "constraints",
     "results",

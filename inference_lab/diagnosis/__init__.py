@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from inference_lab.diagnosis.diagnosing import Diagnosis, diagnose
-from inference_lab.diagnosis.measures import Measures
+from inference_lab.hardness.measures import Measures
 
 __all__ = ["Diagnosis", "Measures", "diagnose"]

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.diagnosis.evidence import class_of, evidence, known_facts
-from inference_lab.diagnosis.measures import Measures, measure, sample
+from inference_lab.diagnosis.learning import known_facts
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.hardness.evidence import class_of, evidence
+from inference_lab.hardness.measures import Measures, measure, sample
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.summaries import gap_percent

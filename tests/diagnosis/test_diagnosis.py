@@ -17,8 +17,9 @@ from sample_records import record
 
 import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.diagnosis.evidence import BREAKS, auc, class_of, evidence, learn
-from inference_lab.diagnosis.measures import couplings, measure, sample, wilson
+from inference_lab.diagnosis.learning import auc, learn
+from inference_lab.hardness.evidence import BREAKS, class_of, evidence
+from inference_lab.hardness.measures import couplings, measure, sample, wilson
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.records import RecordStore
 

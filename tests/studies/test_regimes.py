@@ -11,7 +11,7 @@ import pytest
 from places import DATA, ROOT
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
-from inference_lab.diagnosis.evidence import evidence
+from inference_lab.hardness.evidence import evidence
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.quoting import bare_numbers
 from inference_lab.results.records import RecordStore

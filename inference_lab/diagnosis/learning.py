@@ -1,36 +1,28 @@
-"""What measures of a graph predict, learnt from the records of a study and kept in a small file.
+"""What measures of a graph predict, learnt from the records of a study.
 
 Problems are sorted into classes by one measure, frustrated pairs times their weight: of each
-class the file tells how many problems were proved and which solvers did well.
+class is told how many problems were proved and which solvers did well.
 """
 
 from __future__ import annotations
 
-import importlib.resources
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from inference_lab.diagnosis.measures import Measures, measure, wilson
+from inference_lab.hardness.evidence import BREAKS, class_of
+from inference_lab.hardness.measures import Measures, measure, wilson
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.results import Results, facts_of
 from inference_lab.reporting.short import NEAR
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import RecordStore
 
-__all__ = ["BREAKS", "auc", "class_of", "evidence", "known_facts", "learn"]
-
-#: Name of the file in this package.
-FILE = "evidence.json"
-
-#: Where classes by `Measures.frustration` begin, but for the first.
-BREAKS = (0.0, 0.04, 0.5)
+__all__ = ["auc", "known_facts", "learn"]
 
 #: The solver whose proofs say whether the LP relaxation is tight.
 _LP = "lp-relaxation"
@@ -43,17 +35,6 @@ PREDICTORS = (
     *("frustration", "frustrated", "frustrated_cycles", "core", "mean_degree", "largest_component"),
     *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
 )
-
-
-def class_of(frustration: float) -> int:
-    """Return the number of the class of a graph with so much frustration.
-
-    Examples
-    --------
-    >>> [class_of(v) for v in (0.0, 0.01, 0.1, 2.0)]
-    [0, 1, 2, 3]
-    """
-    return sum(frustration > least for least in BREAKS)
 
 
 def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
@@ -212,11 +193,3 @@ def _best(
     good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
     rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
     return {"best": [t["solver"] for t in good], "solvers": [*good, *rest][:_SHOWN]}
-
-
-@cache
-def evidence() -> dict[str, Any]:
-    """Return the evidence that comes with the library."""
-    text = (importlib.resources.files("inference_lab.diagnosis") / FILE).read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
