@@ -60,7 +60,7 @@ class EStep(ProblemFamily):
         gaussians-uneven), most are files of the data folder (ecoli, glass, seeds, ...).
     points : int or None
         Points drawn at random from a data set that has more; classes of which none is drawn do not
-        count. None takes all.
+        count. Of a data set that is itself drawn there are as many as asked for. None takes all.
     constraints : int or None
         Number of distinct pairs drawn; None where `constraints_per_point` says it.
     constraints_per_point : float or None
@@ -170,7 +170,7 @@ class EStep(ProblemFamily):
         ValueError
             If more constraints are asked for than there are pairs.
         """
-        dataset = load(self.data, data_dir)
+        dataset = load(self.data, data_dir, least=self.points or 0)
         features, truth = dataset.features, dataset.labels
         # One stream each, so that changing one setting leaves the other draws alone.
         split, draw, flip, start, few = np.random.default_rng(self.seed).spawn(5)

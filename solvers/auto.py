@@ -15,6 +15,8 @@ from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
+from inference_lab.hardness.evidence import class_of, evidence
+from inference_lab.hardness.measures import frustration
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
@@ -30,6 +32,10 @@ _ILP_ENTRIES = 60_000
 _SPARSE = 2.5
 #: Variables, edges and factors up to which an order of elimination is looked for.
 _ELIMINABLE = 10_000
+#: Share of the first try of a solver that proved most of what is like a graph.
+_TRY = 0.3
+#: Variables and edges up to which frustration is measured; it takes a tenth of a second then.
+_MEASURED = 100_000
 #: Share of the budget that the first descent may take, and the reduction.
 _FIRST = 0.05
 #: Where that is short, evaluations of the energy that some sweeps of the descent take, and the
@@ -82,10 +88,11 @@ def structure(graph: FactorGraph) -> str:
     return "signed-potts" if potts.all() else "pairwise"
 
 
-def plan(graph: FactorGraph) -> Iterator[Stage]:
+def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage]:
     """Yield the stages for a graph of which nothing more can be ruled out cheaply.
 
-    A stage is asked for only when those before have left the question open.
+    A stage is asked for only when those before have left the question open. What the records of a
+    study say is asked of the `whole` that the graph is what is left of, as it was of its problems.
     """
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
@@ -104,32 +111,69 @@ def plan(graph: FactorGraph) -> Iterator[Stage]:
         yield Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
+    entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
+    ilp = []
+    if int(entries) <= _ILP_ENTRIES:
+        ilp.append(Stage("ilp", 0.6, "small enough for branch and bound"))
     if kind == "attractive":
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
     elif kind in ("binary", "signed-potts"):
-        yield Stage("memetic", 0.4, "terms of either sign: a population of local optima")
+        stages = [Stage("memetic", 0.4, "terms of either sign: a population of local optima")]
         if sparse:
-            yield Stage("subgraph-search", 0.2, "few neighbours: exact moves on large subgraphs")
+            why = "few neighbours: exact moves on large subgraphs"
+            stages.append(Stage("subgraph-search", 0.2, why))
         elif n <= _DENSE:
-            yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
+            why = "frustrated and dense: the LP says little"
+            stages.append(Stage("semidefinite", 0.7, why))
         if kind == "binary":
-            yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
+            why = "two labels: clusters over frustrated cycles often prove"
+            stages.append(Stage("mplp", 0.6, why))
         else:
-            yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
+            why = "clusters raise the bound over cycles"
+            stages.append(Stage("trw-s(tighten=cycles)", 0.6, why))
+        yield from _by_evidence(stages + ilp, graph if whole is None else whole, kind)
+        ilp = []
     elif kind == "pairwise":
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
-    entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
-    if int(entries) <= _ILP_ENTRIES:
-        yield Stage("ilp", 0.6, "small enough for branch and bound")
+    yield from ilp
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
     if general:
         yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
+
+
+def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Stage]:
+    """Return stages in the order that problems of a study speak for that are about as frustrated.
+
+    The relaxation first where it is likely to be tight; then who found the best energies where it
+    was not; then a short try of who proved most; then the stages as they are. So are those of
+    large graphs, and of graphs with more pairs a variable than any problem of the study had.
+    """
+    known = evidence()
+    n, m = whole.n_variables, whole.n_edges
+    if n + m > _MEASURED or m > known["most_pairs_a_variable"] * n:
+        return stages
+    such = known["classes"][class_of(frustration(whole))]
+    left = such["not_tight"]
+    told = f"of {left['problems']} such problems of {known['study']}"
+    ordered = []
+    # Of two labels, persistency has taken what the relaxation knows.
+    if kind == "signed-potts" and such["tight_interval"][0] > 0.5:
+        why = f"tight on {such['tight']} of {such['problems']} such problems of {known['study']}"
+        ordered.append(Stage("trw-s", 0.3, why))
+    for stage in stages:
+        if stage.solver in left["best"]:
+            ordered.append(stage._replace(why=f"{stage.why}; best on average {told}"))
+    proofs = {stage.solver: left["proved_by"].get(stage.solver, 0) for stage in stages}
+    prover = max(proofs, key=lambda solver: proofs[solver])
+    if proofs[prover]:
+        ordered.append(Stage(prover, _TRY, f"proved {proofs[prover]} {told}"))
+    return ordered + [stage for stage in stages if stage.solver not in left["best"]]
 
 
 def searches(graph: FactorGraph) -> list[Stage]:
@@ -155,8 +199,9 @@ class Auto(Solver):
     subgraphs or a semidefinite relaxation for Potts terms of either sign, a short exact search and
     message passing tightened by clusters for others, then branch and bound, elimination with larger
     tables, toulbar2 if it is installed, and further searches for labellings in turn, as size and
-    time allow. Each stage starts from the best labelling so far; the run ends when bound and energy
-    meet.
+    time allow. For terms of either sign the records of a study say which goes first, by how
+    frustrated the graph is (`inference_lab.diagnose`). Each stage starts from the best labelling so
+    far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -244,7 +289,7 @@ class Auto(Solver):
         more = searches(rest)
         # A budget is used until it is spent; without one, every search ends by itself.
         for stage in itertools.chain(
-            plan(rest), more[:1] if run.time_limit is None else itertools.cycle(more)
+            plan(rest, graph), more[:1] if run.time_limit is None else itertools.cycle(more)
         ):
             left = end - run.seconds
             if run.proved or left <= 0 or run.should_stop(iterations):

@@ -386,7 +386,7 @@ def available() -> dict[str, str]:
     }
 
 
-def load(name: str, data_dir: _PathLike | None = None) -> Dataset:
+def load(name: str, data_dir: _PathLike | None = None, *, least: int = 0) -> Dataset:
     """Load a data set by name.
 
     Parameters
@@ -396,6 +396,8 @@ def load(name: str, data_dir: _PathLike | None = None) -> Dataset:
     data_dir : path, optional
         Folder that holds ``uci/``, or that folder itself; default: the environment variable
         ``INFERENCE_LAB_DATA``.  Embedded data sets do not look at it.
+    least : int
+        Points that data sets which are drawn have at least; of others it changes nothing.
 
     Returns
     -------
@@ -431,7 +433,7 @@ def load(name: str, data_dir: _PathLike | None = None) -> Dataset:
     if isinstance(entry, _Embedded):
         return _load_embedded(name, entry)
     if isinstance(entry, _Drawn):
-        features, labels = entry.mixture.draw()
+        features, labels = entry.mixture.draw(least=least)
         names = tuple(str(h) for h in range(entry.mixture.classes))
         return Dataset(name, features, labels, names, "drawn from a mixture of Gaussians")
     return _load_files(name, entry, data_dir)

@@ -26,7 +26,7 @@ class Mixture:
     uneven : bool
         Whether class h is half as large again as class h + 1; else all are of one size.
     points : int
-        Of which studies take some at random.
+        Drawn where nobody asks for more; studies take some of them at random.
     """
 
     description: str
@@ -37,12 +37,16 @@ class Mixture:
     uneven: bool = False
     points: int = 3000
 
-    def draw(self, seed: int = 0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    def draw(
+        self, seed: int = 0, least: int = 0
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return points and their classes, in random order; the same for the same seed.
 
         Parameters
         ----------
         seed : int
+        least : int
+            Points that there are at least; with more than `points`, all are others.
 
         Returns
         -------
@@ -55,7 +59,7 @@ class Mixture:
         ((3000, 4), [1000, 1000, 1000])
         """
         rng = np.random.default_rng(seed)
-        n, k, d = self.points, self.classes, self.features
+        n, k, d = max(self.points, least), self.classes, self.features
         means = self.apart * rng.normal(size=(k, d))
         directions = rng.normal(size=(k, d))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)

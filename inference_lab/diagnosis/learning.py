@@ -140,6 +140,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
         "study": Path(store).resolve().parent.name,
         "problems": len(names),
         "sets": len(set(units)),
+        "most_pairs_a_variable": round(max(row["mean_degree"] for row in rows) / 2, 2),
         "predictors": {k: round(v, 3) for k, v in predictors.items() if math.isfinite(v)},
         "classes": [
             _class(np.flatnonzero(np.array(classes) == c), held, solvers, tight, units)
@@ -192,4 +193,8 @@ def _best(
     lowest = min((t["gap"] for t in told), default=0.0)
     good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
     rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
-    return {"best": [t["solver"] for t in good], "solvers": [*good, *rest][:_SHOWN]}
+    return {
+        "best": [t["solver"] for t in good],
+        "proved_by": {t["solver"]: t["proved"] for t in told if t["proved"]},
+        "solvers": [*good, *rest][:_SHOWN],
+    }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["Measures", "couplings", "measure", "sample"]
+__all__ = ["Measures", "couplings", "frustration", "measure", "sample"]
 
 #: Edges through which a shortest cycle is looked for, and edges that are looked at for each.
 CYCLES = 200
@@ -76,9 +76,7 @@ class Measures:
 
         0 if nothing is, whatever the weights; infinite where variables have no costs of their own.
         """
-        if not self.frustrated:
-            return 0.0
-        return self.frustrated * (math.inf if math.isnan(self.weight_ratio) else self.weight_ratio)
+        return _at_stake(self.frustrated, self.weight_ratio)
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
@@ -165,12 +163,14 @@ def _joined(pairs: IntArray, n: int) -> IntArray:
     return found
 
 
-def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> int:
-    """Return how many pairs are at odds with what the others prefer."""
+def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> float:
+    """Return how many pairs for each variable are at odds with what the others prefer."""
     repulsive = strength < 0
+    if not repulsive.any():
+        return 0.0
     if not two:
         part = _joined(edges[strength > 0], n)
-        return int((part[edges[repulsive, 0]] == part[edges[repulsive, 1]]).sum())
+        return float((part[edges[repulsive, 0]] == part[edges[repulsive, 1]]).sum() / n)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -191,7 +191,7 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> int
         along = along * along[before]
         before = before[before]
     agree = along[signed[:, 0]] * along[signed[:, 1]]
-    return int((agree != sign).sum())
+    return float((agree != sign).sum() / n)
 
 
 def _cycle(graph: FactorGraph, strength: FloatArray, edge: int, two: bool) -> bool | None:
@@ -279,12 +279,43 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
         largest_component=float(components.max() / n) if n else 0.0,
         core=_core(pairs, n) / n if n else 0.0,
         repulsive=float((strength < 0).mean()) if len(strength) else 0.0,
-        frustrated=_frustrated(edges, strength, n, two) / n if n else 0.0,
+        frustrated=_frustrated(edges, strength, n, two),
         cycles=len(cycles),
         frustrated_cycles=sum(cycles) / len(cycles) if cycles else math.nan,
         frustrated_cycles_error=(high - low) / 2,
         weight_ratio=_weight_ratio(graph, strength),
     )
+
+
+def frustration(graph: FactorGraph) -> float:
+    """Return `Measures.frustration` of a graph, and measure nothing else.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> edges, weights = [(0, 1), (1, 2), (0, 2)], [1.0, 1.0, -1.0]
+    >>> round(frustration(il.FactorGraph.potts([[0.0, 2.0, 2.0]] * 3, edges, weights)), 3)
+    0.167
+    """
+    strength = couplings(graph)
+    two = int(graph.cardinalities.max(initial=0)) == 2
+    edges = np.asarray(graph.edges, dtype=np.int64)
+    frustrated = _frustrated(edges, strength, graph.n_variables, two)
+    return _at_stake(frustrated, _weight_ratio(graph, strength))
+
+
+def _at_stake(frustrated: float, weight_ratio: float) -> float:
+    if not frustrated:
+        return 0.0
+    return frustrated * (math.inf if math.isnan(weight_ratio) else weight_ratio)
 
 
 def _weight_ratio(graph: FactorGraph, strength: FloatArray) -> float:
