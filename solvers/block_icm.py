@@ -6,15 +6,138 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
+from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.forests import RELATIVE_GAIN, grow, relabel, soften, start_block
+from inference_lab.graph.label_costs import LabelCosts
+from inference_lab.kernels.forests import (
+    RELATIVE_GAIN,
+    Block,
+    TreeCosts,
+    best_at_root,
+    fill_tree,
+    grow,
+    hand_down,
+    relabel,
+    soften,
+    spread,
+    start_block,
+)
+from inference_lab.kernels.label_costs import (
+    add_prices,
+    count_users,
+    enter,
+    leave,
+    opening,
+    priced_sweep,
+)
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
 
 #: Most variables of a block: some tens of milliseconds between two looks at the clock.
 _LARGEST = 50_000
+
+
+@inlined
+def _leave_all(p: LabelCosts, used: IntArray, x: IntArray, b: Block, size: int) -> None:
+    """Take the variables of the tree that was spread out of the counts."""
+    for q in range(size):
+        leave(p, used, x[b.tree[q]])
+
+
+@inlined
+def _enter_all(p: LabelCosts, used: IntArray, x: IntArray, b: Block, size: int) -> float:
+    """Count the variables of the tree; return what they add to what is paid for labels."""
+    price = 0.0
+    for q in range(size):
+        price += opening(p, used, x[b.tree[q]])
+        enter(p, used, x[b.tree[q]])
+    return price
+
+
+@inlined
+def _fill_priced(
+    g: GraphArrays, p: LabelCosts, x: IntArray, used: IntArray, b: Block, size: int, stamp: int
+) -> TreeCosts:
+    """Fill the costs of labels in the tree; each use of a set that nobody counted uses costs."""
+    tree = fill_tree(g, x, b, size, stamp)
+    for q in range(size):
+        i = b.tree[q]
+        add_prices(p, used, g.cardinalities[i], b.cost[g.unary_ptr[i] :])
+    return tree
+
+
+@lean_kernel
+def relabel_priced(
+    g: GraphArrays,
+    p: LabelCosts,
+    x: IntArray,
+    used: IntArray,
+    b: Block,
+    members: IntArray,
+    stamp: int,
+) -> int:
+    """Give every tree of the block better labels given all others, in place, label costs included.
+
+    As `forests.relabel`, but for each of some choices of sets whose costs are paid beforehand:
+    none, those in use by the tree, and either with those of one more label. A set that others use
+    is free; any other costs whoever uses it, so that a tree may come out dearer than it is, never
+    cheaper. The best choice is taken if the energy falls.
+    """
+    changed = 0
+    rounding = RELATIVE_GAIN * p.costs.sum()
+    for root in members:
+        if b.member[root] != stamp or b.met[root] == -stamp:
+            continue
+        size = spread(g, b, root, stamp)
+        _leave_all(p, used, x, b, size)
+        own = _enter_all(p, used, x, b, size)
+        start = g.unary_ptr[root]
+        least = np.inf
+        kept = False
+        extra = -1
+        enough = np.inf
+        for keeps in (True, False):
+            if not keeps:
+                _leave_all(p, used, x, b, size)
+            elif size == 1:
+                # One variable pays for each set once in any case.
+                continue
+            for a in range(-1, p.of_ptr.size - 1 if size > 1 else 0):
+                price = own if keeps else 0.0
+                if a >= 0:
+                    more = opening(p, used, a)
+                    if more == 0.0:
+                        continue
+                    price += more
+                    enter(p, used, a)
+                tree = _fill_priced(g, p, x, used, b, size, stamp)
+                enough = tree.present + own - RELATIVE_GAIN * tree.scale - rounding
+                value = price + b.cost[start + best_at_root(g, x, b, size)]
+                if value < least:
+                    least = value
+                    kept = keeps
+                    extra = a
+                if a >= 0:
+                    leave(p, used, a)
+        # With an infinite cost before, every finite one is a gain, and no other.
+        if least < enough:
+            if kept:
+                _enter_all(p, used, x, b, size)
+            if extra >= 0:
+                enter(p, used, extra)
+            _fill_priced(g, p, x, used, b, size, stamp)
+            if extra >= 0:
+                leave(p, used, extra)
+            if kept:
+                _leave_all(p, used, x, b, size)
+            hand_down(g, x, b, size, best_at_root(g, x, b, size))
+            changed += 1
+        _enter_all(p, used, x, b, size)
+    return changed
 
 
 @dataclass(frozen=True)
@@ -30,6 +153,11 @@ class BlockICM(Solver):
     From a labelling of infinite energy, hard terms first count as finite costs above all others
     together, until none is violated.
 
+    Label costs couple all variables, so that no block is relabelled exactly: a tree of it is, for
+    each of some choices of what it pays beforehand (nothing, the sets it uses, either with those of
+    one more label), while other sets that nobody else uses cost each of its variables. That is
+    never less than the energy, and labels change if it falls. Single changes end each sweep.
+
     Parameters
     ----------
     patience : int
@@ -38,14 +166,17 @@ class BlockICM(Solver):
     Guarantees
     ----------
     The energy never rises. On a pairwise forest one block holds all variables, and the answer is
-    optimal with proof, or infeasibility proved. `converged` says that `patience` sweeps changed
-    nothing, after which no single change gains either. No bound on graphs with cycles.
+    optimal with proof, or infeasibility proved, if there are no label costs. `converged` says that
+    `patience` sweeps changed nothing, after which no single change gains either. No bound on graphs
+    with cycles.
 
     Complexity
     ----------
     A sweep costs O(k) a term for diagonal and truncated linear terms, O(k^2) for tables, O(k^2 +
     arity) for higher-order factors; on dense graphs O(edges + n^2), as n/2 blocks of two are
-    needed. Memory: one number a label and 12 a variable. An iteration is a block.
+    needed. With label costs a tree of two variables or more takes this up to 2 (k + 1) times, for
+    labels with a set that nobody else uses. Memory: one number a label and 12 a variable. An
+    iteration is a block.
 
     References
     ----------
@@ -63,6 +194,7 @@ class BlockICM(Solver):
     """
 
     start_up: ClassVar[float] = 6.7
+    label_costs: ClassVar[bool] = True
 
     patience: int = setting(10, at_least=1)
 
@@ -105,6 +237,7 @@ class _State:
         self.changed = 0
         self.soft = math.isinf(run.offer(x))
         self.arrays = soften(graph) if self.soft else graph.arrays
+        self.used = count_users(graph.label_costs, x) if graph.n_label_costs else None
         self.solved = graph.n_variables == 0
         self.infeasible = False
 
@@ -124,19 +257,36 @@ class _State:
             if left.size < n:
                 size = grow(self.arrays, self.block, order, stamp, size, most)
             soft = self.soft
-            changed = relabel(self.arrays, self.x, self.block, order, stamp)
+            if self.used is None:
+                changed = relabel(self.arrays, self.x, self.block, order, stamp)
+            else:
+                changed = relabel_priced(
+                    self.arrays, self.graph.label_costs, self.x, self.used, self.block, order, stamp
+                )
             self.relabelled += size
-            self.changed += changed
-            if changed:
-                energy = self.run.offer(self.x)
-                if self.soft and math.isfinite(energy):
-                    self.soft = False
-                    self.arrays = self.graph.arrays
-            if size == n:
+            self.note(changed)
+            if size == n and self.used is None:
                 # Solved exactly as a whole, hard terms with the precision of soft ones first.
                 self.infeasible = self.soft
                 self.solved = not soft
                 if self.solved or self.infeasible:
                     return True
             left = left[self.block.member[left] != stamp]
+        if self.used is not None:
+            width = self.block.message.size
+            self.note(
+                priced_sweep(
+                    self.arrays, self.graph.label_costs, self.x, self.used, order,
+                    np.ones(n, dtype=np.bool_), np.empty(width), np.empty(width, dtype=np.int64),
+                )
+            )  # fmt: skip
         return True
+
+    def note(self, changes: int) -> None:
+        """Count changes, offer what they made, and go on to hard terms once none is violated."""
+        self.changed += changes
+        if changes:
+            energy = self.run.offer(self.x)
+            if self.soft and math.isfinite(energy):
+                self.soft = False
+                self.arrays = self.graph.arrays

@@ -271,7 +271,7 @@ def _link_cost(g: GraphArrays, x: IntArray, b: Block, i: int, a: int, other: int
 
 
 @inlined
-def _spread(g: GraphArrays, b: Block, root: int, stamp: int) -> int:
+def spread(g: GraphArrays, b: Block, root: int, stamp: int) -> int:
     """List the tree of a root, parents first, and return its size; its stamps turn negative."""
     b.tree[0] = root
     b.up[root] = -1
@@ -322,6 +322,62 @@ def _send_up(g: GraphArrays, x: IntArray, b: Block, i: int) -> None:
         b.cost[start + c] += b.message[c]
 
 
+class TreeCosts(NamedTuple):
+    """What a tree costs with its present labels, and the absolute terms of which that is made."""
+
+    present: float
+    scale: float
+
+
+@inlined
+def fill_tree(g: GraphArrays, x: IntArray, b: Block, size: int, stamp: int) -> TreeCosts:
+    """Fill the costs of all labels of the tree that was spread, given all variables outside."""
+    present = 0.0
+    scale = 0.0
+    for q in range(size):
+        i = b.tree[q]
+        scale += _fixed_costs(g, x, b, i, stamp)
+        present += b.cost[g.unary_ptr[i] + x[i]]
+        if q > 0:
+            term = _link_cost(g, x, b, i, x[i], x[b.up[i]])
+            present += term
+            if not np.isinf(term):
+                scale += abs(term)
+    return TreeCosts(present, scale)
+
+
+@inlined
+def best_at_root(g: GraphArrays, x: IntArray, b: Block, size: int) -> int:
+    """Add up least costs from the leaves to the root; return the root's best label."""
+    for q in range(size - 1, 0, -1):
+        _send_up(g, x, b, b.tree[q])
+    root = b.tree[0]
+    start = g.unary_ptr[root]
+    best = x[root]
+    for a in range(g.cardinalities[root]):
+        if b.cost[start + a] < b.cost[start + best]:
+            best = a
+    return int(best)
+
+
+@inlined
+def hand_down(g: GraphArrays, x: IntArray, b: Block, size: int, label: int) -> None:
+    """Give the root a label, and all below the best ones with it, in place."""
+    x[b.tree[0]] = label
+    for q in range(1, size):
+        i = b.tree[q]
+        start = g.unary_ptr[i]
+        above = x[b.up[i]]
+        best = x[i]
+        least = b.cost[start + best] + _link_cost(g, x, b, i, best, above)
+        for a in range(g.cardinalities[i]):
+            value = b.cost[start + a] + _link_cost(g, x, b, i, a, above)
+            if value < least:
+                least = value
+                best = a
+        x[i] = best
+
+
 @lean_kernel
 def relabel(g: GraphArrays, x: IntArray, b: Block, members: IntArray, stamp: int) -> int:
     """Give every tree of the block its best labels given all others, in place.
@@ -334,42 +390,13 @@ def relabel(g: GraphArrays, x: IntArray, b: Block, members: IntArray, stamp: int
     for root in members:
         if b.member[root] != stamp or b.met[root] == -stamp:
             continue
-        size = _spread(g, b, root, stamp)
-        before = 0.0
-        scale = 0.0
-        for q in range(size):
-            i = b.tree[q]
-            scale += _fixed_costs(g, x, b, i, stamp)
-            before += b.cost[g.unary_ptr[i] + x[i]]
-            if q > 0:
-                term = _link_cost(g, x, b, i, x[i], x[b.up[i]])
-                before += term
-                if not np.isinf(term):
-                    scale += abs(term)
-        for q in range(size - 1, 0, -1):
-            _send_up(g, x, b, b.tree[q])
-        start = g.unary_ptr[root]
-        best = x[root]
-        for a in range(g.cardinalities[root]):
-            if b.cost[start + a] < b.cost[start + best]:
-                best = a
+        size = spread(g, b, root, stamp)
+        tree = fill_tree(g, x, b, size, stamp)
+        best = best_at_root(g, x, b, size)
         # With an infinite cost before, every finite one is a gain, and no other.
-        if not b.cost[start + best] < before - RELATIVE_GAIN * scale:
-            continue
-        changed += 1
-        x[root] = best
-        for q in range(1, size):
-            i = b.tree[q]
-            start = g.unary_ptr[i]
-            above = x[b.up[i]]
-            best = x[i]
-            least = b.cost[start + best] + _link_cost(g, x, b, i, best, above)
-            for a in range(g.cardinalities[i]):
-                value = b.cost[start + a] + _link_cost(g, x, b, i, a, above)
-                if value < least:
-                    least = value
-                    best = a
-            x[i] = best
+        if b.cost[g.unary_ptr[root] + best] < tree.present - RELATIVE_GAIN * tree.scale:
+            hand_down(g, x, b, size, best)
+            changed += 1
     return changed
 
 
@@ -390,6 +417,7 @@ def soften(graph: FactorGraph) -> GraphArrays:
         size(g.unary).sum()
         + size(g.weights[~table]).sum()
         + size(g.tables).sum()
+        + graph.label_costs.costs.sum()
         + graph.n_edges * largest_weight * size(g.pairwise).max(initial=0.0)
     )
     above = 1.0 + 2.0 * float(total)
