@@ -81,12 +81,15 @@ class EStep(ProblemFamily):
     closure : bool
         Add all pairs that the constraints imply. Cannot-links that contradict must-links are
         dropped; with noise, components grow together, and closing does harm.
-    centroids : {"constraints", "kmeans", "em", "classes"}
-        From the neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), from k-means
-        without constraints, those to which k-means comes that pays for violated constraints
-        (from the former, labelling by descents as its authors do), or the means of the classes.
-        Where must-links are wrong, neighbourhoods grow together, and all but one of the first are
-        perturbations of the mean.
+    centroids : {"kmeans", "em", "constraints", "classes"}
+        From k-means without constraints, those to which k-means comes that pays for violated
+        constraints (from the former, labelling by descents as its authors do), from the
+        neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), or the means of the classes.
+        With "kmeans", the default, clusters are where the data have some, however many
+        constraints there are and however wrong. Neighbourhoods grow together where must-links are
+        wrong; most points are one then, all centroids but one are perturbations of the mean, and
+        what is hard about the energy is that nothing in it fits the data. Names say which
+        centroids these are even where they are the default.
     label_cost : float or "auto"
         What each cluster in use costs, of which only solvers that heed label costs know; "auto"
         is the cost of the point that a farthest-first traversal from the mean finds last, as many
@@ -124,7 +127,7 @@ class EStep(ProblemFamily):
     >>> problem.graph
     FactorGraph(150 variables x 3 labels; terms: 50 Potts)
     >>> problem.name
-    'estep(data=iris, constraints=50)'
+    'estep(data=iris, constraints=50, centroids=kmeans)'
     >>> EStep(data="iris", constraints=50, clusters="open").build().graph
     FactorGraph(150 variables x 6 labels; terms: 50 Potts, 6 label costs)
     """
@@ -137,7 +140,7 @@ class EStep(ProblemFamily):
     weight: float | Literal["auto", "calibrated"] = setting("auto", at_least=0)
     weight_factor: float = setting(1.0, above=0, below=math.inf)
     closure: bool = False
-    centroids: Literal["constraints", "kmeans", "em", "classes"] = "constraints"
+    centroids: Literal["kmeans", "em", "constraints", "classes"] = setting("kmeans", always=True)
     label_cost: float | Literal["auto"] = setting(0.0, at_least=0, below=math.inf)
     clusters: Literal["classes", "open"] = "classes"
     standardise: bool = False
@@ -243,13 +246,13 @@ class EStep(ProblemFamily):
         if share > _GIANT and self.centroids == "constraints":
             said.append(
                 f"must-links connect {share_text(share)} of the points, so that neighbourhoods say "
-                "little about centroids; centroids=kmeans does without them"
+                "little about centroids: centroids=kmeans does without them"
             )
         ratio = info.get("weight_over_calibrated", 1.0)
         if not 1 / _FAR <= ratio <= _FAR:
             said.append(
                 f"a constraint weighs {ratio:.3g} times what it is worth with {self.noise:g} of "
-                "them wrong; weight=calibrated weighs it so"
+                "them wrong: weight=calibrated weighs it so"
             )
         return said
 

@@ -12,7 +12,7 @@ import inference_lab as il
 from inference_lab.convert import to_pgmpy
 from inference_lab.registry.sources import as_problem
 
-SPEC = "estep(data=iris, constraints=100, noise=0.1)"
+SPEC = "estep(data=iris, constraints=100, noise=0.1, centroids=constraints)"
 
 
 @pytest.fixture(scope="module")

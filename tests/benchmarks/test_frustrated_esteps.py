@@ -24,7 +24,9 @@ def rounds(graph: FactorGraph) -> list[Relaxed]:
 @pytest.mark.parametrize("constraints", [300, 750])
 def test_cuts(measure: Callable[..., Any], constraints: int) -> None:
     """E-steps of iris, 20% of the constraints flipped: the relaxation, and its rounds of cuts."""
-    spec = f"estep(data=iris, constraints={constraints}, noise=0.2, weight=30)"
+    spec = (
+        f"estep(data=iris, constraints={constraints}, noise=0.2, weight=30, centroids=constraints)"
+    )
     graph = as_problem(spec).graph
     solutions = measure(
         f"cycle cuts: {spec}",

@@ -52,7 +52,10 @@ def test_solvers_that_heed_prices_agree_and_others_say_so():
 def test_constraints_are_counted_by_point():
     problem = as_problem("estep(data=iris, constraints_per_point=2)")
     assert problem.graph.n_edges == 300
-    assert problem.name == "estep(data=iris, constraints=none, constraints_per_point=2)"
+    assert (
+        problem.name
+        == "estep(data=iris, constraints=none, constraints_per_point=2, centroids=kmeans)"
+    )
     assert as_problem(problem.name).graph.content_hash == problem.graph.content_hash
     half = as_problem("estep(data=iris, constraints_per_point=2, train=0.5)")
     assert half.graph.n_edges == 150
@@ -93,7 +96,7 @@ def test_the_share_of_the_largest_component_is_told():
 
 def test_points_are_drawn_and_classes_without_any_do_not_count():
     """What else is random does not change with the number of points, nor what has fewer."""
-    text = "estep(data=gaussians-uneven, points={}, constraints=20, centroids=kmeans, seed={})"
+    text = "estep(data=gaussians-uneven, points={}, constraints=20, seed={})"
     problem = as_problem(text.format(40, 0))
     assert problem.graph.n_variables == 40
     counts = np.bincount(problem.truth)
@@ -136,11 +139,12 @@ def test_scores_on_constraints():
 
 
 def test_remarks_about_giants_and_weights_far_out():
-    noisy = as_problem("estep(data=iris, constraints=800, noise=0.3, weight_factor=10)")
+    spec = "estep(data=iris, constraints=800, noise=0.3, weight_factor=10, centroids=constraints)"
+    noisy = as_problem(spec)
     giant, far = noisy.info["remarks"]
     assert "must-links connect" in giant and "centroids=kmeans" in giant
     assert f"weighs {noisy.info['weight_over_calibrated']:.3g} times" in far
-    text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated, centroids=kmeans)"
+    text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated)"
     calm = as_problem(text)
     assert "remarks" not in calm.info and calm.info["weight_over_calibrated"] == 1.0
     assert calm.info["largest_component"] > 0.5

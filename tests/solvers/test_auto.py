@@ -62,7 +62,8 @@ def test_the_plan_follows_the_structure():
     grid = as_problem("potts-grid(height=20, width=20, labels=4)").graph
     assert names(grid)[:2] == ["trw-s", "alpha-expansion"]
     assert "junction-tree" not in names(grid)[:3]
-    noisy = as_problem("estep(data=iris, constraints=700, noise=0.2, weight=30)").graph
+    spec = "estep(data=iris, constraints=700, noise=0.2, weight=30, centroids=constraints)"
+    noisy = as_problem(spec).graph
     assert names(noisy)[0] == "memetic"
     narrow = as_problem("potts-grid(height=4, width=200, labels=3)").graph
     assert names(narrow)[0] == "junction-tree"
@@ -110,7 +111,8 @@ def test_what_the_study_had_not_is_not_decided_by_it():
 
 
 def test_it_says_what_it_chose_and_loses_nothing():
-    graph = as_problem("estep(data=iris, constraints=600, noise=0.2, weight=30)").graph
+    spec = "estep(data=iris, constraints=600, noise=0.2, weight=30, centroids=constraints)"
+    graph = as_problem(spec).graph
     s = il.solve(graph, "auto", time_limit=8.0, clock="cpu")
     stages = s.diagnostics["plan"]
     assert {"memetic", "semidefinite", "ilp"} <= {stage["solver"] for stage in stages}

@@ -88,7 +88,8 @@ def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
 
 def test_noisy_estep_is_proved_at_the_root():
     """Where the relaxation alone falls far short (compare ``ilp(cuts=none)``)."""
-    graph = as_problem("estep(data=iris, constraints=200, noise=0.2, weight=30)").graph
+    spec = "estep(data=iris, constraints=200, noise=0.2, weight=30, centroids=constraints)"
+    graph = as_problem(spec).graph
     s = il.solve(graph, "ilp", time_limit=60)
     assert s.status == "optimal" and "ilp_status" not in s.diagnostics
     assert s.diagnostics["lp_bound"] < 0.85 * s.energy

@@ -142,7 +142,8 @@ def test_small_problems_are_solved(family: str) -> None:
 
 def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
     """Where many constraints are wrong, the population finds lower energies than one descent."""
-    graph = as_problem("estep(data=iris, constraints=400, noise=0.3, weight_factor=10)").graph
+    spec = "estep(data=iris, constraints=400, noise=0.3, weight_factor=10, centroids=constraints)"
+    graph = as_problem(spec).graph
     lone = il.solve(graph, "kernighan-lin").energy
     s = il.solve(graph, "memetic(generations=4)")
     assert s.energy < lone
@@ -151,7 +152,8 @@ def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
 
 def test_a_run_is_that_of_its_seed() -> None:
     """The same seed, the same labelling; another seed leads elsewhere on the way."""
-    graph = as_problem("estep(data=wine, constraints=300, noise=0.3, weight_factor=10)").graph
+    spec = "estep(data=wine, constraints=300, noise=0.3, weight_factor=10, centroids=constraints)"
+    graph = as_problem(spec).graph
     one, same, other = (
         il.solve(graph, "memetic(generations=0, population=2)", seed=seed) for seed in (0, 0, 1)
     )

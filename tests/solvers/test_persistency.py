@@ -55,7 +55,7 @@ def test_an_optimum_survives_and_energies_map(family, seed):
 
 def test_terms_keep_their_form_where_that_is_asked_for():
     """A label ruled out at one end alone makes a table of a Potts term, or is given back."""
-    g = as_problem("estep(data=iris, constraints=250, noise=0.3)").graph
+    g = as_problem("estep(data=iris, constraints=250, noise=0.3, centroids=constraints)").graph
     plain, kept = reduce(g), reduce(g, keep_forms=True)
     assert not plain.graph.is_diagonal and kept.graph.is_diagonal
     assert (kept.fixed == plain.fixed).all() and (kept.fixed >= 0).any()

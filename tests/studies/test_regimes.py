@@ -105,7 +105,7 @@ def test_a_fit_is_scored_on_constrained_points_and_on_others():
 def test_calibrated_weights_are_those_of_the_problem(noise):
     problem = as_problem(
         "estep(data=iris, standardise=true, constraints=none, constraints_per_point=2, "
-        f"noise={noise}, weight=calibrated, weight_factor=3, centroids=kmeans)"
+        f"noise={noise}, weight=calibrated, weight_factor=3)"
     )
     protocol = Protocol(unit="share-of-points", noise=noise)
     points = load_points("iris, standardised, n=200")
