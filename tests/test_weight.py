@@ -45,7 +45,7 @@ def test_what_is_mandatory_is_used_and_said() -> None:
     """README has a line on each package that every installation brings."""
     names = {name_of(requirement) for requirement in PROJECT["dependencies"]}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("## What it brings along")[2].partition("\n## ")[0]
+    table = readme.partition("## Dependencies")[2].partition("\n## ")[0]
     mandatory, _, extras = table.partition("| extra |")
     assert names == set(re.findall(r"^\| `([\w-]+)` \|", mandatory, flags=re.MULTILINE))
     assert set(PROJECT["optional-dependencies"]) == set(

@@ -1122,7 +1122,7 @@ class FactorGraph:
         ----------
         costs : float or (k,) array
             What each label costs by itself, ``k`` being the largest number of labels of a variable.
-        sets : iterable of (labels, cost)
+        sets : iterable of (label numbers, cost)
 
         Returns
         -------
