@@ -90,7 +90,14 @@ def _skip(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: A
     return True if re.fullmatch(r"set_(fit|predict|score|transform)_request", name) else None
 
 
+def _by_itself(app: Sphinx, page: str, template: str, context: Any, doctree: Any) -> None:
+    """Leave out the font that animations of matplotlib ask the network for; see site.css."""
+    font = r'<link rel="stylesheet"\s+href="https?://[^"]+">'
+    context["body"] = re.sub(font, "", context.get("body", ""))
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and what is left out."""
     app.connect("autodoc-skip-member", _skip)
+    app.connect("html-page-context", _by_itself)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))

@@ -163,12 +163,13 @@ def test_there_are_enough_examples() -> None:
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, and where its links lead."""
+    """The anchors of a page, where its links lead, and what it loads."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.anchors: set[str] = set()
         self.links: list[str] = []
+        self.loaded: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -177,6 +178,8 @@ class _Page(HTMLParser):
                 self.anchors.add(value or "")
             if name in ("href", "src") and value:
                 self.links.append(value)
+                if name == "src" or tag == "link":
+                    self.loaded.append(value)
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +196,9 @@ def test_links_of_the_built_site(site: Path) -> None:
     """Every link inside the site leads to a file, and to an anchor that is in it."""
     pages = {path: _Page(path) for path in site.rglob("*.html") if "_modules" not in path.parts}
     assert len(pages) > 20
+    # A page is whole without a network.
+    elsewhere = {v for page in pages.values() for v in page.loaded if urlsplit(v).netloc}
+    assert elsewhere == set()
     broken = []
     for path, page in pages.items():
         for link in page.links:

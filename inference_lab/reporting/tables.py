@@ -407,7 +407,10 @@ def html(comparison: Findings) -> str:
 
 
 def _html_table(table: Table) -> str:
-    """Return a table with its name above it; notebooks would set all of it flush right."""
+    """Return a table with its name above it; notebooks would set all of it flush right.
+
+    Not by pandas' Styler: that needs jinja2, an extra, and the cells are texts already.
+    """
     sides = ["right" if column.right else "left" for column in table.columns]
 
     def line(kind: str, texts: Iterable[str]) -> str:
