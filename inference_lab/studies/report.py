@@ -93,51 +93,70 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     from inference_lab.reporting.writing import write_document
 
     folder = Path(folder)
-    parts = [
-        summary_section(study, summary, partial(_own, records=records))
-        for summary in study.summaries
-    ]
-    asked = contrasts_section(study.contrasts, _observations(study, records))
+    write_document(study_document(study, records, environments(folder)), folder)
+    if study.details:
+        header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
+        lines = [
+            ([stage.title] if study.parts else []) + line
+            for stage in study.stages()
+            for line in _csv_lines(_results(stage, _own(stage, records)), stage)
+        ]
+        text = csv_text([["part", *header] if study.parts else header, *lines])
+        write_whole(folder / "results.csv", text.encode())
+    return folder / "README.md"
+
+
+def study_document(
+    study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
+) -> Document:
+    """Return the report of a study, of which nothing is drawn yet.
+
+    Parameters
+    ----------
+    study : Study
+    records : sequence of StudyRecord
+    known : mapping
+        What is known of the environments of the records, by name.
+
+    Returns
+    -------
+    Document
+        What its answer and claims say and the records do not is among the warnings.
+    """
+    stages = study.stages()
+    own = {stage.title: _own(stage, records) for stage in stages}
+    parts = [summary_section(study, summary, own) for summary in study.summaries]
+    asked = contrasts_section(study.contrasts, _observations(own))
     if asked is not None:
         parts.insert(0, asked)
-    lines: list[list[str]] = []
     warnings: list[str] = []
-    for stage in study.stages():
-        own = _own(stage, records)
-        results = Results.gather(
-            own,
-            stage.data,
-            [m.label for m in stage.methods],
-            stage.constraints,
-            stage.runs,
-            stage.scores,
-        )
+    for stage in stages:
+        results = _results(stage, own[stage.title])
         prefix = f"{stage.title}-" if study.parts else ""
-        label = [stage.title] if study.parts else []
         if study.details:
             sections = _sections(stage, results, prefix)
             parts += [Section(stage.title, sections=sections)] if study.parts else sections
-        warnings += [": ".join([*label, said]) for said in _missing(stage, results, own)]
-        lines += [label + line for line in _csv_lines(results, stage)]
+        label = [stage.title] if study.parts else []
+        missing = _missing(stage, results, own[stage.title])
+        warnings += [": ".join([*label, said]) for said in missing]
     lead = [("Question", study.question)]
     if study.answer:
         lead.append(("Answer", study.answer.strip()))
     if not study.details:
         parts.append(_protocols(study))
-    document = with_quotations(
-        Document(
-            title=study.title,
-            lead=tuple(lead),
-            warnings=tuple(warnings),
-            sections=(*parts, *_closing(study, records, environments(folder))),
-        )
+    document = Document(
+        title=study.title,
+        lead=tuple(lead),
+        warnings=tuple(warnings),
+        sections=(*parts, *_closing(study, records, known)),
     )
-    write_document(with_claims(document, study.claims), folder)
-    if study.details:
-        header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
-        text = csv_text([["part", *header] if study.parts else header, *lines])
-        write_whole(folder / "results.csv", text.encode())
-    return folder / "README.md"
+    return with_claims(with_quotations(document), study.claims)
+
+
+def _results(stage: Study, own: Sequence[StudyRecord]) -> Results:
+    """Return the records of a stage as arrays."""
+    methods = [m.label for m in stage.methods]
+    return Results.gather(own, stage.data, methods, stage.constraints, stage.runs, stage.scores)
 
 
 def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
@@ -146,18 +165,18 @@ def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
     return [replace(r, method=wanted[r.key]) for r in records if r.key in wanted]
 
 
-def _observations(study: Study, records: Sequence[StudyRecord]) -> Iterator[Observation]:
+def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observation]:
     """Yield what each fit came to, for contrasts; failed ones came to nothing."""
-    for stage in study.stages():
-        for record in _own(stage, records):
+    for title, records in own.items():
+        for record in records:
             if record.failed:
                 continue
             name, told = told_apart(record.data)
-            facts = {"data": name, "told": told, "part": stage.title, "seed": record.run}
+            facts = {"data": name, "told": told, "part": title, "seed": record.run}
             facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run")}
             costs = {key: getattr(record, key) for key in _COSTS}
             scores = {key: float(v) for key, v in record.scores.items() if v is not None}
-            cell = (stage.title, record.data, record.constraints, record.run)
+            cell = (title, record.data, record.constraints, record.run)
             yield Observation(cell, record.method, facts, {**costs, **scores})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class Summed:
         cls,
         study: Study,
         summary: Summary,
-        records_of: Callable[[Study], Sequence[StudyRecord]],
+        records: Mapping[str, Sequence[StudyRecord]],
     ) -> Summed:
         """Sort records into arrays.
 
@@ -53,8 +53,8 @@ class Summed:
         ----------
         study : Study
         summary : Summary
-        records_of : callable
-            From a part, as `Study.stages` has it, to its records with its labels of methods.
+        records : mapping
+            By the title of a part its records, with its labels of methods.
         """
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
@@ -70,7 +70,7 @@ class Summed:
                 continue
             constant = title == summary.constant
             part: Any = slice(None) if constant else summary.parts.index(title)
-            for record in records_of(stages[title]):
+            for record in records[title]:
                 name, _ = told_apart(record.data)
                 wanted = constant or record.constraints in constraints
                 if record.failed or name not in data or record.method not in methods or not wanted:
@@ -124,10 +124,10 @@ class Summed:
 
 
 def summary_section(
-    study: Study, summary: Summary, records_of: Callable[[Study], Sequence[StudyRecord]]
+    study: Study, summary: Summary, records: Mapping[str, Sequence[StudyRecord]]
 ) -> Section:
     """Return the tables of a summary."""
-    summed = Summed.gather(study, summary, records_of)
+    summed = Summed.gather(study, summary, records)
     blocks: list[Block] = []
     shown = summary.scores or study.scores
     if summary.picture:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from places import ROOT
 
 from inference_lab.reporting.document import Cell, Column, Document, Section, Table
 from inference_lab.reporting.quoting import bare_numbers, quoted, with_quotations
-from inference_lab.studies import load_study
-
-#: Studies whose answers are tied to their tables, all numbers that are results among them.
-TIED = ("bilenko2004",)
 
 TABLE = Table(
     "by solver",
@@ -107,11 +102,3 @@ def test_a_report_warns_of_an_answer_that_its_records_do_not_give():
 def test_braces_that_quote_nothing_stay():
     assert quoted("a set {1, 2}", [TABLE]) == ("a set {1, 2}", [])
     assert bare_numbers("a set {1, 2} of wine-13, 0.5") == ["1", "2", "0.5"]
-
-
-@pytest.mark.parametrize("name", TIED)
-def test_answers_follow_from_the_records_beside_them(name):
-    """Every number is quoted, and the page, which is rendered from the records, has no warning."""
-    assert bare_numbers(load_study(ROOT / "reports" / name).answer) == []
-    page = (ROOT / "reports" / name / "README.md").read_text(encoding="utf-8")
-    assert "records differ" not in page

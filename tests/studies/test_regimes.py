@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from itertools import pairwise
 
@@ -13,7 +12,6 @@ from places import DATA, ROOT
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
 from inference_lab.hardness.evidence import evidence
 from inference_lab.registry.sources import as_problem
-from inference_lab.reporting.quoting import bare_numbers
 from inference_lab.results.records import RecordStore
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies import StudyError, load_study
@@ -138,62 +136,6 @@ def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
     head = 'title = "t"\nquestion = "q"\ndata = ["wine, standardised, n=100"]\n'
     path.write_text(head + "constraints = [1]\nruns = 1\n" + method)
     assert len(load_study(path).methods) == 6
-
-
-@pytest.mark.parametrize("name", ["estep-regimes", "em-regimes"])
-def test_what_answers_say_in_words_is_what_the_tables_say(name):
-    """Numbers are quoted; these are the words around them."""
-    folder = ROOT / "reports" / name
-    answer = " ".join(load_study(folder).answer.split())
-    assert bare_numbers(answer) == []
-
-    def rows(path):
-        with path.open(encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
-
-    maps = sorted((folder / "tables").glob("gains-*.csv"))
-    cells = [row for path in maps for row in rows(path)]
-    assert re.search("[Nn]o cell (of the maps )?shows a loss", answer)
-    assert len(maps) == 3 and "loss" not in {row["verdict"] for row in cells}
-    said = {row["contrast"]: row["verdict"] for row in rows(folder / "tables" / "contrasts.csv")}
-    for contrast, verdict in SAID[name].items():
-        assert said[contrast] == verdict, contrast
-
-
-#: What answers call certain, equal, or neither.
-SAID = {
-    "estep-regimes": {
-        "loopy BP, calibrated weights: energy": "gain",
-        "loopy BP, calibrated weights: clusters": "undecided",
-        "loopy BP, weights far too large, no noise: clusters": "gain",
-        "loopy BP, weights far too large, noise: energy": "gain",
-        "loopy BP, weights far too large, noise: clusters": "undecided",
-        "loopy BP against ICM in the same time: clusters": "gain",
-        "loopy BP, neighbourhood centroids: clusters": "gain",
-        "a lower energy against a higher one: clusters": "gain",
-        "mean field against ICM in the same time: clusters": "gain",
-        "the rounded LP against ICM in the same time: clusters": "undecided",
-        "the rounded LP against ICM in the same time: energy": "undecided",
-    },
-    "em-regimes": {
-        "loopy BP against ICM, calibrated: constrained points": "gain",
-        "exact against ICM, calibrated: constrained points": "gain",
-        "ICM 30 times against once: constrained points": "gain",
-        "loopy BP against ICM in the same time: constrained points": "undecided",
-        "exact against ICM in the same time as loopy BP: constrained points": "undecided",
-        "loopy BP against ICM in the same time: the others": "equivalent",
-        "exact against ICM 30 times, one constraint a point, none wrong: constrained points": (
-            "gain"
-        ),
-        "exact against ICM 30 times, five constraints a point, none wrong: constrained points": (
-            "equivalent"
-        ),
-        "exact against ICM, no constraint wrong, three times the weight or more: constrained "
-        "points": "gain",
-        "exact against ICM, ten times the weight, noise: constrained points": "undecided",
-        "calibrated against ten times the weight, loopy BP: constrained points": "undecided",
-    },
-}
 
 
 def test_what_a_note_says_of_the_pilots_follows_from_the_records():

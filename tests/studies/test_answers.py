@@ -1,0 +1,536 @@
+"""What answers say: every number is a quotation of a table, and words are as the numbers are."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import cache
+from html import unescape
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from places import ROOT
+
+from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.quoting import bare_numbers, quoted
+from inference_lab.results.fits import FitStore
+from inference_lab.studies import load_study
+from inference_lab.studies.definition import Protocol
+from inference_lab.studies.methods import draw_constraints, draw_run
+from inference_lab.studies.points import load_points
+from inference_lab.studies.report import study_document
+
+REPORTS = ROOT / "reports"
+STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/study.toml"))
+
+#: To make their tables of the records takes a minute: those that are committed stand for them.
+LARGE = ("em-regimes", "estep-regimes")
+
+
+@cache
+def tables(name: str) -> tuple[Table, ...]:
+    """Return the tables of a report, made of its records; answer and claims agree with them."""
+    folder = REPORTS / name
+    if name not in LARGE:
+        records = FitStore(folder / "records.jsonl").read()
+        document = study_document(load_study(folder), records, {})
+        assert document.warnings == ()
+        return tuple(document.tables())
+    found = []
+    for path in sorted((folder / "tables").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as lines:
+            head, *rows = csv.reader(lines)
+        cells = tuple(tuple(map(Cell, row)) for row in rows)
+        found.append(Table(path.stem, "", tuple(map(Column, head)), cells))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_number_of_an_answer_is_quoted_and_on_the_page(name):
+    answer = load_study(REPORTS / name).answer
+    assert bare_numbers(answer) == []
+    page = (REPORTS / name / "README.md").read_text(encoding="utf-8")
+    assert "records differ" not in page
+    if name not in LARGE:
+        shown = quoted(answer, tables(name)).text
+        assert " ".join(shown.split()) in " ".join(unescape(page.replace("\\", "")).split())
+
+
+def ends(text: str) -> tuple[float, float]:
+    """Return the ends of an interval as a cell shows it, or its number twice."""
+    first, *more = (float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?", text))
+    if "±" in text:
+        return first - more[0], first + more[0]
+    return (first, more[0]) if " to " in text else (first, first)
+
+
+def holds(relation: str, texts: list[str]) -> bool:
+    """Whether cells are as a word says; that is a relation, or what each of them reads."""
+    if relation in ("marked", "unmarked"):
+        return {text.endswith("*") for text in texts} == {relation == "marked"}
+    if relation in ("gain", "equivalent", "undecided"):
+        return set(texts) == {relation}
+    low, high = np.array([ends(text) for text in texts]).T
+    return bool(
+        {
+            "above": (low > 0).all(),
+            "not above": (low <= 0).all(),
+            "below": (high < 0).all(),
+            "open": ((low <= 0) & (high >= 0)).all(),
+            "nothing": (low == 0).all() and (high == 0).all(),
+            "overlapping": low.max() <= high.min(),
+            "rising": all(a < b for a, b in pairwise(low + high)),
+            "falling": all(a > b for a, b in pairwise(low + high)),
+        }[relation]
+    )
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_words_of_an_answer_are_as_its_tables(name):
+    answer = " ".join(load_study(REPORTS / name).answer.split())
+    for words, relation, *places in WORDS[name]:
+        cells = [
+            f"{row} | {column}"
+            for row, _, columns in (place.rpartition(" | ") for place in places)
+            for column in columns.split("; ")
+        ]
+        shown = [quoted(f"{{{cell}}}", tables(name)) for cell in cells]
+        assert words in answer
+        assert [each.wrong for each in shown] == [[]] * len(shown)
+        assert holds(relation, [each.text for each in shown]), (words, relation, shown)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_no_cell_of_a_map_shows_a_loss(name):
+    maps = [table for table in tables(name) if table.name.startswith("gains-")]
+    assert len(maps) == 3
+    assert "loss" not in {row[-1].text for table in maps for row in table.rows}
+    assert re.search("[Nn]o cell (of the maps )?shows a loss", load_study(REPORTS / name).answer)
+
+
+def test_what_a_note_says_of_draws_follows_from_draws_and_records():
+    """Which draws hold a pair that the split of the toy into upper and lower violates."""
+    folder = REPORTS / "lange2005"
+    points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
+    upper = points.values[:, 1] > points.values[:, 1].mean()
+
+    def told(share: float, run: int) -> bool:
+        pairs = draw_constraints(points, protocol, draw_run(points, protocol, run), share, "random")
+        must, cannot = upper[pairs.must_link], upper[pairs.cannot_link]
+        return bool((must[:, 0] != must[:, 1]).any() or (cannot[:, 0] == cannot[:, 1]).any())
+
+    share = {run: told(0.01, run) for run in range(50)}
+    right = [
+        record.scores["accuracy"]
+        for record in FitStore(folder / "records.jsonl").read()
+        if (record.method, record.data) == ("Annealed mixture, mean field", "lange-toy")
+        and (record.constraints, record.noise) == (0.01, 0.0)
+        and share[record.run]
+    ]
+    (note,) = [each for each in load_study(folder).notes if each.startswith("With 1 % of")]
+    assert f"{sum(share.values())} of 50 draws" in note
+    assert f"{len(right)} of the 11" in note and f"has {np.mean(right):.2f} of" in note
+    assert note.endswith("With 5 % all do.") and all(told(0.05, run) for run in range(50))
+
+
+#: Words of answers, what they say of cells, and which: ``table | row | column; column``.
+WORDS: dict[str, list[tuple[str, ...]]] = {
+    "basu2002": [
+        ("Much, on texts", "below", "more-and-more-seeds-nmi-less | K-means | 0.1"),
+        (
+            "beat k-means from a fifth on, as the thesis says, holds against either",
+            "below",
+            "more-and-more-seeds-nmi-less | K-means | 0.2; 0.3; 0.4; 0.5; 0.6; 0.7; 0.8; 0.9; 1",
+            "more-and-more-seeds-nmi-less | K-means++, best of ten | 0.2; 0.3; 0.4; 0.5; 0.6; 0.7; "
+            "0.8; 0.9; 1",
+        ),
+        (
+            "To hold on to the labels adds nothing",
+            "open",
+            "more-and-more-seeds-nmi-less | Constrained k-means | 0.1; 0.2; 0.3; 0.4; 0.5; 0.6; "
+            "0.7; 0.8; 0.9; 1",
+        ),
+        ("is below by", "below", "more-and-more-seeds-nmi-less | COP-KMeans | 0.1; 0.5"),
+        (
+            "The more labels are wrong, the less it is",
+            "falling",
+            "wrong-seeds-nmi | Seeded k-means | Texts; 10 % of the seeds wrong; 20 % of the seeds "
+            "wrong; 30 % of the seeds wrong; 40 % of the seeds wrong; 50 % of the seeds wrong",
+        ),
+        (
+            "worth having as long as most are right",
+            "below",
+            "wrong-seeds-nmi-less | K-means++, best of ten | Texts; 10 % of the seeds wrong; "
+            "20 % of the seeds wrong; 30 % of the seeds wrong; 40 % of the seeds wrong",
+        ),
+        (
+            "no longer above k-means++ for certain",
+            "open",
+            "wrong-seeds-nmi-less | K-means++, best of ten | 50 % of the seeds wrong",
+        ),
+        (
+            "that it falls faster is not certain",
+            "open",
+            "wrong-seeds-nmi-less | Constrained k-means | 20 % of the seeds wrong; 30 % of the "
+            "seeds wrong; 40 % of the seeds wrong; 50 % of the seeds wrong",
+        ),
+        *(
+            (
+                "seeds for some of the classes bring some of it",
+                "rising",
+                f"half-of-the-points-seeds-of-each-collection-nmi | K-means | {data}",
+                *(
+                    "seeds-for-some-of-the-classes-nmi | Seeded k-means, "
+                    f"{share} of the classes | {data}"
+                    for share in (0.25, 0.75, 1)
+                ),
+            )
+            for data in ("news-20", "k1a")
+        ),
+    ],
+    "basu2004": [
+        (
+            "most comes from the initialisation",
+            "below",
+            "cosine-against-baseline | KMEANS | 800",
+            "i-divergence-against-baseline | KMEANS | 800",
+        ),
+        (
+            "for KMEANS-I, which only starts from the constraints",
+            "open",
+            "cosine-against-baseline | KMEANS-I | 800",
+            "i-divergence-against-baseline | KMEANS-I | 800",
+        ),
+        ("above KMEANS-I-C, which has them", "above", "cosine-against-baseline | KMEANS-I | all"),
+        ("add nothing for texts", "open", "i-divergence-against-baseline | KMEANS-I | all"),
+        (
+            "they help where the unit weight",
+            "below",
+            "euclidean-distance-by-data-nmi-less | HMRF-KMEANS-I | iris; letters-ijl-tenth",
+        ),
+        (
+            "unit weights do nothing whatever",
+            "nothing",
+            "euclidean-distance-by-data-nmi-less | HMRF-KMEANS-I | pendigits-389-tenth",
+        ),
+        (
+            "above KMEANS-I-C, on all three sets",
+            "above",
+            "cosine-against-baseline | KMEANS-I-C-D, 10 iterations | all",
+            "cosine-by-data-nmi-less | KMEANS-I-C-D, 10 iterations | news-different-3; "
+            "news-related-3; news-similar-3",
+        ),
+        (
+            "without any constraints too",
+            "above",
+            "cosine-against-baseline | KMEANS-I-C-D, 10 iterations | 0",
+        ),
+        (
+            "is left on the similar groups only",
+            "not above",
+            "many-constraints-cosine-by-data-nmi-less | KMEANS-I-C-D, 10 iterations | "
+            "news-different-3; news-related-3",
+        ),
+        (
+            "more steps lower that further",
+            "rising",
+            "cosine-effort | KMEANS-I-C-D, 10 iterations | objective below KMEANS-I-C's (%)",
+            "cosine-effort | KMEANS-I-C-D, 30 iterations | objective below KMEANS-I-C's (%)",
+        ),
+        (
+            "NMI falls below that of KMEANS-I-C",
+            "below",
+            "cosine-against-baseline | KMEANS-I-C-D, 30 iterations | 400; 800",
+        ),
+        (
+            "changes no score at all",
+            "nothing",
+            "i-divergence-against-baseline | KMEANS-I-C-D, step 1e-8 | all; 0; 50; 100; 200; 400; "
+            "800",
+        ),
+        (
+            "there is no gain either",
+            "not above",
+            "i-divergence-against-baseline | KMEANS-I-C-D, step 0.1 | all; 0; 50; 100; 200; 400; "
+            "800",
+        ),
+    ],
+    "basu2005-active": [
+        (
+            "Yes for texts",
+            "marked",
+            "texts-cosine-against-baseline | Explore and consolidate | 50; 100; 200; 500",
+        ),
+        (
+            "in each of which it is above",
+            "above",
+            "texts-by-data-nmi-less | Explore and consolidate | news-different-3; news-related-3; "
+            "news-similar-3; classic3-subset; mean",
+        ),
+        (
+            "about what five hundred random ones do",
+            "overlapping",
+            "texts-cosine-nmi-news-different-3 | Explore and consolidate | 50",
+            "texts-cosine-nmi-news-different-3 | Random | 500",
+        ),
+        *(
+            (words, relation, f"texts-cosine-nmi-{data} | Random | 100; 200")
+            for data in ("news-different-3", "news-related-3", "classic3-subset")
+            for words, relation in (
+                ("NMI falls on three of the four", "falling"),
+                ("less than the intervals of either", "overlapping"),
+            )
+        ),
+        (
+            "NMI falls on three of the four",
+            "rising",
+            "texts-cosine-nmi-news-similar-3 | Random | 100; 200",
+        ),
+        (
+            "which is not significant after correction",
+            "unmarked",
+            "texts-cosine-against-baseline | Explore and consolidate | 10",
+        ),
+        (
+            "changes for certain with five hundred only",
+            "below",
+            "texts-cosine-against-baseline | Random, weight 0 | 500",
+        ),
+        (
+            "changes for certain with five hundred only",
+            "open",
+            "texts-cosine-against-baseline | Random, weight 0 | 10; 20; 50; 100; 200; 1000",
+        ),
+        (
+            "no number of them significant",
+            "unmarked",
+            "iris-squared-euclidean-distance-against-baseline | Explore and consolidate | all; 10; "
+            "20; 50; 100; 200; 500; 1000",
+        ),
+        (
+            "and is not significant either",
+            "unmarked",
+            "iris-squared-euclidean-distance-against-baseline | Random, weight 0 | 100; 200; 500; "
+            "1000",
+        ),
+    ],
+    "bilenko2004": [
+        (
+            "no contrast is certain once sets are the units",
+            "undecided",
+            "contrasts | exact E-steps | verdict",
+            "contrasts | exact E-steps, 10 and 25 constraints | verdict",
+            "contrasts | exact E-steps, 200 constraints | verdict",
+            "contrasts | loopy BP | verdict",
+            "contrasts | mean field | verdict",
+        ),
+        ("On these data sets yes", "above", "contrasts | exact E-steps | 95 % interval"),
+        (
+            "not only where constraints are few",
+            "above",
+            "contrasts | exact E-steps, 10 and 25 constraints | 95 % interval",
+            "contrasts | exact E-steps, 200 constraints | 95 % interval",
+        ),
+        (
+            "gives what the exact ILP gives",
+            "overlapping",
+            "against-baseline | LP + rounding | all",
+            "against-baseline | Exact (ILP) | all",
+        ),
+        ("loopy BP gains", "above", "contrasts | loopy BP | 95 % interval"),
+        ("of mean field nothing can be said", "open", "contrasts | mean field | 95 % interval"),
+        (
+            "change the ordering hardly at all",
+            "open",
+            "against-baseline | ICM, released code | all",
+        ),
+        (
+            "above it.",
+            "marked",
+            "against-baseline | BP, released code | all",
+            "against-baseline | LP, released code | all",
+        ),
+    ],
+    "khashabi2015": [
+        (
+            "so that no single level is certain",
+            "open",
+            "all-methods-ari-less | RDP-means, released code | p = 1; p = 0.95; p = 0.9; p = 0.8",
+        ),
+        (
+            "LCVQE is far below both",
+            "below",
+            "all-methods-ari-less | LCVQE | p = 1; p = 0.95; p = 0.9; p = 0.8",
+        ),
+        (
+            "RDP-means stays at",
+            "overlapping",
+            "a-wrong-number-of-clusters-ari | RDP-means, released code | k - 2; p = 1; k + 3",
+        ),
+        (
+            "while PCKMeans falls",
+            "falling",
+            "a-wrong-number-of-clusters-ari | PCKMeans | p = 1; k + 3; k - 1; k - 2",
+        ),
+        ("not certain either", "open", "all-methods-r-0-01-ari-less | TVClust | p = 0.8"),
+        *(
+            (
+                "But on some data it fails",
+                "falling",
+                f"all-methods-by-data-ari | PCKMeans | {data}",
+                f"all-methods-by-data-ari | TVClust | {data}",
+            )
+            for data in ("wine", "glass")
+        ),
+        (
+            "gains by loopy BP",
+            "above",
+            "e-steps-ari-less | RDP-means, loopy BP | E-steps, p = 1; E-steps, p = 0.9",
+            "e-steps-ari-less | RDP-means, alpha-expansion | E-steps, p = 1",
+        ),
+        (
+            "the second not certain",
+            "open",
+            "e-steps-ari-less | RDP-means, alpha-expansion | E-steps, p = 0.9",
+        ),
+        (
+            "neither certain",
+            "open",
+            "e-steps-ari-less | RDP-means, icm | E-steps, p = 1; E-steps, p = 0.9",
+        ),
+    ],
+    "lange2005": [
+        (
+            "On the toy data, yes",
+            "marked",
+            "toy-data-table-2-against-baseline | Mixture, mean field | 0.05; 0.1; 0.15; 0.3; 0.5",
+            "toy-data-table-2-against-baseline | PCKMeans, best of 13 | 0.05; 0.1; 0.15; 0.3; 0.5",
+            "toy-data-table-2-against-baseline | Constrained EM | 0.05; 0.1; 0.15",
+        ),
+        (
+            "the two cannot be told apart",
+            "open",
+            "toy-data-other-e-steps-against-baseline | Annealed mixture, exact | all; 0.05; 0.15; "
+            "0.5",
+        ),
+        *(
+            (
+                "no E-step finds left and right",
+                "marked",
+                f"toy-data-other-e-steps-against-baseline | PCKMeans, {e_step} | 0.05; 0.15; 0.5",
+            )
+            for e_step in ("ICM", "mean field", "loopy BP", "exact")
+        ),
+        (
+            "Better E-steps violate less",
+            "falling",
+            *(
+                f"toy-data-other-e-steps-effort | PCKMeans, {e_step} | violated weight (mean)"
+                for e_step in ("ICM", "mean field", "exact")
+            ),
+        ),
+    ],
+    "estep-regimes": [
+        (
+            "no difference in clusters can be told",
+            "undecided",
+            "contrasts | loopy BP, calibrated weights: clusters | verdict",
+        ),
+        (
+            "with calibrated weights loopy BP ends",
+            "gain",
+            "contrasts | loopy BP, calibrated weights: energy | verdict",
+        ),
+        (
+            "it finds lower energies and better clusters",
+            "gain",
+            "contrasts | loopy BP, weights far too large, no noise: energy | verdict",
+            "contrasts | loopy BP, weights far too large, no noise: clusters | verdict",
+        ),
+        (
+            "it still finds energies lower by",
+            "gain",
+            "contrasts | loopy BP, weights far too large, noise: energy | verdict",
+        ),
+        (
+            "but no better clusters",
+            "undecided",
+            "contrasts | loopy BP, weights far too large, noise: clusters | verdict",
+        ),
+        (
+            "Over all regimes the gain",
+            "gain",
+            "contrasts | loopy BP against ICM in the same time: clusters | verdict",
+            "contrasts | loopy BP against ICM in the same time: energy | verdict",
+            "contrasts | loopy BP, neighbourhood centroids: clusters | verdict",
+        ),
+        (
+            "A lower energy goes with better clusters",
+            "gain",
+            "contrasts | a lower energy against a higher one: clusters | verdict",
+        ),
+        (
+            "mean field, in less time, gains",
+            "gain",
+            "contrasts | mean field against ICM in the same time: clusters | verdict",
+        ),
+        (
+            "Rounding the LP brings nothing certain",
+            "undecided",
+            "contrasts | the rounded LP against ICM in the same time: clusters | verdict",
+            "contrasts | the rounded LP against ICM in the same time: energy | verdict",
+        ),
+    ],
+    "em-regimes": [
+        (
+            "a better E-step makes better clusters than one descent of ICM",
+            "gain",
+            "contrasts | loopy BP against ICM, calibrated: constrained points | verdict",
+            "contrasts | exact against ICM, calibrated: constrained points | verdict",
+            "contrasts | ICM 30 times against once: constrained points | verdict",
+        ),
+        (
+            "neither is certain",
+            "undecided",
+            "contrasts | loopy BP against ICM in the same time: constrained points | verdict",
+            "contrasts | exact against ICM in the same time as loopy BP: constrained points | "
+            "verdict",
+        ),
+        (
+            "On untouched points loopy BP and thirty runs are equivalent",
+            "equivalent",
+            "contrasts | loopy BP against ICM in the same time: the others | verdict",
+        ),
+        (
+            "above thirty runs of ICM with one constraint a point",
+            "gain",
+            "contrasts | exact against ICM 30 times, one constraint a point, none wrong: "
+            "constrained points | verdict",
+        ),
+        (
+            "and equivalent with five",
+            "equivalent",
+            "contrasts | exact against ICM 30 times, five constraints a point, none wrong: "
+            "constrained points | verdict",
+        ),
+        (
+            "The gain is largest where constraints are right",
+            "gain",
+            "contrasts | exact against ICM, no constraint wrong, three times the weight or more: "
+            "constrained points | verdict",
+        ),
+        (
+            "ten times the weight nothing is certain",
+            "undecided",
+            "contrasts | exact against ICM, ten times the weight, noise: constrained points | "
+            "verdict",
+        ),
+        (
+            ", not certain. Marginals",
+            "undecided",
+            "contrasts | calibrated against ten times the weight, loopy BP: constrained points | "
+            "verdict",
+        ),
+    ],
+}
