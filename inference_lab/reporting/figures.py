@@ -327,6 +327,64 @@ def gap_over_time(
     return figure
 
 
+def seconds_by_size(
+    sizes: npt.ArrayLike,
+    seconds: npt.ArrayLike,
+    labels: Sequence[str],
+    *,
+    cut: npt.ArrayLike,
+    growing: str,
+) -> Figure:
+    """Draw seconds over sizes, both on logarithmic axes, with a line of linear growth.
+
+    Parameters
+    ----------
+    sizes : (t,) array_like
+        Ascending, above 0.
+    seconds : (k, t) array_like
+        NaN where there was no run.
+    labels : sequence of str
+    cut : (k, t) array_like of bool
+        Where a limit ended runs, which is drawn hollow.
+    growing : str
+        What the sizes are of.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is not one label a solver.
+    """
+    x, curves = np.asarray(sizes, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    ended_by_limit = np.asarray(cut, dtype=np.bool_)
+    _check_labels(labels, len(curves))
+    figure, axes = _panel(labels)
+    handles = []
+    for number, curve in enumerate(curves):
+        style = line_style(number)
+        (line,) = axes.plot(x, curve, **style)
+        there = ended_by_limit[number]
+        axes.plot(
+            x[there],
+            curve[there],
+            **{**style, "linestyle": "none", "markerfacecolor": "white", "zorder": 3},
+        )
+        handles.append(line)
+    known = curves[:, 0][curves[:, 0] > 0]
+    if known.size:
+        linear = float(np.exp(np.log(known).mean())) * x / x[0]
+        axes.plot(x, linear, color="0.6", linewidth=0.8, zorder=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(growing)
+    axes.set_ylabel("seconds")
+    _legend(figure, handles, labels)
+    return figure
+
+
 def draw_gaps(
     axes: Axes,
     times: npt.ArrayLike,

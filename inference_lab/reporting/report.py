@@ -32,6 +32,7 @@ from inference_lab.reporting.runs import (
     settings_section,
 )
 from inference_lab.reporting.short import in_short
+from inference_lab.reporting.sizes import sizes_section
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.findings import Findings
 from inference_lab.results.known import Known
@@ -58,6 +59,7 @@ def report_document(
     times: Sequence[float] | None = None,
     shift: float = SHIFT,
     maps: Sequence[tuple[str, str]] = (),
+    growing: str | None = None,
     known: Known | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
@@ -90,6 +92,9 @@ def report_document(
     maps : sequence of (str, str)
         Pairs of entries of the problems' info: for each a map says which solver is best for which
         values, the first along the rows.
+    growing : str, optional
+        The setting by which problems differ in size, of which is told how time, gap and memory
+        grow with it.
     known : mapping, optional
         Best energies that other runs found, see `inference_lab.results.known`.
     contrasts : sequence of Contrast
@@ -155,6 +160,7 @@ def report_document(
         sections += [
             classes_section(analysis),
             map_section(analysis, maps),
+            None if growing is None else sizes_section(analysis, growing),
             targets_section(analysis),
             history_section(analysis, drawn_problems),
             solvers_section(analysis),

@@ -52,6 +52,7 @@ _TABLES = (
         "targets",
         "quality-at-times",
     ),
+    *("seconds-by-size", "gaps-by-size", "memory-by-size"),
     *(
         "wins",
         "wins-on-time",
@@ -66,7 +67,7 @@ _TABLES = (
 )
 _FIGURES = (
     *("class-gaps", "best-solver-map-", "best-prover-map-", "performance-profile", "cactus"),
-    *("solved-over-time", "gain-map-"),
+    *("solved-over-time", "gain-map-", "seconds-by-size"),
     *("gap-over-time", "convergence-", "critical-difference"),
 )
 
@@ -146,6 +147,8 @@ class SolverStudy:
     maps : list of [str, str]
         Pairs of entries of the problems' info, rows and columns of maps that say which solver is
         best where.
+    growing : str or None
+        Setting of the problems by which they differ in size.
     contrasts : list of Contrast
         What is asked of the runs before they are made.
     claims : list of Claim
@@ -196,6 +199,7 @@ class SolverStudy:
     notes: list[str] = field(default_factory=list)
     classes: str | None = None
     maps: list[list[str]] = field(default_factory=list)
+    growing: str | None = None
     contrasts: list[Contrast] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     blocks: str | None = None
@@ -589,6 +593,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         targets=study.targets,
         times=study.times,
         maps=[(first, second) for first, second in study.maps],
+        growing=study.growing,
         contrasts=_in_specs(study),
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",

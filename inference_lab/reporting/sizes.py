@@ -1,0 +1,210 @@
+"""The section of a report on size: how time, memory and quality change as problems grow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.reporting import figures
+from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.cells import (
+    Columns,
+    best_marked,
+    number_cell,
+    percent_cell,
+    seconds_cell,
+    table_of,
+    text_cell,
+)
+from inference_lab.reporting.document import Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.resampling import as_rows, effect
+from inference_lab.reporting.results import facts_of
+from inference_lab.reporting.statistics import shifted_geometric_mean
+from inference_lab.specs.grammar import SpecError, parse_spec
+from inference_lab.words import NONE, counted
+
+__all__ = ["sizes_section"]
+
+FloatArray = npt.NDArray[np.float64]
+
+#: What ended by itself, and so says how long it takes.
+_ENDED = ("optimal", "converged", "infeasible")
+
+
+def sizes_section(analysis: Analysis, growing: str) -> Section:
+    """Return the section on problems that differ in size.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    growing : str
+        The setting of the problems that says how large they are.
+    """
+    sizes = _Sizes(analysis, growing)
+    if len(sizes.values) < 2:
+        text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
+        return Section("Size", (Text((text,)),))
+    return Section(
+        "Size", (sizes.picture(), sizes.seconds_table(), sizes.gap_table(), sizes.memory_table())
+    )
+
+
+class _Sizes:
+    """Numbers of shape (sizes, solvers), the solvers in the order of the report."""
+
+    def __init__(self, analysis: Analysis, growing: str) -> None:
+        self.analysis = analysis
+        self.growing = growing
+        results = analysis.results
+        facts = [facts_of(record) for record in results.problem_records]
+        # Problems without the setting are of no size.
+        self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
+        self.values = np.unique(self.size[~np.isnan(self.size)])
+
+    def _means(self, values: FloatArray, mean: str) -> FloatArray:
+        """Return means of one number a record over the problems of each size."""
+        found = np.full((len(self.values), len(self.analysis.order)), np.nan)
+        spread = self.analysis.results.spread(values)
+        for row, size in enumerate(self.values):
+            part = spread[self.size == size]
+            for column, s in enumerate(self.analysis.order):
+                known = part[:, s][~np.isnan(part[:, s])]
+                if known.size:
+                    found[row, column] = {
+                        "geometric": lambda v: shifted_geometric_mean(v, self.analysis.shift),
+                        "plain": np.mean,
+                        "largest": np.max,
+                    }[mean](known)
+        return found
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """Seconds that runs are charged."""
+        return self._means(self.analysis.results.charged_seconds, "geometric")
+
+    @cached_property
+    def cut(self) -> FloatArray:
+        """The share of the runs that a limit ended."""
+        ended = [r.status not in _ENDED for r in self.analysis.results.records]
+        return self._means(np.array(ended, dtype=np.float64), "plain")
+
+    def exponents(self) -> list[Cell]:
+        """Return the power of the size with which the time of each solver grows.
+
+        The slope of log seconds over log variables for problems that differ in size alone, of runs
+        that no limit ended; its mean over blocks, which the interval resamples.
+        """
+        results = self.analysis.results
+        series: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+        blocks: dict[str, str] = {}
+        for at, record in enumerate(results.records):
+            problem = results.problem[at]
+            if np.isnan(self.size[problem]) or record.status not in _ENDED:
+                continue
+            name = _without(record.problem, self.growing)
+            blocks[name] = self.analysis.block_of[problem]
+            point = (np.log(record.n_variables), np.log(max(results.seconds[at], 1e-6)))
+            series[int(results.solver[at]), name].append(point)
+        cells = []
+        for s in self.analysis.order:
+            slopes: dict[str, list[float]] = defaultdict(list)
+            for (solver, name), points in series.items():
+                x, y = np.array(points).T
+                if solver == s and np.ptp(x) > 0:
+                    slopes[blocks[name]].append(float(np.polyfit(x, y, 1)[0]))
+            cells.append(_exponent(list(slopes.values())))
+        return cells
+
+    def seconds_table(self) -> Table:
+        """Return the seconds by size, and how they grow."""
+        columns = self._columns(self.seconds, seconds_cell)
+        for row, (_, cells) in enumerate(columns[1:]):
+            for place, cell in enumerate(cells):
+                share = self.cut[row, place]
+                if share > 0:
+                    cells[place] = replace(cell, text=f"{cell.text} ({100 * share:.0f} % cut)")
+        exponents: tuple[Column, list[Cell]] = (Column("exponent"), self.exponents())
+        return table_of(
+            "seconds-by-size",
+            f"Seconds by {self.growing}: shifted geometric means over the problems of a size "
+            f"(shift {self.analysis.shift:g} s).",
+            [*columns, exponents],
+            "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
+            "variables with which the seconds of the other runs grow, with a 95 % interval over "
+            f"resampled {self.analysis.blocks or 'problems'}; 1 is linear.",
+        )
+
+    def gap_table(self) -> Table:
+        """Return the primal gaps by size."""
+        gaps = self._means(self.analysis.results.primal_gap, "plain")
+        return table_of(
+            "gaps-by-size",
+            f"Primal gap in percent by {self.growing}: means over the problems of a size.",
+            self._columns(gaps, percent_cell),
+            "To the best energy known, which is less well known of large problems.",
+        )
+
+    def memory_table(self) -> Table:
+        """Return the largest peaks of memory by size."""
+        records = self.analysis.results.records
+        peaks = [np.nan if r.peak_memory is None else r.peak_memory / 1e6 for r in records]
+        return table_of(
+            "memory-by-size",
+            f"Peak of memory in MB by {self.growing}: the largest of the runs of a size, the "
+            "interpreter and the problem included.",
+            self._columns(self._means(np.array(peaks), "largest"), _memory_cell),
+        )
+
+    def _columns(self, values: FloatArray, cell: Callable[[float], Cell]) -> Columns:
+        names = [text_cell(label) for label in self.analysis.labels]
+        columns: Columns = [(Column("solver", right=False), names)]
+        for row, size in enumerate(self.values):
+            cells = best_marked([cell(float(v)) for v in values[row]])
+            columns.append((Column(f"{size:,.0f}"), cells))
+        return columns
+
+    def picture(self) -> Picture:
+        """Return the seconds over the size."""
+        solvers = counted(len(self.analysis.labels), "solver")
+        return Picture(
+            "seconds-by-size",
+            f"Seconds over {self.growing}; hollow where a limit ended some of the runs. A line as "
+            "steep as the grey one is linear.",
+            f"Seconds against {self.growing} for {solvers}.",
+            partial(
+                figures.seconds_by_size,
+                self.values,
+                self.seconds.T,
+                self.analysis.labels,
+                cut=self.cut.T > 0,
+                growing=self.growing,
+            ),
+        )
+
+
+def _memory_cell(value: float) -> Cell:
+    return number_cell(value, NONE if np.isnan(value) else f"{value:,.0f}")
+
+
+def _exponent(slopes: list[list[float]]) -> Cell:
+    """Return the mean slope, with its interval if there are several blocks."""
+    if not slopes:
+        return Cell(NONE)
+    found = effect(as_rows(slopes))
+    interval = f" [{found.low:.2f}, {found.high:.2f}]" if len(slopes) > 1 else ""
+    return Cell(f"{found.value:.2f}{interval}", found.value)
+
+
+def _without(problem: str, setting: str) -> str:
+    """Return the spec of a problem without one of its settings."""
+    try:
+        spec = parse_spec(problem)
+    except SpecError:
+        return problem
+    kept = {name: value for name, value in spec.settings.items() if name != setting}
+    return f"{spec.name}{kept}"

@@ -1,0 +1,84 @@
+"""How reports tell what grows with the size of problems."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sample_records import record
+
+from inference_lab.reporting.document import Picture, Table
+from inference_lab.reporting.report import report_document
+
+POWERS = {"a": 1.0, "b": 2.0}
+
+
+def grown(n, data, solver, energy=1.0, **changes):
+    """Return a record of a run whose seconds are a power of n."""
+    seconds = 1e-6 * n ** POWERS[solver] * (2.0 if data == "wine" else 1.0)
+    given = {"n_variables": n, "seconds": seconds, "problem_info": {"data": data}, **changes}
+    return record(f"made(data={data}, points={n})", solver, energy, **given)
+
+
+def section(runs, growing="points"):
+    document = report_document(runs, title="", growing=growing, blocks="data")
+    (found,) = [s for s in document.sections if s.title == "Size"]
+    return found
+
+
+def table(runs, name):
+    (found,) = [b for b in section(runs).blocks if isinstance(b, Table) and b.name == name]
+    columns = [column.title for column in found.columns]
+    return {row[0].text: dict(zip(columns[1:], row[1:], strict=True)) for row in found.rows}
+
+
+RUNS = [
+    grown(n, data, solver, peak_memory=n * 1000)
+    for n, data, solver in itertools.product((100, 1000, 10_000), ("iris", "wine"), POWERS)
+]
+
+
+def test_exponents_are_slopes_within_series():
+    """The data sets differ in what they take, not in how it grows."""
+    rows = table(RUNS, "seconds-by-size")
+    for solver, power in POWERS.items():
+        assert rows[solver]["exponent"].value == pytest.approx(power)
+        assert rows[solver]["exponent"].text == f"{power:.2f} [{power:.2f}, {power:.2f}]"
+    shift, seconds = 0.001, np.array([1e-4, 2e-4])
+    expected = math.exp(np.log(seconds + shift).mean()) - shift
+    assert rows["a"]["100"].value == pytest.approx(expected)
+
+
+def test_runs_that_a_limit_ended_say_nothing_of_growth():
+    """They are counted as cut, and charged what they took."""
+    cut = grown(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
+    runs = [r for r in RUNS if (r.problem, r.solver) != (cut.problem, "b")] + [cut]
+    rows = table(runs, "seconds-by-size")
+    assert rows["b"]["exponent"].value == pytest.approx(2.0)
+    assert rows["b"]["10,000"].text.endswith("(50 % cut)")
+    assert "cut" not in rows["b"]["1,000"].text + rows["a"]["10,000"].text
+    (picture,) = [b for b in section(runs).blocks if isinstance(b, Picture)]
+    hollow = [
+        line
+        for line in picture.draw().axes[0].lines
+        if line.get_markerfacecolor() == "white" and len(line.get_xdata())
+    ]
+    assert [line.get_xdata().tolist() for line in hollow] == [[10_000.0]]
+
+
+def test_gaps_and_memory_are_told_by_size():
+    worse = [grown(1000, "iris", "b", 1.5), grown(1000, "wine", "b")]
+    runs = [r for r in RUNS if not (r.n_variables == 1000 and r.solver == "b")] + worse
+    gaps = table(runs, "gaps-by-size")
+    assert gaps["a"]["1,000"].value == gaps["b"]["100"].value == 0.0
+    assert gaps["b"]["1,000"].value == pytest.approx((100 / 3 + 0.0) / 2)
+    memory = table(RUNS, "memory-by-size")
+    assert memory["a"]["10,000"].text == "10"
+
+
+def test_problems_of_one_size_are_said_to_be_so():
+    runs = [r for r in RUNS if r.n_variables == 100]
+    assert "do not differ in points" in section(runs).blocks[0].paragraphs[0]
+    assert "do not differ in weight" in section(RUNS, "weight").blocks[0].paragraphs[0]
