@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from places import ROOT
+from places import DATA, ROOT
 
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.reporting.quoting import bare_numbers, quoted
@@ -132,6 +132,32 @@ def test_what_a_note_says_of_draws_follows_from_draws_and_records():
     assert f"{sum(share.values())} of 50 draws" in note
     assert f"{len(right)} of the 11" in note and f"has {np.mean(right):.2f} of" in note
     assert note.endswith("With 5 % all do.") and all(told(0.05, run) for run in range(50))
+
+
+NEWS = ("news-different-3", "news-related-3", "news-similar-3")
+
+#: Words of notes, and the data whose numbers of points and features they tell.
+SIZES = [
+    ("basu2002", "news-20 {0[0]} posts and {0[1]} terms", ("news-20",)),
+    (
+        "basu2002",
+        "{0[0]}, {1[0]} and {2[0]} posts and {0[1]}, {1[1]} and {2[1]} terms",
+        NEWS,
+    ),
+    ("basu2002", "k1a {0[0]} pages and {0[1]} terms", ("k1a",)),
+    ("basu2004", "leaves {0[1]}, {1[1]} and {2[1]} terms", NEWS),
+    ("basu2004", "{0[0]} and {1[0]} points", ("letters-ijl-tenth", "pendigits-389-tenth")),
+    ("basu2005-active", "of which {0[1]} terms remain", ("classic3-subset",)),
+    ("bilenko2004", "{0[0]} and {1[0]} points", ("letters-ijl", "digits-389")),
+    ("bilenko2004", "the digits have {0[1]} features", ("digits-389",)),
+]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
+@pytest.mark.parametrize(("name", "words", "data"), SIZES)
+def test_sizes_that_notes_tell_are_those_of_the_data(name, words, data):
+    told = words.format(*(load_points(each, DATA).values.shape for each in data))
+    assert any(told in note for note in load_study(REPORTS / name).notes)
 
 
 #: Words of answers, what they say of cells, and which: ``table | row | column; column``.
