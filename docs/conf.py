@@ -32,7 +32,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "which_solver",
 ]
-exclude_patterns = ["_build"]
+# What takes how long is of no use to readers, and its pages need a network.
+exclude_patterns = ["_build", "sg_execution_times.rst", "gallery/sg_execution_times.rst"]
 templates_path: list[str] = []
 default_role = "py:obj"
 

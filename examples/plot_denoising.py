@@ -8,6 +8,7 @@ lower energy, another may have the better picture; a table with both shows which
 
 # %%
 import matplotlib.pyplot as plt
+import numpy as np
 
 import inference_lab as il
 from inference_lab.problems.image_denoising import ImageDenoising
@@ -30,10 +31,9 @@ for panel, (title, labels) in zip(
     {"noisy": noisy, "icm": local.labels, "trw-s": best.labels, "clean": problem.truth}.items(),
     strict=True,
 ):
-    psnr = problem.score(labels)["psnr"]
+    psnr = problem.score(labels)["psnr"]  # infinite for the clean picture
+    quality = f"{psnr:.1f} dB, " if np.isfinite(psnr) else ""
     panel.imshow(problem.picture(labels), cmap="gray")
-    panel.set_title(
-        f"{title}, {psnr:.1f} dB, energy {problem.graph.energy(labels):.0f}", fontsize=7
-    )
+    panel.set_title(f"{title}, {quality}energy {problem.graph.energy(labels):.0f}", fontsize=7)
     panel.set_axis_off()
 plt.show()

@@ -31,5 +31,7 @@ for solver in SOLVERS:
 axes.set(
     xscale="log", yscale="log", xlabel="strength of the couplings", ylabel="distance from exact"
 )
+axes.set_xticks(COUPLINGS, [f"{c:g}" for c in COUPLINGS])
+axes.set_xticks([], minor=True)
 axes.legend(frameon=False, fontsize=8)
 plt.show()
