@@ -43,6 +43,7 @@ from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.transformed import (
     ConstrainedLinkage,
     ConstrainedSpectral,
+    FlexibleSpectral,
     MetricKMeans,
 )
 from inference_lab.clustering.tvclust import TVClust
@@ -70,6 +71,7 @@ __all__ = [
     "Distortion",
     "EmptyClusterError",
     "ExploreConsolidate",
+    "FlexibleSpectral",
     "GradientStep",
     "HMRFKMeans",
     "HalfStep",

@@ -60,6 +60,8 @@ class Side:
         return Constraints(
             np.concatenate([given.must_link, chain]),
             np.concatenate([given.cannot_link, apart.reshape(-1, 2)]),
+            np.concatenate([given.ml_weights, np.ones(len(chain))]),
+            np.concatenate([given.cl_weights, np.ones(len(apart))]),
             n_points=given.n_points,
         )
 

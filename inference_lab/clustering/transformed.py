@@ -1,10 +1,10 @@
 """What a user would compare with: pairs change the distances first, a plain clustering follows.
 
 D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints",
-ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. A. Bar-Hillel,
-T. Hertz, N. Shental, D. Weinshall, "Learning distance functions using equivalence relations", ICML
-2003. J. Davis, B. Kulis, P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML
-2007.
+ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. X. Wang, I. Davidson,
+"Flexible constrained spectral clustering", KDD 2010. A. Bar-Hillel, T. Hertz, N. Shental, D.
+Weinshall, "Learning distance functions using equivalence relations", ICML 2003. J. Davis, B. Kulis,
+P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML 2007.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
 
-__all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "MetricKMeans"]
+__all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "MetricKMeans"]
 
 
 class _Dense(PairwiseClusterer):
@@ -136,6 +136,20 @@ def _impose(gaps: FloatArray, pairs: Constraints) -> None:
     gaps[i, j] = gaps[j, i] = gaps.max() + 1.0
 
 
+def _similarities(points: FloatArray, n_neighbours: int, width: float | None) -> Any:
+    """Return ``exp(-|x - y|^2 / (2 s^2))`` of two points and more that are neighbours, sparse.
+
+    Without a width ``s`` is the mean distance of the last neighbour.
+    """
+    from sklearn.neighbors import kneighbors_graph
+
+    gaps = kneighbors_graph(points, min(n_neighbours, len(points) - 1), mode="distance")
+    last = gaps.max(axis=1).toarray().mean()
+    width = width or last or 1.0
+    gaps.data = np.exp(-(gaps.data**2) / (2.0 * width**2))
+    return gaps.maximum(gaps.T)
+
+
 class ConstrainedSpectral(_Dense):
     """Spectral clustering of similarities that the pairs have changed (Kamvar et al. 2003).
 
@@ -208,7 +222,7 @@ class ConstrainedSpectral(_Dense):
         from sklearn.preprocessing import normalize
 
         rng = self._generator()
-        vectors = self._leading(self._chain(points, side), rng)
+        self.eigenvalues_, vectors = _largest(self._chain(points, side), self.n_clusters, rng)
         model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
         model.fit(normalize(vectors), sample_weight=side.weights)
         self._take(points, side, model.labels_, SquaredEuclidean())
@@ -217,16 +231,10 @@ class ConstrainedSpectral(_Dense):
     def _chain(self, points: FloatArray, side: Side) -> Any:
         """Return the transition matrix, sparse."""
         from scipy.sparse import csr_array, diags_array, lil_array
-        from sklearn.neighbors import kneighbors_graph
 
-        n = len(points)
-        if n == 1:
+        if len(points) == 1:
             return csr_array(np.ones((1, 1)))
-        gaps = kneighbors_graph(points, min(self.n_neighbours, n - 1), mode="distance")
-        last = gaps.max(axis=1).toarray().mean()
-        width = self.width or last or 1.0
-        gaps.data = np.exp(-(gaps.data**2) / (2.0 * width**2))
-        similar = lil_array(gaps.maximum(gaps.T))
+        similar = lil_array(_similarities(points, self.n_neighbours, self.width))
         pairs = _counted(side)
         for ends, value in ((pairs.must_link, 1.0), (pairs.cannot_link, 0.0)):
             for i, j in ends.tolist():
@@ -240,21 +248,224 @@ class ConstrainedSpectral(_Dense):
         most = float(degrees.max()) or 1.0
         return csr_array((matrix + diags_array(most - degrees)) / most)
 
-    def _leading(self, chain: Any, rng: np.random.Generator) -> FloatArray:
-        """Return the eigenvectors of the largest eigenvalues, (n, k)."""
-        from scipy.sparse.linalg import eigsh
-
-        n, k = chain.shape[0], self.n_clusters
-        if k >= n - 1 or n <= _ALL_EIGENVALUES:
-            values, vectors = np.linalg.eigh(chain.toarray())
-        else:
-            values, vectors = eigsh(chain, k=k, which="LA", v0=rng.normal(size=n))
-        self.eigenvalues_ = values[::-1][:k]
-        return np.ascontiguousarray(vectors[:, ::-1][:, :k])
-
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
 _ALL_EIGENVALUES = 300
+#: Relative error of the others, in all.
+_PRECISION = 1e-7
+
+
+class FlexibleSpectral(_Dense):
+    r"""Normalised cuts that meet the pairs to a degree (Wang and Davidson 2010).
+
+    With similarities ``W`` as in `ConstrainedSpectral` (and 1 of each point with itself), degrees
+    ``D`` and ``Q`` that holds the weights of must-links and minus those of cannot-links,
+
+    ``min v' L v  subject to  v' Q' v >= a,  |v| = 1``
+
+    for ``L = I - D^{-1/2} W D^{-1/2}`` and ``Q' = D^{-1/2} Q D^{-1/2}``: similarities and pairs are
+    kept apart, and pairs may be wrong. Its stationary points are the eigenvectors of
+    ``L v = lambda (Q' - beta I) v`` with ``lambda > 0``, for a ``beta`` that stands for ``a``. Of
+    those of least ``lambda``, the ``k - 1`` of least cost ``v' L v`` are kept. Two clusters are the
+    signs of ``D^{-1/2} v``; for more, k-means is run on its rows, each vector times one minus its
+    cost. Where fewer than ``k - 1`` meet the pairs, as without any, the smoothest eigenvectors of
+    ``L`` make up the number.
+
+    Parameters
+    ----------
+    n_clusters : int
+    strength : float
+        ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``, below which there are
+        ``k - 1`` vectors to choose; the paper's is 1/2 for two clusters. The larger, the more do
+        pairs count.
+    n_neighbours, width, n_init, random_state
+        See `ConstrainedSpectral`.
+
+    Attributes
+    ----------
+    labels_, violations_, constraints_, cluster_centers_
+        See `ConstrainedLinkage`, but weights of pairs count: all of them times any number is the
+        same.
+    eigenvalues_ : (k - 1,) array
+        ``lambda`` of the vectors kept, 0 for those that only make up the number.
+    beta_ : float
+        0 where no vector meets the pairs.
+    objective_ : float
+        Summed cost of the vectors kept, by the similarities.
+    n_iter_, history_, converged_
+        Of k-means; empty; true.
+
+    Guarantees
+    ----------
+    Of all vectors that meet the pairs to the degree that they do, each kept one is a stationary
+    point of the cost; the labels, which are rounded, need not meet any pair.
+
+    Complexity
+    ----------
+    A search for neighbours, and Lanczos iterations (ARPACK), in each of which a sparse system with
+    ``L`` is solved by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code
+    computes all eigenvectors, in O(n^3), and takes the ones of least cost of them; here they are
+    taken of the ``max(10, 4 k)`` of least ``lambda``. ``L`` is given 1e-5 on its diagonal, which
+    adds the same to the cost of every vector.
+
+    References
+    ----------
+    X. Wang, I. Davidson, "Flexible constrained spectral clustering", KDD 2010, algorithm 1.
+    X. Wang, B. Qian, I. Davidson, "On constrained spectral clustering and its applications", Data
+    Mining and Knowledge Discovery 28, 2014 (more than two clusters).
+
+    Examples
+    --------
+    >>> X = np.repeat([[0.0], [2.0], [4.0], [6.0]], 5, axis=0) + np.linspace(0, 1, 20)[:, None]
+    >>> model = FlexibleSpectral(2, random_state=0)
+    >>> links = {"must_link": [(0, 8), (11, 19)], "cannot_link": [(8, 11), (0, 19)]}
+    >>> labels = model.fit(X, **links).labels_
+    >>> bool((labels[:10] == labels[0]).all() and (labels[10:] != labels[0]).all())
+    True
+    """
+
+    _allowed: ClassVar = {
+        **ConstrainedSpectral._allowed,
+        "strength": (Range(above=0, below=1),),
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 3,
+        *,
+        strength: float = 0.5,
+        n_neighbours: int = 10,
+        width: float | None = None,
+        n_init: int = 10,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.strength = strength
+        self.n_neighbours = n_neighbours
+        self.width = width
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def _fit(self, points: Points, side: Side) -> None:
+        rng = self._generator()
+        rows = self._embedding(points, side, rng)
+        model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
+        model.fit(rows, sample_weight=side.weights)
+        self._take(points, side, model.labels_, SquaredEuclidean())
+        self.n_iter_ = model.n_iter_
+
+    def _embedding(self, points: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
+        """Return a row for each point, for k-means."""
+        from scipy.sparse import csr_array, diags_array, eye_array
+
+        n, wanted = len(points), min(self.n_clusters, len(points)) - 1
+        if wanted == 0:
+            self.eigenvalues_, self.beta_, self.objective_ = np.empty(0), 0.0, 0.0
+            return np.zeros((n, 1))
+        counts = diags_array(side.counts)
+        similar = _similarities(points, self.n_neighbours, self.width) + eye_array(n)
+        similar = counts @ similar @ counts
+        degrees = np.asarray(similar.sum(axis=1)).ravel()
+        scale = diags_array(1.0 / np.sqrt(degrees))
+        laplacian = csr_array(eye_array(n) * (1.0 + _SHIFT) - scale @ similar @ scale)
+        found = np.empty((n, 0))
+        self.eigenvalues_, self.beta_ = np.empty(0), 0.0
+        links = scale @ _signed(side) @ scale
+        if links.nnz:
+            met = _largest(links, max(10, 4 * self.n_clusters), rng)[0]
+            self.beta_ = self.strength * max(float(met[wanted - 1]), 0.0)
+        if self.beta_ > 0.0:
+            # By inertia, there are as many eigenvalues above zero; below, they lie dense.
+            number = int((met > self.beta_).sum())
+            found = self._feasible(laplacian, links, np.sqrt(degrees), wanted, number, rng)
+        if found.shape[1] < wanted:
+            smooth = _largest(-laplacian, wanted + 1 - found.shape[1], rng)[1][:, 1:]
+            found = np.concatenate([found, smooth], axis=1)
+            self.eigenvalues_ = np.append(self.eigenvalues_, np.zeros(smooth.shape[1]))
+        costs = np.einsum("ij,ij->j", found, laplacian @ found) - _SHIFT
+        self.objective_ = float(costs.sum())
+        rows = found / np.sqrt(degrees)[:, np.newaxis]
+        return np.sign(rows) if wanted == 1 else rows * (1.0 - costs)
+
+    def _feasible(
+        self,
+        laplacian: Any,
+        links: Any,
+        trivial: FloatArray,
+        wanted: int,
+        number: int,
+        rng: np.random.Generator,
+    ) -> FloatArray:
+        """Return unit eigenvectors that meet the pairs, those of least cost of so many."""
+        from scipy.sparse import csr_array, eye_array
+
+        n = len(trivial)
+        met = csr_array(links - self.beta_ * eye_array(n))
+        inverse, vectors = _largest(met, number, rng, laplacian)
+        vectors /= np.linalg.norm(vectors, axis=0)
+        # All points alike cost nothing and cut nothing.
+        alike = abs(trivial @ vectors) / np.linalg.norm(trivial) > 1.0 - 1e-6
+        kept = np.flatnonzero((inverse > 0.0) & ~alike)
+        vectors, inverse = vectors[:, kept], inverse[kept]
+        costs = np.einsum("ij,ij->j", vectors, laplacian @ vectors)
+        order = np.argsort(costs, kind="stable")[:wanted]
+        self.eigenvalues_ = 1.0 / inverse[order]
+        return vectors[:, order]
+
+
+#: What is added to the diagonal of a Laplacian, so that it can be inverted.
+_SHIFT = 1e-5
+
+
+def _signed(side: Side) -> Any:
+    """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix.
+
+    Raises
+    ------
+    ValueError
+        If a weight is infinite.
+    """
+    from scipy.sparse import coo_array, csr_array
+
+    pairs = side.labels_as_pairs()
+    weights = np.concatenate([pairs.ml_weights, -pairs.cl_weights])
+    if np.isinf(weights).any():
+        raise ValueError("weights of pairs must be finite here; a hard pair cannot be had")
+    i, j = np.concatenate([pairs.must_link, pairs.cannot_link]).T
+    n = pairs.n_points
+    half = coo_array((weights, (i, j)), shape=(n, n))
+    made = csr_array(half + half.T)
+    made.eliminate_zeros()
+    return made
+
+
+def _largest(
+    matrix: Any, number: int, rng: np.random.Generator, against: Any = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the largest eigenvalues, and eigenvectors, of a symmetric matrix, falling.
+
+    With a positive definite matrix `against`, those of ``matrix v = mu against v``.
+    """
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import LinearOperator, cg, eigsh
+
+    n = matrix.shape[0]
+    number = min(number, n)
+    if number >= n - 1 or n <= _ALL_EIGENVALUES:
+        values, vectors = eigh(matrix.toarray(), None if against is None else against.toarray())
+    else:
+
+        def solved(right: FloatArray) -> FloatArray:
+            return np.asarray(cg(against, right, rtol=1e-9, maxiter=10_000)[0])
+
+        inverse = None
+        if against is not None:
+            inverse = LinearOperator((n, n), solved, dtype=np.float64)
+        values, vectors = eigsh(
+            matrix, number, against, which="LA", v0=rng.normal(size=n), tol=_PRECISION, Minv=inverse
+        )
+    order = np.argsort(-values, kind="stable")[:number]
+    return values[order], np.ascontiguousarray(vectors[:, order])
 
 
 class MetricKMeans(_Dense):

@@ -1,5 +1,7 @@
 """Clusterings of distances, similarities and metrics that pairs have changed."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sklearn.cluster import AgglomerativeClustering
@@ -10,9 +12,12 @@ from inference_lab.clustering import (
     BregmanKMeans,
     ConstrainedLinkage,
     ConstrainedSpectral,
+    FlexibleSpectral,
     MetricKMeans,
+    transformed,
 )
-from inference_lab.clustering.transformed import _impose, _nearest_metric
+from inference_lab.clustering._side import Side
+from inference_lab.clustering.transformed import _impose, _nearest_metric, _signed
 from inference_lab.constraints import Constraints
 
 IRIS, TRUTH = load_iris(return_X_y=True)
@@ -47,6 +52,7 @@ def test_without_pairs_it_is_complete_linkage():
     [
         ConstrainedLinkage(3),
         ConstrainedSpectral(3, random_state=0),
+        FlexibleSpectral(3, random_state=0),
         MetricKMeans(3, metric="rca", n_init=3, random_state=0),
         MetricKMeans(3, metric="itml", n_init=3, random_state=0),
     ],
@@ -67,6 +73,105 @@ def test_similarities_are_sparse_and_changed_where_pairs_are():
     pairs = Constraints([[0, 1], [2, 3]], [[4, 5]], n_points=400)
     model = ConstrainedSpectral(2, random_state=0).fit(points, **pairs.fit_params())
     assert 1.0 == pytest.approx(model.eigenvalues_[0]) and model.eigenvalues_[1] < 1.0
+
+
+def blobs(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw points at the corners of a square, which similarities cut either way."""
+    truth = np.arange(n) % 4
+    corners = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
+    return corners[truth] + np.random.default_rng(0).normal(size=(n, 2)), truth
+
+
+@pytest.mark.parametrize("side", ["left and right", "bottom and top"])
+@pytest.mark.parametrize("n", [200, 400])
+def test_few_points_choose_one_of_two_cuts(side, n):
+    """With all eigenvectors, and by Lanczos iterations; a tenth of the answers is wrong.
+
+    As in the paper's experiments, all pairs among some points are asked about.
+    """
+    points, corner = blobs(n)
+    truth = corner % 2 if side == "left and right" else corner // 2
+    rng = np.random.default_rng(1)
+    asked = np.array(list(itertools.combinations(rng.choice(n, 20, replace=False), 2)))
+    same = truth[asked[:, 0]] == truth[asked[:, 1]]
+    pairs = Constraints(asked[same], asked[~same], n_points=n).flip(0.1, rng)
+    labels = FlexibleSpectral(2, random_state=0).fit(points, **pairs.fit_params()).labels_
+    assert adjusted_rand_score(truth, labels) > 0.6
+
+
+def test_vectors_solve_the_generalised_problem(monkeypatch):
+    """What Lanczos iterations find is what all eigenvectors give, and solves the equation."""
+    points, corner = blobs(240)
+    pairs = Constraints.sample(corner, 80, np.random.default_rng(0))
+    dense = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
+    monkeypatch.setattr(transformed, "_ALL_EIGENVALUES", 0)
+    sparse = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
+    np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-5)
+    assert sparse.beta_ == pytest.approx(dense.beta_)
+    assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-4)
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+
+    similar = np.eye(240)
+    similar += transformed._similarities(points, 10, None).toarray()
+    root = np.sqrt(similar.sum(axis=1))
+    laplacian = np.eye(240) - similar / np.outer(root, root)
+    links = np.zeros((240, 240))
+    for ends, sign in ((pairs.must_link, 1.0), (pairs.cannot_link, -1.0)):
+        i, j = ends.T
+        links[i, j] = links[j, i] = sign
+    links /= np.outer(root, root)
+    assert dense.beta_ == pytest.approx(0.5 * np.linalg.eigvalsh(links)[-3])
+    # The smallest positive generalised eigenvalues, from the problem that is not symmetric.
+    inverse = np.linalg.eigvals(
+        np.linalg.solve(laplacian + 1e-5 * np.eye(240), links - dense.beta_ * np.eye(240))
+    ).real
+    positive = 1.0 / inverse[inverse > 0]
+    for value in dense.eigenvalues_:
+        assert abs(positive - value).min() < 1e-6 * value
+
+
+def test_weights_of_pairs_say_how_sure_they_are():
+    points, corner = blobs(200)
+    rng = np.random.default_rng(1)
+    right = Constraints.sample(corner % 2, 40, rng).fit_params()
+    other = Constraints.sample(corner // 2, 40, rng)
+    both = {
+        "must_link": np.concatenate([right["must_link"], other.must_link]),
+        "cannot_link": np.concatenate([right["cannot_link"], other.cannot_link]),
+    }
+    for sure, truth in ((0.05, corner % 2), (20.0, corner // 2)):
+        labels = (
+            FlexibleSpectral(2, random_state=0)
+            .fit(
+                points,
+                **both,
+                ml_weight=np.repeat([1.0, sure], [len(right["must_link"]), len(other.must_link)]),
+                cl_weight=np.repeat(
+                    [1.0, sure], [len(right["cannot_link"]), len(other.cannot_link)]
+                ),
+            )
+            .labels_
+        )
+        assert adjusted_rand_score(truth, labels) > 0.6
+    with pytest.raises(ValueError, match="weights of pairs must be finite"):
+        FlexibleSpectral(2).fit(points, must_link=[(0, 4)], ml_weight=np.inf)
+
+
+def test_known_labels_join_pairs_and_keep_their_weights():
+    pairs = Constraints([[0, 1]], [[2, 3]], 2.0, 0.5, n_points=5)
+    known = np.array([-1, 0, 0, -1, 1])
+    matrix = _signed(Side(pairs, known, None)).toarray()
+    assert matrix[0, 1] == 2.0 and matrix[2, 3] == -0.5
+    assert matrix[1, 2] == 1.0 and -1.0 in (matrix[1, 4], matrix[2, 4])
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def test_without_pairs_flexible_cuts_are_normalised_cuts():
+    points, _ = blobs(200)
+    points[:, 0] *= 3.0
+    model = FlexibleSpectral(2, random_state=0).fit(points)
+    assert model.beta_ == 0.0 and model.eigenvalues_.tolist() == [0.0]
+    assert adjusted_rand_score(points[:, 0] > 6.0, model.labels_) > 0.9
 
 
 def test_rca_whitens_the_spread_within_components():
