@@ -6,11 +6,13 @@ import sys
 from collections.abc import Sized
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.arrays import canonical
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["Side", "agreeing", "of_positive_weight", "read_partial_labels", "read_side"]
@@ -30,11 +32,14 @@ class Side:
         Labels of the points that have one, -1 elsewhere.
     weights : (n,) float64 array or None
         How often each point counts; None for once.
+    sources : two int64 arrays, or None
+        Who said each must-link, and each cannot-link; None for the same for all.
     """
 
     constraints: Constraints
     known: IntArray
     weights: FloatArray | None
+    sources: tuple[IntArray, IntArray] | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -67,10 +72,19 @@ class Side:
 
     def only(self, rows: IntArray) -> Side:
         """Return what is known of some of the points, which are numbered anew."""
+        given, sources = self.constraints, self.sources
+        if sources is not None:
+            inside = np.zeros(self.known.size, dtype=np.bool_)
+            inside[rows] = True
+            sources = (
+                sources[0][inside[given.must_link].all(axis=1)],
+                sources[1][inside[given.cannot_link].all(axis=1)],
+            )
         return Side(
-            self.constraints.restrict(rows, renumber=True),
+            given.restrict(rows, renumber=True),
             self.known[rows],
             None if self.weights is None else self.weights[rows],
+            sources,
         )
 
 
@@ -111,6 +125,8 @@ def read_side(
     sample_ids: npt.ArrayLike | None = None,
     partial_labels: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
+    ml_source: npt.ArrayLike | None = None,
+    cl_source: npt.ArrayLike | None = None,
 ) -> Side:
     """Turn the arguments of ``fit`` into what is known of rows.
 
@@ -121,18 +137,64 @@ def read_side(
         cut rows out; labels that are no clusters; weights that are negative, not finite or all
         zero.
     """
+    sources: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
+    if ml_source is not None or cl_source is not None:
+        sources = (
+            _read_source(ml_source, must_link, "ml_source"),
+            _read_source(cl_source, cannot_link, "cl_source"),
+        )
     if sample_ids is not None:
+        if sources is not None:
+            told = ((must_link, sources[0]), (cannot_link, sources[1]))
+            kept = [np.asarray(_by_ids(sample_ids, *each, n_points, "pairs")[1]) for each in told]
+            sources = kept[0], kept[1]
         must_link, ml_weight = _by_ids(sample_ids, must_link, ml_weight, n_points, "must_link")
         cannot_link, cl_weight = _by_ids(
             sample_ids, cannot_link, cl_weight, n_points, "cannot_link"
         )
     elif _any(must_link) or _any(cannot_link):
         _refuse_folds()
+    if sources is not None:
+        # In the order that constraints keep pairs in.
+        sources = (
+            _aligned(must_link, sources[0], n_points, "must_link", "ml_source"),
+            _aligned(cannot_link, sources[1], n_points, "cannot_link", "cl_source"),
+        )
     return Side(
         Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points),
         read_partial_labels(partial_labels, n_points, n_clusters),
         _read_sample_weight(sample_weight, n_points),
+        sources,
     )
+
+
+def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name: str) -> IntArray:
+    """Validate the numbers of those who said pairs; 0 where none are given."""
+    number = 0 if pairs is None else len(np.asarray(pairs))
+    if source is None:
+        return np.zeros(number, dtype=np.int64)
+    given = np.asarray(source)
+    if given.shape != (number,):
+        raise ValueError(
+            f"{name} has shape {given.shape}; shape ({number},) is needed, a number for each pair"
+        )
+    if given.size and given.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {given.dtype}; integers are needed, from 0 on")
+    wrong = np.flatnonzero(given < 0)
+    if wrong.size:
+        raise ValueError(f"{name}[{wrong[0]}] = {given[wrong[0]]}; sources have numbers from 0 on")
+    return given.astype(np.int64)
+
+
+def _aligned(
+    pairs: npt.ArrayLike | None,
+    source: npt.NDArray[Any],
+    n_points: int,
+    pairs_name: str,
+    name: str,
+) -> IntArray:
+    """Return the source of each pair as constraints sort them, each once."""
+    return np.asarray(canonical(pairs, source, n_points, pairs_name, name)[1], dtype=np.int64)
 
 
 def read_partial_labels(

@@ -117,7 +117,8 @@ def assign(
 class Pairs:
     """Friends and strangers of each point, as `assign` takes them, and as terms.
 
-    Without `both_ways` only the first point of each pair knows of it.
+    ``pair`` is the number of each, must-links first. Without `both_ways` only the first point of
+    each pair knows of it.
 
     Raises
     ------
@@ -135,6 +136,7 @@ class Pairs:
             ends, weight = np.concatenate([ends, ends[:, ::-1]]), np.tile(weight, 2)
         order = np.argsort(ends[:, 0], kind="stable")
         counts = np.bincount(ends[:, 0], minlength=n)
+        self.pair: IntArray = order % max(1, len(constraints))
         self.ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.partner: IntArray = np.ascontiguousarray(ends[order, 1])
         self.weight: FloatArray = weight[order]

@@ -385,7 +385,7 @@ class FlexibleSpectral(_Dense):
         costs = np.einsum("ij,ij->j", found, laplacian @ found) - _SHIFT
         self.objective_ = float(costs.sum())
         rows = found / np.sqrt(degrees)[:, np.newaxis]
-        return np.sign(rows) if wanted == 1 else rows * (1.0 - costs)
+        return np.asarray(np.sign(rows) if wanted == 1 else rows * (1.0 - costs))
 
     def _feasible(
         self,

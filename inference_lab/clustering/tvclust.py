@@ -1,8 +1,9 @@
-r"""TVClust: a Dirichlet process mixture of Gaussians that hears noisy answers about pairs.
+r"""TVClust: a Dirichlet process mixture that hears noisy answers about pairs.
 
-Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})`` with stick-breaking weights;
-an answer about a pair says whether the two points share a component, and is right with probability
-``p`` if they do and ``q`` if they do not, which are learnt. Fitted by variational inference with
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, or a von Mises-Fisher
+distribution around ``mu_k`` on the sphere, with stick-breaking weights; an answer about a pair says
+whether the two points share a component, and is right with probability ``p`` if they do and ``q``
+if they do not, which are learnt, for each source of answers. Fitted by variational inference with
 ``q(z) = prod_i r_i``, sticks truncated, and all priors conjugate.
 
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
+from inference_lab.clustering.directions import Directions
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -72,6 +74,129 @@ def share_out(
             shares[i, h] = row[h] / total
 
 
+class Credibility:
+    """How often each source of pairs is right: counts of a Beta distribution, of each source.
+
+    Parameters
+    ----------
+    side : Side
+
+    Attributes
+    ----------
+    must, cannot : int64 arrays
+        Who said each must-link, and each cannot-link.
+    n : int
+        Number of sources.
+    """
+
+    def __init__(self, side: Side) -> None:
+        c = side.constraints
+        self.weights = c.ml_weights, c.cl_weights
+        if side.sources is None:
+            self.must, self.cannot = (np.zeros(w.size, dtype=np.int64) for w in self.weights)
+        else:
+            self.must, self.cannot = side.sources
+        self.n = max(int(each.max(initial=0)) for each in (self.must, self.cannot)) + 1
+
+    def counted(self, must: FloatArray, cannot: FloatArray) -> FloatArray:
+        """Return the weight of agreeing must-links and cannot-links of each source, (n, 2).
+
+        Parameters
+        ----------
+        must, cannot : arrays
+            How much each pair agrees.
+        """
+        w, v = self.weights
+        counts = [
+            np.bincount(self.must, w * must, self.n),
+            np.bincount(self.cannot, v * cannot, self.n),
+        ]
+        return np.array(counts, dtype=np.float64).T
+
+    def effect(self, pairs: Pairs, gain: FloatArray, loss: FloatArray) -> FloatArray:
+        """Return what sharing a cluster adds to the log-probability, for each partner in `pairs`.
+
+        Parameters
+        ----------
+        pairs : Pairs
+        gain, loss : (n,) arrays
+            What sharing a cluster gains in a must-link of each source, and loses in a cannot-link.
+        """
+        w, v = self.weights
+        return np.concatenate([gain[self.must] * w, -loss[self.cannot] * v])[pairs.pair]
+
+
+class SourcedClusterer(PairwiseClusterer):
+    """Base of the estimators that learn how often answers about pairs are right."""
+
+    p_prior: tuple[float, float]
+    q_prior: tuple[float, float]
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike | Literal["auto"] = 1.0,
+        cl_weight: npt.ArrayLike | Literal["auto"] = 1.0,
+        sample_ids: npt.ArrayLike | None = None,
+        partial_labels: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        ml_source: npt.ArrayLike | None = None,
+        cl_source: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cluster the points, and learn how far each source of pairs is to be believed.
+
+        Parameters
+        ----------
+        X, y, must_link, cannot_link, sample_ids, partial_labels, sample_weight
+            See `HMRFKMeans.fit`.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays
+            How many equal answers each pair stands for. Finite.
+        ml_source, cl_source : (p,) and (q,) arrays of int, optional
+            Who said each pair, from 0 on; each source has shares of right answers of its own. A
+            pair has one source. By default one said all.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, pairs, sources or settings cannot be used.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import TVClust
+        >>> X = np.repeat([[0.0], [9.0]], 20, axis=0) + np.linspace(0.0, 1.0, 40)[:, None]
+        >>> pairs = [(i, i + 1) for i in range(5)] + [(i, i + 20) for i in range(10, 15)]
+        >>> model = TVClust(5, random_state=0)
+        >>> model.fit(X, must_link=pairs, ml_source=np.repeat([0, 1], 5)).q_.round(2).tolist()
+        [0.91, 0.63]
+        """
+        return self._fit_to(
+            X,
+            must_link=must_link,
+            cannot_link=cannot_link,
+            ml_weight=ml_weight,
+            cl_weight=cl_weight,
+            sample_ids=sample_ids,
+            partial_labels=partial_labels,
+            sample_weight=sample_weight,
+            ml_source=ml_source,
+            cl_source=cl_source,
+        )
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("p_prior", "q_prior"):
+            if not all(0.0 < value < math.inf for value in getattr(self, name)):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+
+
 class Gaussians:
     """Normal-Wishart posteriors of all components, given shares (Bishop 2006, eqs. 10.60-10.63).
 
@@ -101,6 +226,10 @@ class Gaussians:
         diagonal = np.diagonal(self.factor, axis1=1, axis2=2)
         #: ``ln |W|``.
         self.log_det: FloatArray = -2.0 * np.log(diagonal).sum(axis=1)
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Draw the means from their prior."""
+        self.means = rng.normal(size=self.means.shape)
 
     def expected_log_det(self) -> FloatArray:
         """Return ``E ln |Lambda|`` of each component."""
@@ -167,20 +296,25 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
     return digamma(a) - both, digamma(b) - both
 
 
-class TVClust(PairwiseClusterer):
-    r"""Dirichlet process mixture of Gaussians with noisy answers about pairs, by variation.
+class TVClust(SourcedClusterer):
+    r"""Dirichlet process mixture with noisy answers about pairs, by variation.
 
     Maximises a lower bound on ``log p(X, answers)`` under
 
-    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart
-    components, and for each pair that was asked about, ``p(must | same) = p``,
-    ``p(cannot | different) = q`` with Beta priors.
+    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart or von
+    Mises-Fisher components, and for each pair that was asked about, ``p(must | same) = p``,
+    ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
 
     Parameters
     ----------
     n_clusters : int
         Where the sticks are cut: the most components there can be. How many have points is
         `n_clusters_`.
+    data : {"gaussian", "directions"}
+        Normal components with means and precisions of their own; or von Mises-Fisher ones, for
+        points of which the direction counts, such as texts: each has a mean direction with a
+        uniform prior, all have the concentration that is most likely. A point of length zero is as
+        likely in each.
     alpha : float
         Concentration of the process.
     p_prior, q_prior : (float, float)
@@ -193,7 +327,8 @@ class TVClust(PairwiseClusterer):
     e_step_time_limit : float, optional
         Seconds an E-step of a solver.
     standardise : bool
-        Scale features to mean 0 and variance 1 first; the prior of the components is for such.
+        Scale features to mean 0 and variance 1 first; the prior of normal components is for such.
+        Directions stay as they are.
     init : {"prior", "k-means++"}
         Components with means drawn from their prior and sticks of equal halves, so that the first
         ones take most points at once, as in the published code; or each point in the component of
@@ -211,8 +346,10 @@ class TVClust(PairwiseClusterer):
     weights_ : (k,) array
         Expected mixing weights.
     cluster_centers_ : (k, d) array
-        Means of the components, in the units of the data.
-    p_, q_ : float
+        Means of the components, in the units of the data; of directions, of unit length.
+    concentration_ : float
+        Of directions, for all components.
+    p_, q_ : float, or (sources,) arrays where `fit` was told sources
         Expected shares of right answers.
     objective_ : float
         Minus the bound.
@@ -224,7 +361,8 @@ class TVClust(PairwiseClusterer):
 
     Complexity
     ----------
-    An iteration costs O(n k d^2 + pairs k). Memory: a few (n, k) arrays.
+    An iteration costs O(n k d^2 + pairs k), for directions O(n k d + pairs k). Memory: a few (n, k)
+    arrays.
 
     References
     ----------
@@ -240,6 +378,7 @@ class TVClust(PairwiseClusterer):
     """
 
     _allowed: ClassVar = {
+        "data": ("gaussian", "directions"),
         "alpha": (Range(above=0, below=math.inf),),
         "init": ("prior", "k-means++"),
     }
@@ -248,6 +387,7 @@ class TVClust(PairwiseClusterer):
         self,
         n_clusters: int = 15,
         *,
+        data: Literal["gaussian", "directions"] = "gaussian",
         alpha: float = 1.0,
         p_prior: tuple[float, float] = (10.0, 1.0),
         q_prior: tuple[float, float] = (10.0, 1.0),
@@ -262,6 +402,7 @@ class TVClust(PairwiseClusterer):
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
+        self.data = data
         self.alpha = alpha
         self.p_prior = p_prior
         self.q_prior = q_prior
@@ -315,16 +456,14 @@ class TVClust(PairwiseClusterer):
         weights = np.exp(_log_weights(log_v, log_rest))
         self.weights_ = weights / weights.sum()
         self.cluster_centers_ = best.components.means * self._scale + self._shift
-        self.p_ = float(best.p[0] / best.p.sum())
-        self.q_ = float(best.q[0] / best.q.sum())
+        self.p_, self.q_ = (
+            share if side.sources else float(share[0])
+            for share in (best.p[:, 0] / best.p.sum(axis=1), best.q[:, 0] / best.q.sum(axis=1))
+        )
+        if isinstance(best.components, Directions):
+            self.concentration_ = best.components.kappa
         self._note(best)
         self._judge(side.constraints)
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        for name in ("p_prior", "q_prior"):
-            if not all(0.0 < value < math.inf for value in getattr(self, name)):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
     def _check_number(self, n_points: int) -> None:
         """With fewer points than components, some are left without any."""
@@ -332,9 +471,16 @@ class TVClust(PairwiseClusterer):
     def _centred(self, points: Points, counts: FloatArray) -> Points:
         """Return the points on the scale that the prior of the components is for."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise:
+        if self.standardise and self.data == "gaussian":
             self._shift, self._scale = shift_and_scale(points, counts)
-        return (points - self._shift) / self._scale
+        return self._as_modelled(points)
+
+    def _as_modelled(self, points: FloatArray) -> FloatArray:
+        """Return points on the scale of the components, or their directions."""
+        if self.data == "gaussian":
+            return (points - self._shift) / self._scale
+        lengths = np.linalg.norm(points, axis=1, keepdims=True)
+        return np.asarray(points / np.where(lengths > 0.0, lengths, 1.0))
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False
@@ -349,7 +495,7 @@ class TVClust(PairwiseClusterer):
         Returns
         -------
         (n, k) float64 array
-            ``-E log pi_h - E log N(x | mu_h, Lambda_h^{-1})``, for components without points, too.
+            ``-E log pi_h - E log p(x | component h)``, for components without points, too.
 
         Examples
         --------
@@ -363,7 +509,7 @@ class TVClust(PairwiseClusterer):
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:
-        return -self._best.logits((points - self._shift) / self._scale)
+        return -self._best.logits(self._as_modelled(points))
 
 
 def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -385,7 +531,7 @@ class _Fit:
     shares: FloatArray
     sticks_a: FloatArray
     sticks_b: FloatArray
-    components: Gaussians
+    components: Gaussians | Directions
     p: FloatArray
     q: FloatArray
 
@@ -399,6 +545,7 @@ class _Fit:
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
         self.known, self.counts = side.known, side.counts
+        self.told = Credibility(side)
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
@@ -427,16 +574,19 @@ class _Fit:
         if settings.init == "prior":
             self.shares = np.zeros((n, k))
             self.maximise()
-            self.components.means = self.rng.normal(size=(k, points.shape[1]))
+            self.components.draw(self.rng)
             self.sticks_b = np.ones(k - 1)
-            self.p, self.q = np.array(settings.p_prior), np.array(settings.q_prior)
+            self.p, self.q = (
+                np.tile(np.asarray(prior, dtype=np.float64), (self.told.n, 1))
+                for prior in (settings.p_prior, settings.q_prior)
+            )
             self.shares += 1.0 / k
             return
         start = initial_centroids(
             points,
             self.pairs.constraints,
             max(min(k, n), int(self.known.max()) + 1),
-            SquaredEuclidean(),
+            SquaredEuclidean(),  # for directions, too: twice one minus the cosine
             "k-means++",
             self.rng,
             known=self.known,
@@ -461,29 +611,35 @@ class _Fit:
 
     def maximise(self) -> None:
         """Update sticks, components, and the shares of right answers."""
-        settings, c = self.settings, self.pairs.constraints
+        settings = self.settings
         counted = self.shares * self.counts[:, None]
         sizes = counted.sum(axis=0)
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
-        self.components = Gaussians(self.points, counted)
+        if settings.data == "directions":
+            before = getattr(self, "components", None)
+            kappa = before.kappa if isinstance(before, Directions) else None
+            self.components = Directions(self.points, counted, kappa)
+        else:
+            self.components = Gaussians(self.points, counted)
         must, cannot = self.agreement()
-        w, v = c.ml_weights, c.cl_weights
-        same = np.array([w @ must, v @ cannot])
-        apart = np.array([v @ (1.0 - cannot), w @ (1.0 - must)])
-        self.p = np.asarray(settings.p_prior) + same
-        self.q = np.asarray(settings.q_prior) + apart
+        self.p = np.asarray(settings.p_prior) + self.told.counted(must, cannot)
+        apart = self.told.counted(1.0 - must, 1.0 - cannot)
+        self.q = np.asarray(settings.q_prior) + apart[:, ::-1]
 
     def logits(self, points: FloatArray) -> FloatArray:
         """Return the expected log-joint of points and components, pairs left aside."""
         weights = _log_weights(*_log_means(self.sticks_a, self.sticks_b))
         return np.asarray(weights + self.components.expected_log_density(points))
 
-    def evidence(self) -> tuple[float, float]:
-        """Return what sharing a component gains in a must-link, and loses in a cannot-link."""
-        log_p, log_not_p = _log_means(*self.p)
-        log_q, log_not_q = _log_means(*self.q)
-        return float(log_p - log_not_q), float(log_q - log_not_p)
+    def evidence(self) -> tuple[FloatArray, FloatArray]:
+        """Return what sharing a component gains in a must-link, and loses in a cannot-link.
+
+        By source.
+        """
+        log_p, log_not_p = _log_means(*self.p.T)
+        log_q, log_not_q = _log_means(*self.q.T)
+        return log_p - log_not_q, log_q - log_not_p
 
     def expect(self) -> None:
         """Update the shares."""
@@ -498,15 +654,16 @@ class _Fit:
         # What pairs couple is in one component as often as it counts.
         logits *= self.counts[:, None]
         gain, loss = self.evidence()
-        weight = self.pairs.weight
         if self.solver is not None:
             self._solve(self.solver, logits, gain, loss)
             return
-        effect = np.where(weight > 0, gain * weight, loss * weight)
+        effect = self.told.effect(self.pairs, gain, loss)
         for _ in range(_PASSES):
             share_out(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
 
-    def _solve(self, solver: Solver, logits: FloatArray, gain: float, loss: float) -> None:
+    def _solve(
+        self, solver: Solver, logits: FloatArray, gain: FloatArray, loss: FloatArray
+    ) -> None:
         """Take the marginals of the coupled points from a solver."""
         c = self.pairs.constraints
         rows = np.unique(np.concatenate([c.must_link.ravel(), c.cannot_link.ravel()]))
@@ -515,8 +672,8 @@ class _Fit:
         graph = FactorGraph.from_terms(
             -logits[rows],
             [
-                DiagonalTerms(place[c.must_link], same=-gain * c.ml_weights),
-                DiagonalTerms(place[c.cannot_link], same=loss * c.cl_weights),
+                DiagonalTerms(place[c.must_link], same=-gain[self.told.must] * c.ml_weights),
+                DiagonalTerms(place[c.cannot_link], same=loss[self.told.cannot] * c.cl_weights),
             ],
         )
         solution = solve(
@@ -539,17 +696,17 @@ class _Fit:
         """Return the lower bound on the log-evidence."""
         from scipy.special import xlogy
 
-        r, c, settings = self.shares, self.pairs.constraints, self.settings
+        r, settings = self.shares, self.settings
         drawn = self.counts.copy()
         drawn[self.rows] = 1.0
         value = float(self.counts @ (r * self.logits(self.points)).sum(axis=1))
         value -= float(drawn @ xlogy(r, r).sum(axis=1))
-        log_p, log_not_p = _log_means(*self.p)
-        log_q, log_not_q = _log_means(*self.q)
         must, cannot = self.agreement()
-        value += float(c.ml_weights @ (must * log_p + (1.0 - must) * log_not_q))
-        value += float(c.cl_weights @ (cannot * log_not_p + (1.0 - cannot) * log_q))
+        same = self.told.counted(must, cannot)
+        apart = self.told.counted(1.0 - must, 1.0 - cannot)
+        value += float((same * np.stack(_log_means(*self.p.T), axis=1)).sum())
+        value += float((apart[:, ::-1] * np.stack(_log_means(*self.q.T), axis=1)).sum())
         value -= _beta_divergence(self.sticks_a, self.sticks_b, 1.0, settings.alpha)
         for posterior, prior in ((self.p, settings.p_prior), (self.q, settings.q_prior)):
-            value -= _beta_divergence(posterior[:1], posterior[1:], *prior)
+            value -= _beta_divergence(posterior[:, 0], posterior[:, 1], *prior)
         return value - self.components.divergence()

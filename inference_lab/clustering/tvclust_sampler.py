@@ -25,12 +25,12 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._base import Whole
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.tvclust import shift_and_scale
+from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, shift_and_scale
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
@@ -393,7 +393,7 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
     return best, float(mean[best])
 
 
-class TVClustSampler(PairwiseClusterer):
+class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
     The model of `TVClust` without truncation: partitions have the probabilities of a Chinese
@@ -431,8 +431,8 @@ class TVClustSampler(PairwiseClusterer):
         That mean.
     samples_ : (n_samples, n) int array
         The partitions, of the points whose weight is not zero.
-    p_samples_, q_samples_ : (n_samples,) arrays
-    p_, q_ : float
+    p_samples_, q_samples_ : (n_samples,) arrays, (n_samples, sources) where `fit` was told sources
+    p_, q_ : float, or (sources,) arrays
         Their means.
     n_clusters_ : int
         Clusters that ``partial_labels`` names come first, in the order of their numbers.
@@ -530,8 +530,11 @@ class TVClustSampler(PairwiseClusterer):
         )
         best, self.objective_ = least_variation(chain.samples)
         self.samples_ = chain.samples[:, first]
-        self.p_samples_, self.q_samples_ = chain.right.T
-        self.p_, self.q_ = (float(each.mean()) for each in chain.right.T)
+        self.p_samples_, self.q_samples_ = chain.right if side.sources else chain.right[:, :, 0]
+        self.p_, self.q_ = (
+            each.mean(axis=0) if side.sources else float(each.mean())
+            for each in (self.p_samples_, self.q_samples_)
+        )
         self.labels_ = self.samples_[best].copy()
         self.n_clusters_ = int(chain.samples[best].max()) + 1
         self._state = clusters(points[rows], self.n_clusters_, self._belief)
@@ -580,12 +583,6 @@ class TVClustSampler(PairwiseClusterer):
     @property
     def _belief(self) -> float:
         return float(self.belief) if self.data == "counts" else 0.0
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        for name in ("p_prior", "q_prior"):
-            if not all(0.0 < value < math.inf for value in getattr(self, name)):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
     def _check_number(self, n_points: int) -> None:
         """There are never more clusters than points."""
@@ -664,6 +661,7 @@ class _Chain:
         self.settings, self.points, self.rng = settings, points, rng
         n = len(points)
         self.pairs = Pairs(side.constraints, n)
+        self.told = Credibility(side)
         #: Clusters of the points whose cluster is known; the first ones there are.
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
@@ -674,7 +672,7 @@ class _Chain:
         self.history: list[HalfStep] = []
         self.accepted = 0
         self.samples: IntArray = np.empty((settings.n_samples, n), dtype=np.int64)
-        self.right: FloatArray = np.empty((settings.n_samples, 2))
+        self.right: FloatArray = np.empty((2, settings.n_samples, self.told.n))
         self.log_alpha = math.log(settings.alpha)
         self._answer()
         sweeps = settings.burn_in + settings.n_samples * settings.thinning
@@ -690,24 +688,25 @@ class _Chain:
             kept, rest = divmod(number - settings.burn_in, settings.thinning)
             if rest == 0 and kept > 0:
                 self.samples[kept - 1] = np.unique(self.labels, return_inverse=True)[1]
-                self.right[kept - 1] = self.p, self.q
+                self.right[:, kept - 1] = self.p, self.q
 
     def _answer(self) -> None:
         """Draw the shares of right answers, and work out what sharing a cluster is worth."""
         c, settings = self.pairs.constraints, self.settings
-        must = self.labels[c.must_link[:, 0]] == self.labels[c.must_link[:, 1]]
-        cannot = self.labels[c.cannot_link[:, 0]] == self.labels[c.cannot_link[:, 1]]
-        w, v = c.ml_weights, c.cl_weights
+        must, cannot = (
+            (self.labels[ends[:, 0]] == self.labels[ends[:, 1]]).astype(np.float64)
+            for ends in (c.must_link, c.cannot_link)
+        )
+        same = self.told.counted(must, cannot).T
+        apart = self.told.counted(1.0 - must, 1.0 - cannot).T
         a, b = settings.p_prior
-        self.p = float(self.rng.beta(a + w @ must, b + v @ cannot))
+        self.p: FloatArray = self.rng.beta(a + same[0], b + same[1])
         a, b = settings.q_prior
-        self.q = float(self.rng.beta(a + v @ ~cannot, b + w @ ~must))
+        self.q: FloatArray = self.rng.beta(a + apart[1], b + apart[0])
         # A draw may be 0 or 1 in floating point.
-        p, q = (min(max(share, 1e-300), 1.0 - 1e-16) for share in (self.p, self.q))
-        weight = self.pairs.weight
-        gain = math.log(p) - math.log1p(-q)
-        loss = math.log1p(-p) - math.log(q)
-        self.effect: FloatArray = np.where(weight > 0, gain * weight, -loss * weight)
+        p, q = (np.clip(share, 1e-300, 1.0 - 1e-16) for share in (self.p, self.q))
+        gain, loss = np.log(p) - np.log1p(-q), np.log(q) - np.log1p(-p)
+        self.effect: FloatArray = self.told.effect(self.pairs, gain, loss)
 
     def _sweep(self) -> None:
         order, uniform = self.rng.permutation(self.free), self.rng.random(self.free.size)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, gammaln, ive, logsumexp
 
-from inference_lab.clustering import TVClust
+from inference_lab.clustering import TVClust, TVClustSampler
+from inference_lab.clustering.directions import _log_bessel, log_normaliser, mean_length
 from inference_lab.constraints import Constraints
 
 
@@ -49,11 +50,19 @@ def log_normal_wishart(points: np.ndarray) -> float:
 
 
 def log_evidence(
-    points: np.ndarray, k: int, constraints: Constraints, p: tuple, q: tuple, alpha: float
+    points: np.ndarray,
+    k: int,
+    constraints: Constraints,
+    p: tuple,
+    q: tuple,
+    alpha: float,
+    marginal: Any = log_normal_wishart,
+    sources: tuple = ((0, 0), (0, 0)),
 ) -> float:
     """Sum over all labellings: sticks, components and shares of right answers integrated out."""
     terms = []
     ml, cl = constraints.must_link, constraints.cannot_link
+    by, of = (np.array(each) for each in sources)
     for z in itertools.product(range(k), repeat=len(points)):
         labels = np.array(z)
         value = 0.0
@@ -62,11 +71,13 @@ def log_evidence(
             if h < k - 1:
                 later = (labels > h).sum()
                 value += betaln(1 + members.sum(), alpha + later) - betaln(1, alpha)
-            value += log_normal_wishart(points[members])
-        same_must = (labels[ml[:, 0]] == labels[ml[:, 1]]).sum()
-        same_cannot = (labels[cl[:, 0]] == labels[cl[:, 1]]).sum()
-        value += betaln(p[0] + same_must, p[1] + same_cannot) - betaln(*p)
-        value += betaln(q[0] + len(cl) - same_cannot, q[1] + len(ml) - same_must) - betaln(*q)
+            value += marginal(points[members])
+        must = labels[ml[:, 0]] == labels[ml[:, 1]]
+        cannot = labels[cl[:, 0]] == labels[cl[:, 1]]
+        for source in {*by, *of}:
+            said, denied = must[by == source], cannot[of == source]
+            value += betaln(p[0] + said.sum(), p[1] + denied.sum()) - betaln(*p)
+            value += betaln(q[0] + (~denied).sum(), q[1] + (~said).sum()) - betaln(*q)
         terms.append(value)
     return float(logsumexp(terms))
 
@@ -84,6 +95,103 @@ def test_the_bound_lies_below_the_evidence_and_near_it(seed):
     model.fit(points, **links(constraints))
     exact = log_evidence(points, 3, constraints, p, q, alpha)
     assert exact - 3.0 < -model.objective_ <= exact + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_does_with_directions_and_several_sources(seed):
+    rng = np.random.default_rng(seed)
+    points = np.array([[1.0, 0.1], [1.0, -0.2], [-0.1, 1.0], [0.2, 1.0], [0.1, 0.9]])
+    points += 0.1 * rng.normal(size=points.shape)
+    constraints = Constraints([(0, 1), (2, 3)], [(0, 2), (1, 4)], n_points=5)
+    p, q, alpha, sources = (4.0, 1.5), (3.0, 1.0), 0.7, ((0, 2), (2, 1))
+    model = TVClust(
+        3, data="directions", alpha=alpha, p_prior=p, q_prior=q, n_init=5, random_state=seed
+    )
+    model.fit(points, **links(constraints), ml_source=sources[0], cl_source=sources[1])
+    kappa = model.concentration_
+
+    def marginal(members: np.ndarray) -> float:
+        total = kappa * np.linalg.norm(members.sum(axis=0))
+        value = len(members) * log_normaliser(2, kappa) + log_normaliser(2, 0.0)
+        return float(value - log_normaliser(2, total))
+
+    unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    exact = log_evidence(unit, 3, constraints, p, q, alpha, marginal, sources)
+    assert exact - 3.0 < -model.objective_ <= exact + 1e-9
+    values = [-line.objective for line in model.history_]
+    assert all(b >= a - 1e-8 * abs(a) for a, b in itertools.pairwise(values))
+
+
+def test_functions_of_directions():
+    x = np.array([0.01, 1.0, 30.0, 1e4])
+    for order in (-0.5, 0.0, 2.5, 49.0):
+        expected = np.log(ive(order, x)) + x - order * np.log(x)
+        np.testing.assert_allclose(_log_bessel(order, x), expected, rtol=1e-9, atol=1e-9)
+    # The expansion for large orders, where numbers are still in range.
+    expected = np.log(ive(80.0, x[2:])) + x[2:] - 80.0 * np.log(x[2:])
+    np.testing.assert_allclose(_log_bessel(80.0, x[2:]), expected, rtol=1e-9)
+    # A is minus the slope of the log-normaliser.
+    for d in (1, 2, 3, 40, 300):
+        slope = log_normaliser(d, 2.0 - 1e-5) - log_normaliser(d, 2.0 + 1e-5)
+        assert slope / 2e-5 == pytest.approx(float(mean_length(d, 2.0)), rel=1e-5)
+
+
+def test_directions_are_clustered_whatever_the_lengths():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=90)
+    points = np.eye(3)[truth] + 0.15 * rng.normal(size=(90, 3))
+    model = TVClust(8, data="directions", init="k-means++", random_state=0).fit(points)
+    assert model.n_clusters_ == 3 and agreement(model.labels_, truth) == 1.0
+    assert 20.0 < model.concentration_ < 90.0
+    longer = points * rng.uniform(0.1, 10.0, size=(90, 1))
+    np.testing.assert_array_equal(model.predict(longer), model.labels_)
+    held = np.unique(model.labels_)
+    np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_[held], axis=1), 1.0)
+    assert np.ptp(model._best.components.expected_log_density(np.zeros((1, 3)))) == 0.0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TVClust(6, n_init=5, random_state=0),
+        TVClustSampler(n_samples=30, burn_in=30, random_state=0),
+    ],
+    ids=["variation", "sampling"],
+)
+def test_each_source_is_believed_as_far_as_it_is_right(model):
+    """One tells the truth; the other tells nothing."""
+    points, truth, _ = drawn(3, n=60)
+    rng = np.random.default_rng(0)
+    right = Constraints.sample(truth, 60, rng)
+    noise = Constraints.sample(truth, 60, rng).flip(0.5, rng)
+    told = {
+        "must_link": np.concatenate([right.must_link, noise.must_link]),
+        "cannot_link": np.concatenate([right.cannot_link, noise.cannot_link]),
+        "ml_source": np.repeat([0, 1], [len(right.must_link), len(noise.must_link)]),
+        "cl_source": np.repeat([0, 1], [len(right.cannot_link), len(noise.cannot_link)]),
+    }
+    model.fit(points, **told)
+    assert agreement(model.labels_, truth) > 0.98
+    assert model.q_[0] > 0.95 and model.q_[1] < 0.75
+    # Rows that do not count, and ids, leave each pair with its source.
+    weight = np.ones(60)
+    weight[:5] = 0.0
+    fitted = model.fit(points, **told, sample_weight=weight)
+    held = fitted.p_, fitted.q_, fitted.objective_
+    again = model.fit(points[5:], **told, sample_ids=np.arange(5, 60))
+    np.testing.assert_allclose(np.hstack(held), np.hstack([again.p_, again.q_, again.objective_]))
+
+
+def test_sources_that_are_refused():
+    points, _, _ = drawn(0)
+    with pytest.raises(ValueError, match=r"ml_source has shape \(1,\); shape \(2,\) is needed"):
+        TVClust().fit(points, must_link=[(0, 1), (1, 2)], ml_source=[0])
+    with pytest.raises(ValueError, match=r"cl_source\[0\] = -1; sources have numbers"):
+        TVClust().fit(points, cannot_link=[(0, 1)], cl_source=[-1])
+    with pytest.raises(ValueError, match="twice with different weights: ml_source"):
+        TVClust().fit(points, must_link=[(0, 1), (1, 0)], ml_source=[0, 1])
+    with pytest.raises(TypeError, match="cl_source has dtype float64"):
+        TVClust().fit(points, cannot_link=[(0, 1)], cl_source=[0.5])
 
 
 def test_one_point_without_choice_has_its_evidence():

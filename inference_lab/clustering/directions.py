@@ -1,0 +1,149 @@
+"""Components of directions: von Mises-Fisher posteriors, and the functions that they take.
+
+On the unit sphere of ``d`` dimensions, ``f(x | mu, kappa) = C(kappa) exp(kappa mu' x)`` with ``C``
+as in `log_normaliser`. The mean of ``x`` is ``A(kappa) mu``, see `mean_length`.
+
+A. Banerjee, I. Dhillon, J. Ghosh, S. Sra, "Clustering on the unit hypersphere using von
+Mises-Fisher distributions", JMLR 6, 2005. S. Gopal, Y. Yang, "Von Mises-Fisher clustering models",
+ICML 2014. NIST Digital Library of Mathematical Functions, section 10.41 (Bessel functions of large
+order).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from inference_lab.graph.arrays import FloatArray
+
+__all__ = ["Directions", "concentration_of", "log_normaliser", "mean_length"]
+
+#: Order above which Bessel functions are taken from their expansion, to 1e-9 or better.
+_LARGE_ORDER = 50.0
+#: Beyond it points of a component count as one, and their density would grow without bound.
+_MOST = 1e6
+
+
+def _log_bessel(order: float, x: FloatArray) -> FloatArray:
+    """Return ``log(I(x) / x^order)`` for the modified Bessel function of the first kind."""
+    from scipy.special import gammaln, ive
+
+    if order > _LARGE_ORDER:
+        root = np.sqrt(1.0 + (x / order) ** 2)
+        t = 1.0 / root
+        s = t * t
+        terms = (
+            1.0
+            + t * (3 - 5 * s) / (24 * order)
+            + s * (81 + s * (-462 + 385 * s)) / (1152 * order**2)
+            + t * s * (30375 + s * (-369603 + s * (765765 - 425425 * s))) / (414720 * order**3)
+            + (s * s)
+            * (4465125 + s * (-94121676 + s * (349922430 + s * (-446185740 + 185910725 * s))))
+            / (39813120 * order**4)
+        )
+        value = order * (root - np.log1p(root) - math.log(order)) + np.log(terms)
+        return np.asarray(value - 0.5 * np.log(2.0 * math.pi * order * root), dtype=np.float64)
+    near = x < 1e-3
+    held = np.where(near, 1.0, x)
+    far = np.log(ive(order, held)) + held - order * np.log(held)
+    first = -order * math.log(2.0) - gammaln(order + 1.0) + x**2 / (4.0 * (order + 1.0))
+    return np.asarray(np.where(near, first, far), dtype=np.float64)
+
+
+def log_normaliser(d: int, kappa: Any) -> FloatArray:
+    """Return ``log C(kappa)`` on the unit sphere of ``d`` dimensions; of 0, minus its log-area.
+
+    Examples
+    --------
+    >>> bool(np.isclose(log_normaliser(3, 0.0), -np.log(4 * np.pi)))
+    True
+    """
+    x = np.asarray(kappa, dtype=np.float64)
+    return -0.5 * d * math.log(2.0 * math.pi) - _log_bessel(0.5 * d - 1.0, x)
+
+
+def mean_length(d: int, kappa: Any) -> FloatArray:
+    """Return ``A(kappa)``, the length of the mean of a von Mises-Fisher distribution.
+
+    Examples
+    --------
+    >>> bool(np.isclose(mean_length(3, 2.0), 1 / np.tanh(2.0) - 1 / 2.0))
+    True
+    """
+    x = np.asarray(kappa, dtype=np.float64)
+    return x * np.exp(_log_bessel(0.5 * d, x) - _log_bessel(0.5 * d - 1.0, x))
+
+
+def concentration_of(d: int, length: float) -> float:
+    """Return the concentration whose mean has this length, a million at most.
+
+    Examples
+    --------
+    >>> round(concentration_of(3, float(mean_length(3, 2.0))), 6)
+    2.0
+    """
+    if length <= 0.0:
+        return 0.0
+    if length >= float(mean_length(d, _MOST)):
+        return _MOST
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda x: float(mean_length(d, x)) - length, 0.0, _MOST, rtol=1e-12))
+
+
+class Directions:
+    """Posteriors of mean directions given shares, the concentration being one for all components.
+
+    The prior of the mean directions is uniform, their posterior a von Mises-Fisher distribution.
+    The concentration ``kappa`` is not random: it is what is most likely given these (type II
+    maximum likelihood), which raises the bound as they do.
+
+    Parameters
+    ----------
+    points : (n, d) array
+        Of unit length, or 0.
+    shares : (n, k) array
+    kappa : float, optional
+        The concentration before; by default that of which means are 0.6 long, about.
+
+    Attributes
+    ----------
+    means : (k, d) array
+        Of unit length; 0 where a component has no points.
+    sureness : (k,) array
+        Concentrations of the posteriors.
+    kappa : float
+    """
+
+    def __init__(self, points: FloatArray, shares: FloatArray, kappa: float | None = None) -> None:
+        d = points.shape[1]
+        self.kappa = float(d) if kappa is None else kappa
+        sums = shares.T @ points
+        lengths = np.linalg.norm(sums, axis=1)
+        self.means: FloatArray = sums / np.maximum(lengths, 1e-300)[:, None]
+        self.sureness: FloatArray = self.kappa * lengths
+        total = float(shares.sum())
+        if total > 0.0:
+            held = float(mean_length(d, self.sureness) @ lengths)
+            self.kappa = concentration_of(d, held / total)
+
+    def draw(self, rng: np.random.Generator) -> None:
+        """Draw the mean directions from their prior, and be as sure of each as of a point."""
+        drawn = rng.normal(size=self.means.shape)
+        self.means = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+        self.sureness = np.full(len(drawn), self.kappa)
+
+    def expected_log_density(self, points: FloatArray) -> FloatArray:
+        """Return ``E ln f(x | mu_k, kappa)``, shape (n, k)."""
+        d = points.shape[1]
+        lengths = mean_length(d, self.sureness)
+        inner = points @ (self.means * lengths[:, None]).T
+        return np.asarray(log_normaliser(d, self.kappa) + self.kappa * inner)
+
+    def divergence(self) -> float:
+        """Return the summed divergence of the posteriors from the prior."""
+        d = self.means.shape[1]
+        own = log_normaliser(d, self.sureness) + self.sureness * mean_length(d, self.sureness)
+        return float((own - log_normaliser(d, 0.0)).sum())
