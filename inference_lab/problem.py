@@ -45,7 +45,7 @@ class Problem:
         Where `optimum` comes from.
     info : mapping
         Further facts for the record, JSON-able. One that was made of a spec has the settings of
-        its family there, too.
+        its family there, too; ``remarks``, a list of texts, are shown wherever the problem is.
 
     Examples
     --------

@@ -202,7 +202,7 @@ class EStep(ProblemFamily):
         if self.centroids == "em":
             centroids = _constrained_means(features, used, centroids)
         unary = squared_distances(features, centroids)
-        calibrated = 2.0 * unary.min(axis=1).mean() / features.shape[1] * odds
+        calibrated = float(2.0 * unary.min(axis=1).mean() / features.shape[1] * odds)
         order = numbered_like(unary.argmin(axis=1), truth, k)
         unary = np.ascontiguousarray(unary[:, order])
         if self.clusters == "open":
@@ -246,13 +246,12 @@ class EStep(ProblemFamily):
         if share > _GIANT and self.centroids == "constraints":
             said.append(
                 f"must-links connect {share_text(share)} of the points, so that neighbourhoods say "
-                "little about centroids: centroids=kmeans does without them"
+                "little about centroids (see centroids=kmeans)"
             )
         ratio = info.get("weight_over_calibrated", 1.0)
         if not 1 / _FAR <= ratio <= _FAR:
             said.append(
-                f"a constraint weighs {ratio:.3g} times what it is worth with {self.noise:g} of "
-                "them wrong: weight=calibrated weighs it so"
+                f"a constraint weighs {ratio:.3g} times what it is worth (see weight=calibrated)"
             )
         return said
 

@@ -160,6 +160,7 @@ def _solution_document(
         "schema": 1,
         "problem": problem.name,
         "n_variables": problem.graph.n_variables,
+        "remarks": list(problem.info.get("remarks", ())),
         "solver": solution.solver,
         "seed": solution.seed,
         "temperature": solution.temperature,
@@ -198,6 +199,8 @@ def _solution_lines(
 
     lines: list[str] = []
     line("problem", f"{problem.name}: {problem.graph!r}")
+    for remark in problem.info.get("remarks", ()):
+        line("remark", remark)
     line("solver", f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}")
     line("status", f"{solution.status.value}: {solution.status.sentence}")
     if solution.message:

@@ -51,6 +51,8 @@ class Diagnosis:
         how many data sets, how many the relaxation was tight on, who was best.
     study : str
         The study that the evidence is from.
+    remarks : tuple of str
+        What the problem's info remarks on.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Diagnosis:
     lp_variables: int = 0
     evidence: Mapping[str, Any] = field(default_factory=dict)
     study: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -154,6 +157,8 @@ class Diagnosis:
             texts["best there"] = _told(known["solvers"])
             if known["not_tight"]["problems"]:
                 texts["best where not tight"] = _told(known["not_tight"]["solvers"])
+        if self.remarks:
+            texts["remarks"] = "; ".join(self.remarks)
         return texts
 
     def __repr__(self) -> str:
@@ -192,6 +197,7 @@ class Diagnosis:
                 "solvers": self.solvers,
                 "evidence": dict(self.evidence),
                 "study": self.study,
+                "remarks": list(self.remarks),
             }
         )
 
@@ -265,6 +271,7 @@ def diagnose(
         lp_variables=size,
         evidence=known["classes"][class_of(measures.frustration)],
         study=known["study"],
+        remarks=tuple(problem.info.get("remarks", ())),
     )
 
 

@@ -205,7 +205,7 @@ def _problem_table(
         column_of(rows, "runs", lambda row: count_cell(row.runs)),
         column_of(rows, "status", _status_cell, right=False),
     ]
-    known = "; ".join([sizes(problem), *known_facts(problem, decimals)])
+    known = "; ".join([sizes(problem), *known_facts(problem, decimals), *problem.remarks])
     return table_of(f"problem-{problem.name}", f"{problem.name}: {known}.", columns)
 
 

@@ -104,7 +104,7 @@ def _problem_table(
         columns.append(column_of(rows, "pair F", lambda row: score_cell(row.pairwise_f)))
     columns += score_columns(rows)
     columns.append(column_of(rows, "status", lambda row: Cell(_status(row, notes)), right=False))
-    known = ", ".join(known_facts(problem, decimals))
+    known = "; ".join([", ".join(known_facts(problem, decimals)), *problem.remarks])
     return table_of(problem.name, sizes(problem), columns, known)
 
 

@@ -69,6 +69,8 @@ class ProblemSummary:
         As in `Record`.
     gap_percent
         Of the best energy to the best bound; None where either is infinite.
+    remarks : tuple of str
+        What the problem's info remarks on.
     """
 
     name: str
@@ -85,6 +87,7 @@ class ProblemSummary:
     truth_energy: float | None
     gap_percent: float | None
     small_energy: float = 1.0
+    remarks: tuple[str, ...] = ()
 
     def proves(self, energy: float, bound: float) -> bool:
         """Whether a bound shows that an energy of the problem is optimal, in its units."""
@@ -238,7 +241,14 @@ def summarise_problem(
         truth_energy=first.truth_energy,
         gap_percent=gap_percent(energy, bound, first.small_energy),
         small_energy=first.small_energy,
+        remarks=_remarks(first),
     )
+
+
+def _remarks(record: Record) -> tuple[str, ...]:
+    """Return the remarks on a problem; a file may hold anything in their place."""
+    given = record.problem_info.get("remarks")
+    return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
 
 def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 
 import inference_lab as il
+from inference_lab.cli import main
 from inference_lab.clustering import DPMeans
 from inference_lab.contract import Status
 from inference_lab.registry.sources import as_problem
@@ -144,6 +146,13 @@ def test_remarks_about_giants_and_weights_far_out():
     giant, far = noisy.info["remarks"]
     assert "must-links connect" in giant and "centroids=kmeans" in giant
     assert f"weighs {noisy.info['weight_over_calibrated']:.3g} times" in far
+    flat = " ".join(il.compare(noisy, ["icm"]).to_text().split())
+    assert f"; {giant}; {far}" in flat
+    found = il.diagnose(noisy, time_limit=0)
+    assert found.summary()["remarks"] == f"{giant}; {far}"
+    assert found.to_dict()["remarks"] == [giant, far]
+    said = CliRunner().invoke(main, ["solve", spec, "--solver", "icm"]).stdout
+    assert f"remark     {giant}\nremark     {far}\n" in said
     text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated)"
     calm = as_problem(text)
     assert "remarks" not in calm.info and calm.info["weight_over_calibrated"] == 1.0
