@@ -26,7 +26,7 @@ table.columns = [name.partition("frustration=")[2].rstrip(")") or "0" for name i
 print(table.round(2).to_latex(float_format="%.2f"))
 
 # %%
-axes = table.T.plot(marker="o", figsize=(5, 3.2))
+axes = table.T.plot(marker="o", figsize=(6.5, 3.2))
 axes.set(xlabel="frustration", ylabel="gap to the best bound, %")
 axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
 axes.figure.set_layout_engine("constrained")
