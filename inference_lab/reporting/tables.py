@@ -425,7 +425,7 @@ def _html_table(table: Table) -> str:
     head = line("th", (escape(column.title) for column in table.columns))
     body = "".join(f"<tr>{line('td', map(shown, row))}</tr>" for row in table.rows)
     return (
-        '<table><caption style="text-align:left;white-space:nowrap">'
+        '<table><caption style="text-align:left">'
         f"<strong>{escape(printable(table.name))}</strong> {escape(printable(caption))}</caption>"
         + (f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if body else "")
         + "</table>"
