@@ -68,6 +68,11 @@ class _Sizes:
 
     def _means(self, values: FloatArray, mean: str) -> FloatArray:
         """Return means of one number a record over the problems of each size."""
+        means: dict[str, Callable[[FloatArray], float]] = {
+            "geometric": lambda v: shifted_geometric_mean(v, self.analysis.shift),
+            "plain": lambda v: float(v.mean()),
+            "largest": lambda v: float(v.max()),
+        }
         found = np.full((len(self.values), len(self.analysis.order)), np.nan)
         spread = self.analysis.results.spread(values)
         for row, size in enumerate(self.values):
@@ -75,11 +80,7 @@ class _Sizes:
             for column, s in enumerate(self.analysis.order):
                 known = part[:, s][~np.isnan(part[:, s])]
                 if known.size:
-                    found[row, column] = {
-                        "geometric": lambda v: shifted_geometric_mean(v, self.analysis.shift),
-                        "plain": np.mean,
-                        "largest": np.max,
-                    }[mean](known)
+                    found[row, column] = means[mean](known)
         return found
 
     @cached_property
