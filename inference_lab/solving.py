@@ -51,6 +51,12 @@ CLOCKS: Mapping[str, Callable[[], float]] = {
     "cpu": _processor_seconds,
 }
 
+#: What was loaded so far, by the same clocks.
+_LOADED: Mapping[str, Callable[[], float]] = {
+    "wall": lambda: meter.seconds,
+    "cpu": lambda: meter.cpu_seconds,
+}
+
 #: The clock of the run that is being made, for runs within it.
 _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 
@@ -178,7 +184,8 @@ def solve(
     )
     if reason is not None:
         return _warned(blank)
-    before = meter.seconds
+    loaded = _LOADED[clock]
+    before = loaded()
     with imports_timed():
         payable = _payable(graph, temperature)
         run = Run(
@@ -191,7 +198,7 @@ def solve(
             max_iterations=max_iterations,
             on_offer=on_offer,
             on_improve=on_improve,
-            stopwatch=lambda: meter.seconds - before,
+            stopwatch=lambda: loaded() - before,
             clock=CLOCKS[clock],
             payable=payable,
             exponent=_exponent(payable, temperature),
@@ -206,7 +213,7 @@ def solve(
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
-    timed = replace(blank, seconds=seconds, compile_seconds=meter.seconds - before)
+    timed = replace(blank, seconds=seconds, compile_seconds=loaded() - before)
     return _warned(_solution(timed, method, graph, run, outcome, why))
 
 

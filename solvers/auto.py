@@ -151,8 +151,9 @@ def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Sta
     """Return stages in the order that problems of a study speak for that are about as frustrated.
 
     The relaxation first where it is likely to be tight; then who found the best energies where it
-    was not; then a short try of who proved most; then the stages as they are. So are those of
-    large graphs, and of graphs with more pairs a variable than any problem of the study had.
+    was not; then a short try of who proved most of those, if that was half of them; then the stages
+    as they are. So are those of large graphs, and of graphs with more pairs a variable than any
+    problem of the study had.
     """
     known = evidence()
     n, m = whole.n_variables, whole.n_edges
@@ -171,7 +172,7 @@ def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Sta
             ordered.append(stage._replace(why=f"{stage.why}; best on average {told}"))
     proofs = {stage.solver: left["proved_by"].get(stage.solver, 0) for stage in stages}
     prover = max(proofs, key=lambda solver: proofs[solver])
-    if proofs[prover]:
+    if 2 * proofs[prover] >= left["problems"] > 0:
         ordered.append(Stage(prover, _TRY, f"proved {proofs[prover]} {told}"))
     return ordered + [stage for stage in stages if stage.solver not in left["best"]]
 

@@ -33,6 +33,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import contradiction
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
+from inference_lab.loading import meter
 
 INF = math.inf
 
@@ -376,6 +377,19 @@ def test_compilation_is_counted_apart(graph, paused):
     solution = scripted(graph, what)
     assert solution.compile_seconds > 0.5 * elapsed[0]
     assert -1e-3 <= solution.seconds < 0.5 * elapsed[0] + 1e-3
+
+
+def test_what_waits_to_be_loaded_is_not_taken_off_the_time_of_processors(graph):
+    """On a busy machine loading takes many times its seconds of processors on the wall."""
+
+    def what(graph, run):
+        with meter.running():
+            time.sleep(0.5)
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+
+    assert 0.19 < scripted(graph, what, clock="cpu").seconds < 0.4
 
 
 def test_compilation_does_not_use_up_the_budget(graph):
