@@ -254,7 +254,7 @@ class RDPMeans(PairwiseClusterer):
     warm_up : int
         First sweeps in which pairs do not count.
     distortion : str or Distortion
-        As in `HMRFKMeans`.
+        As in `HMRFKMeans`; "cosine" is the limit of von Mises-Fisher components.
     squared : bool
         Costs are squared distances; False takes their roots, as the published code does, with
         means as centroids all the same, so that the objective may rise. Euclidean costs only.

@@ -276,8 +276,9 @@ class FlexibleSpectral(_Dense):
     n_clusters : int
     strength : float
         ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``, below which there are
-        ``k - 1`` vectors to choose; the paper's is 1/2 for two clusters. The larger, the more do
-        pairs count.
+        ``k - 1`` vectors to choose. The larger, the more do pairs count. The paper's code has 1/2
+        for two clusters; there, single pairs get vectors to themselves: on iris and wine, with 60
+        pairs, NMI is .38 and .27, against .78 and .88 at a tenth, and .70 and .86 without pairs.
     n_neighbours, width, n_init, random_state
         See `ConstrainedSpectral`.
 
@@ -305,8 +306,8 @@ class FlexibleSpectral(_Dense):
     A search for neighbours, and Lanczos iterations (ARPACK), in each of which a sparse system with
     ``L`` is solved by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code
     computes all eigenvectors, in O(n^3), and takes the ones of least cost of them; here they are
-    taken of the ``max(10, 4 k)`` of least ``lambda``. ``L`` is given 1e-5 on its diagonal, which
-    adds the same to the cost of every vector.
+    taken of the ``max(10, 4 k)`` of least ``lambda``; 3,000 points in the plane take 11 s. ``L`` is
+    given 1e-5 on its diagonal, which adds the same to the cost of every vector.
 
     References
     ----------
@@ -333,7 +334,7 @@ class FlexibleSpectral(_Dense):
         self,
         n_clusters: int = 3,
         *,
-        strength: float = 0.5,
+        strength: float = 0.1,
         n_neighbours: int = 10,
         width: float | None = None,
         n_init: int = 10,

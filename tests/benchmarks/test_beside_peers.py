@@ -21,7 +21,8 @@ import inference_lab.clustering as ours
 from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
 
-OURS = ["PCKMeans", "MPCKMeans", "COPKMeans", "ConstrainedLinkage", "ConstrainedSpectral"]
+OURS = ["PCKMeans", "MPCKMeans", "COPKMeans", "ConstrainedLinkage"]
+OURS += ["ConstrainedSpectral", "FlexibleSpectral"]
 PEERS = ["PCKMeans", "MPCKMeans", "COPKMeans"]
 DRAWS = 20
 
