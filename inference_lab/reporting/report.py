@@ -93,8 +93,8 @@ def report_document(
         Pairs of entries of the problems' info: for each a map says which solver is best for which
         values, the first along the rows.
     growing : str, optional
-        The setting by which problems differ in size, of which is told how time, gap and memory
-        grow with it.
+        The setting by which problems differ in size, of which is told how time and gap grow
+        with it.
     known : mapping, optional
         Best energies that other runs found, see `inference_lab.results.known`.
     contrasts : sequence of Contrast

@@ -1,4 +1,4 @@
-"""The section of a report on size: how time, memory and quality change as problems grow."""
+"""The section of a report on size: how time and quality change as problems grow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     Columns,
     best_marked,
-    number_cell,
     percent_cell,
     seconds_cell,
     table_of,
@@ -49,9 +48,7 @@ def sizes_section(analysis: Analysis, growing: str) -> Section:
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
         return Section("Size", (Text((text,)),))
-    return Section(
-        "Size", (sizes.picture(), sizes.seconds_table(), sizes.gap_table(), sizes.memory_table())
-    )
+    return Section("Size", (sizes.picture(), sizes.seconds_table(), sizes.gap_table()))
 
 
 class _Sizes:
@@ -66,13 +63,8 @@ class _Sizes:
         self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
         self.values = np.unique(self.size[~np.isnan(self.size)])
 
-    def _means(self, values: FloatArray, mean: str) -> FloatArray:
+    def _means(self, values: FloatArray, mean: Callable[[FloatArray], float]) -> FloatArray:
         """Return means of one number a record over the problems of each size."""
-        means: dict[str, Callable[[FloatArray], float]] = {
-            "geometric": lambda v: shifted_geometric_mean(v, self.analysis.shift),
-            "plain": lambda v: float(v.mean()),
-            "largest": lambda v: float(v.max()),
-        }
         found = np.full((len(self.values), len(self.analysis.order)), np.nan)
         spread = self.analysis.results.spread(values)
         for row, size in enumerate(self.values):
@@ -80,19 +72,20 @@ class _Sizes:
             for column, s in enumerate(self.analysis.order):
                 known = part[:, s][~np.isnan(part[:, s])]
                 if known.size:
-                    found[row, column] = means[mean](known)
+                    found[row, column] = mean(known)
         return found
 
     @cached_property
     def seconds(self) -> FloatArray:
         """Seconds that runs are charged."""
-        return self._means(self.analysis.results.charged_seconds, "geometric")
+        charged = self.analysis.results.charged_seconds
+        return self._means(charged, partial(shifted_geometric_mean, shift=self.analysis.shift))
 
     @cached_property
     def cut(self) -> FloatArray:
         """The share of the runs that a limit ended."""
         ended = [r.status not in _ENDED for r in self.analysis.results.records]
-        return self._means(np.array(ended, dtype=np.float64), "plain")
+        return self._means(np.array(ended, dtype=np.float64), np.mean)
 
     def exponents(self) -> list[Cell]:
         """Return the power of the size with which the time of each solver grows.
@@ -142,23 +135,12 @@ class _Sizes:
 
     def gap_table(self) -> Table:
         """Return the primal gaps by size."""
-        gaps = self._means(self.analysis.results.primal_gap, "plain")
+        gaps = self._means(self.analysis.results.primal_gap, np.mean)
         return table_of(
             "gaps-by-size",
             f"Primal gap in percent by {self.growing}: means over the problems of a size.",
             self._columns(gaps, percent_cell),
             "To the best energy known, which is less well known of large problems.",
-        )
-
-    def memory_table(self) -> Table:
-        """Return the largest peaks of memory by size."""
-        records = self.analysis.results.records
-        peaks = [np.nan if r.peak_memory is None else r.peak_memory / 1e6 for r in records]
-        return table_of(
-            "memory-by-size",
-            f"Peak of memory in MB by {self.growing}: the largest of the runs of a size, the "
-            "interpreter and the problem included.",
-            self._columns(self._means(np.array(peaks), "largest"), _memory_cell),
         )
 
     def _columns(self, values: FloatArray, cell: Callable[[float], Cell]) -> Columns:
@@ -186,10 +168,6 @@ class _Sizes:
                 growing=self.growing,
             ),
         )
-
-
-def _memory_cell(value: float) -> Cell:
-    return number_cell(value, NONE if np.isnan(value) else f"{value:,.0f}")
 
 
 def _exponent(slopes: list[list[float]]) -> Cell:

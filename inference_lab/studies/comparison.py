@@ -52,7 +52,7 @@ _TABLES = (
         "targets",
         "quality-at-times",
     ),
-    *("seconds-by-size", "gaps-by-size", "memory-by-size"),
+    *("seconds-by-size", "gaps-by-size"),
     *(
         "wins",
         "wins-on-time",
