@@ -154,13 +154,13 @@ def report_document(
         said = in_short(analysis)
         first += [
             contrasts_section(contrasts, analysis.results.observations()) if contrasts else None,
+            None if growing is None else sizes_section(analysis, growing),
             glance_section(analysis),
             results_section(analysis),
         ]
         sections += [
             classes_section(analysis),
             map_section(analysis, maps),
-            None if growing is None else sizes_section(analysis, growing),
             targets_section(analysis),
             history_section(analysis, drawn_problems),
             solvers_section(analysis),

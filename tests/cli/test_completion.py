@@ -32,7 +32,7 @@ def offered(line: str) -> list[CompletionItem]:
         ("list solvers bru", ["brute-force"]),
         ("list problems e", ["estep"]),
         ("list p", ["problems"]),
-        ("reproduce estep", ["estep-regimes"]),
+        ("reproduce estep", ["estep-regimes", "estep-scaling"]),
         ("repo", ["report"]),
     ],
 )

@@ -24,15 +24,16 @@ from inference_lab.studies.report import study_document
 REPORTS = ROOT / "reports"
 STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/study.toml"))
 
-#: To make their tables of the records takes a minute: those that are committed stand for them.
-LARGE = ("em-regimes", "estep-regimes")
+REGIMES = ("em-regimes", "estep-regimes")
+#: Of solvers, or so large that tables of the records take a minute: the committed ones stand here.
+RENDERED = (*REGIMES, "estep-scaling")
 
 
 @cache
 def tables(name: str) -> tuple[Table, ...]:
     """Return the tables of a report, made of its records; answer and claims agree with them."""
     folder = REPORTS / name
-    if name not in LARGE:
+    if name not in RENDERED:
         records = FitStore(folder / "records.jsonl").read()
         document = study_document(load_study(folder), records, {})
         assert document.warnings == ()
@@ -52,7 +53,7 @@ def test_every_number_of_an_answer_is_quoted_and_on_the_page(name):
     assert bare_numbers(answer) == []
     page = (REPORTS / name / "README.md").read_text(encoding="utf-8")
     assert "records differ" not in page
-    if name not in LARGE:
+    if name not in RENDERED:
         shown = quoted(answer, tables(name)).text
         assert " ".join(shown.split()) in " ".join(unescape(page.replace("\\", "")).split())
 
@@ -103,7 +104,7 @@ def test_words_of_answers_and_claims_are_as_the_tables(name):
         assert holds(relation, [each.text for each in shown]), (words, relation, shown)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", REGIMES)
 def test_no_cell_of_a_map_shows_a_loss(name):
     maps = [table for table in tables(name) if table.name.startswith("gains-")]
     assert len(maps) == 3
@@ -162,6 +163,7 @@ def test_sizes_that_notes_tell_are_those_of_the_data(name, words, data):
     assert any(told in note for note in load_study(REPORTS / name).notes)
 
 
+_LOOPY = "loopy-bp(damping=0.5)"
 #: Words of answers, or of claims and their verdicts; what they say of cells; and of which:
 #: ``table | row | column; column``.
 WORDS: dict[str, list[tuple[str, ...]]] = {
@@ -404,6 +406,48 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             "effort | LP, released code | median ratio to ICM",
             "effort | LP + rounding | median ratio to ICM",
             "effort | Loopy BP | median ratio to ICM",
+        ),
+    ],
+    "estep-scaling": [
+        (
+            "TRW-S needs more sweeps the larger",
+            "rising",
+            *(f"seconds-by-size | {solver} | exponent" for solver in ("mean-field", "icm")),
+            *(f"seconds-by-size | {solver} | exponent" for solver in (_LOOPY, "trw-s")),
+        ),
+        (
+            "auto is closest to the best energy known with a thousand points",
+            "rising",
+            *(f"gaps-by-size | {solver} | 1,000" for solver in ("auto", "memetic", _LOOPY)),
+        ),
+        (
+            "memetic search with ten thousand",
+            "rising",
+            *(f"gaps-by-size | {solver} | 10,000" for solver in ("memetic", "auto", _LOOPY)),
+        ),
+        (
+            "loopy BP with a hundred thousand and a million",
+            "rising",
+            *(f"gaps-by-size | {solver} | 100,000" for solver in (_LOOPY, "memetic", "auto")),
+        ),
+        (
+            "loopy BP with a hundred thousand and a million",
+            "rising",
+            *(f"gaps-by-size | {solver} | 1,000,000" for solver in (_LOOPY, "mean-field")),
+        ),
+        (
+            "after a tenth of a second ICM has the lowest energies",
+            "rising",
+            *(f"quality-at-times | {solver} | 0.1 s" for solver in ("icm", "icm(restarts=10)")),
+            "quality-at-times | memetic | 0.1 s",
+        ),
+        (
+            "after ten seconds loopy BP",
+            "rising",
+            *(
+                f"quality-at-times | {solver} | 10 s"
+                for solver in (_LOOPY, "memetic", "mean-field")
+            ),
         ),
     ],
     "khashabi2015": [
