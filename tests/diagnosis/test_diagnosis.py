@@ -189,8 +189,15 @@ def test_evidence_is_learnt_from_records(tmp_path):
     hard = found["classes"][class_of(measure(graph).frustration)]
     assert (easy["tight"], easy["best"]) == (3, ["ilp", "lp-relaxation"])
     assert (hard["tight"], hard["proved_by_any"], hard["best"]) == (0, 0, ["ilp"])
-    assert easy["not_tight"] == {"problems": 0, "best": [], "solvers": []}
-    assert hard["not_tight"] == {"problems": 3, "best": ["ilp"], "solvers": hard["solvers"]}
+    nothing = {"best": [], "proved_by": {}, "solvers": []}
+    assert easy["not_tight"] == {"problems": 0, **nothing}
+    assert easy["proved_by"] == {"ilp": 3, "lp-relaxation": 3} and hard["proved_by"] == {}
+    assert hard["not_tight"] == {
+        "problems": 3,
+        **nothing,
+        "best": ["ilp"],
+        "solvers": hard["solvers"],
+    }
     written = tmp_path / "evidence.json"
     done = CliRunner().invoke(main, ["diagnose", str(store.path), "--learn", str(written)])
     assert done.exit_code == 0 and json.loads(written.read_text()) == found

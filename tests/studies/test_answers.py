@@ -551,13 +551,13 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "estep-regimes": [
         (
-            "no difference in clusters can be told",
-            "undecided",
+            "the clusters are equivalent",
+            "equivalent",
             "contrasts | loopy BP, calibrated weights: clusters | verdict",
         ),
         (
-            "with calibrated weights loopy BP ends",
-            "gain",
+            "with calibrated weights the energy at which loopy BP ends",
+            "undecided",
             "contrasts | loopy BP, calibrated weights: energy | verdict",
         ),
         (
