@@ -152,11 +152,16 @@ def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Sta
 
     The relaxation first where it is likely to be tight; then who found the best energies where it
     was not; then a short try of who proved most of those, if that was half of them; then the stages
-    as they are. So are those of large graphs, and of graphs with more pairs a variable than any
-    problem of the study had.
+    as they are. So are those of graphs with more pairs a variable than any problem of the study
+    had. In large graphs of more than two labels messages come first, if there are costs of
+    variables that they could pass on, and then what gives a bound.
     """
     known = evidence()
     n, m = whole.n_variables, whole.n_edges
+    if n + m > _MEASURED and kind == "signed-potts" and np.ptp(whole.unary_values) > 0:
+        why = "large: closest from a hundred thousand variables on (estep-scaling)"
+        rest = sorted(stages, key=lambda stage: not stage.solver.startswith("trw-s"))
+        return [Stage("loopy-bp(damping=0.5)", 0.6, why), *rest]
     if n + m > _MEASURED or m > known["most_pairs_a_variable"] * n:
         return stages
     such = known["classes"][class_of(frustration(whole))]

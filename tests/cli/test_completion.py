@@ -43,7 +43,7 @@ def test_names_go_on(line: str, names: list[str]) -> None:
 def test_names_come_with_what_they_are_and_with_files() -> None:
     name, files = offered("solve x.uai --solver icm")
     assert name.help.startswith("Iterated conditional modes") and files.type == "file"
-    assert [item.type for item in offered("reproduce estep")] == ["plain", "dir"]
+    assert [item.type for item in offered("reproduce estep-r")] == ["plain", "dir"]
 
 
 def test_bash_gets_them() -> None:

@@ -111,6 +111,14 @@ def test_what_the_study_had_not_is_not_decided_by_it():
     large = as_problem("ising(size=200)").graph
     for graph in (dense, large):
         assert not any(evidence()["study"] in stage.why for stage in plan(graph))
+        assert names(graph)[0] == "memetic"
+
+
+def test_in_large_graphs_messages_come_first_if_there_is_something_to_pass_on():
+    """Of what the search does in the same time, little is left to gain there."""
+    large = "estep(data=gaussians-round, points=40000, constraints=80000, noise=0.1)"
+    stage = next(plan(as_problem(large).graph))
+    assert stage.solver == "loopy-bp(damping=0.5)" and "estep-scaling" in stage.why
 
 
 def test_it_says_what_it_chose_and_loses_nothing():

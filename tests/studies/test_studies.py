@@ -969,32 +969,3 @@ def test_reports_stay_small():
         ".gz"
     }
     assert sum(path.stat().st_size for path in files) < 20_000_000
-
-
-def test_figures_in_the_answer_of_lange2005_are_those_of_the_records():
-    """Every figure of ours that is quoted with its interval, and the draws that tell the splits."""
-    study = load_study(REPORTS / "lange2005")
-    records = [r for r in FitStore(REPORTS / "lange2005" / "records.jsonl") if r.status == "ok"]
-    cells_of = {}
-    for r in records:
-        for score in study.scores:
-            if score in r.scores:
-                cell = (r.method_key, r.data, r.constraints, r.noise, score)
-                cells_of.setdefault(cell, []).append(r.scores[score])
-    means = [mean_of(values) for values in cells_of.values()]
-    quoted = re.findall(r"\d\.\d\d ± \d\.\d\d", study.answer)
-    assert len(quoted) > 10
-    assert set(quoted) <= {f"{mean.value:.2f} ± {mean.half:.2f}" for mean in means}
-    points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
-    upper = points.values[:, 1] > 0
-    telling = {}
-    for share in (0.01, 0.05):
-        for run in range(50):
-            drawn = draw_constraints(
-                points, protocol, draw_run(points, protocol, run), share, "random"
-            )
-            ml, cl = upper[drawn.must_link], upper[drawn.cannot_link]
-            against = (ml[:, 0] != ml[:, 1]).any() or (cl[:, 0] == cl[:, 1]).any()
-            telling[share] = telling.get(share, 0) + int(against)
-    assert telling == {0.01: 34, 0.05: 50}
-    assert "34 of 50 draws" in study.answer
