@@ -73,8 +73,7 @@ class KernighanLin(Solver):
       damage; what comes of it stays where it did not raise the energy (Martin, Otto, Felten 1991).
 
     Costs of all moves are kept up to date, so that a move costs O(degree). Violated hard terms
-    count before costs. With label costs, whoever is left alone with a label is tried next, and
-    kicks are undone as a whole where their parts, each better beside the others, together are not.
+    count before costs.
 
     Parameters
     ----------
@@ -97,9 +96,8 @@ class KernighanLin(Solver):
     ----------
     A move costs O(k + log n) a neighbour, O(k) a table, O(arity (arity + k)) a higher-order
     factor. A pass makes n moves at most, a sweep of chains n (k + `branches` `chain`) and more
-    where they gain. A move that brings a set with a label cost into use, or out of it, costs O(k) a
-    variable that may move, all of them in a pass. Memory: 2 numbers a label and 11 a variable. An
-    iteration is a pass, a sweep of chains or a round of kicks.
+    where they gain. Memory: 2 numbers a label and 11 a variable. An iteration is a pass, a sweep of
+    chains or a round of kicks.
 
     References
     ----------
@@ -123,7 +121,6 @@ class KernighanLin(Solver):
     """
 
     start_up: ClassVar[float] = 20.0
-    label_costs: ClassVar[bool] = True
 
     chain: int = setting(20, at_least=1)
     branches: int = setting(3, at_least=1)

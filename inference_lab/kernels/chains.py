@@ -9,7 +9,6 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
 from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.record import record
@@ -30,9 +29,6 @@ class Chains(NamedTuple):
       (n,): the moves of this chain, and the labels before;
     * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
       number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
-    * ``prices``: the label costs; ``used``, ``users`` (s,): how many variables use each set, and
-      the sum of their numbers, which names the one if there is one. What a label costs more for
-      these is not in ``cost``, since it changes for all variables at once;
     * ``now``, a record: number of the chain and of the kick, length of the journal; moves,
       violations and cost since the chain began, and the same at its best; what the chains of a
       sweep or a kick gained, and how many did.
@@ -49,9 +45,6 @@ class Chains(NamedTuple):
     stamp: IntArray
     kept: IntArray
     seen: IntArray
-    prices: LabelCosts
-    used: IntArray
-    users: IntArray
     now: Any
 
 
@@ -82,9 +75,6 @@ def start_chains(graph: FactorGraph) -> Chains:
         stamp=ints(n),
         kept=ints(n),
         seen=ints(n),
-        prices=graph.label_costs,
-        used=ints(graph.n_label_costs),
-        users=ints(graph.n_label_costs),
         now=record(
             chain=int, kick=int, changed=int, moves=int, violations=int, cost=float,
             best_moves=int, best_violations=int, best_cost=float,
@@ -94,42 +84,22 @@ def start_chains(graph: FactorGraph) -> Chains:
 
 
 @inlined
-def _cost(g: GraphArrays, c: Chains, i: int, a: int) -> float:
-    """Return the finite part of what label ``a`` of variable ``i`` costs, all others as they are.
-
-    A set of labels is paid for by it if no other variable uses the set.
-    """
-    cost = float(c.cost[g.unary_ptr[i] + a])
-    p = c.prices
-    if p.costs.size:
-        for q in range(p.of_ptr[a], p.of_ptr[a + 1]):
-            s = p.of_set[q]
-            if c.used[s] == 0 or (c.used[s] == 1 and c.users[s] == i):
-                cost += p.costs[s]
-    return cost
-
-
-@inlined
 def _best_move(g: GraphArrays, x: IntArray, c: Chains, i: int) -> None:
     """Find the label that variable ``i`` would move to; it must have two at least."""
     start = g.unary_ptr[i]
     own = x[i]
     best = -1
-    least = 0.0
     for a in range(g.cardinalities[i]):
-        if a == own:
-            continue
-        cost = _cost(g, c, i, a)
-        if (
+        if a != own and (
             best < 0
             or c.hard[start + a] < c.hard[start + best]
-            or (c.hard[start + a] == c.hard[start + best] and cost < least)
-        ):
+            or (c.hard[start + a] == c.hard[start + best]
+                and c.cost[start + a] < c.cost[start + best])
+        ):  # fmt: skip
             best = a
-            least = cost
     c.target[i] = best
     c.heap.key[i] = c.hard[start + best] - c.hard[start + own]
-    c.heap.tie[i] = least - _cost(g, c, i, own)
+    c.heap.tie[i] = c.cost[start + best] - c.cost[start + own]
 
 
 @inlined
@@ -154,53 +124,6 @@ def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None
 
 
 @inlined
-def _count_user(c: Chains, i: int, old: int, new: int) -> bool:
-    """Count a variable anew; return whether a set may have come into use, or gone out of it."""
-    p = c.prices
-    turned = False
-    for q in range(p.of_ptr[old], p.of_ptr[old + 1]):
-        s = p.of_set[q]
-        c.used[s] -= 1
-        c.users[s] -= i
-        turned = turned or c.used[s] == 0
-    for q in range(p.of_ptr[new], p.of_ptr[new + 1]):
-        s = p.of_set[q]
-        turned = turned or c.used[s] == 0
-        c.used[s] += 1
-        c.users[s] += i
-    return turned
-
-
-@inlined
-def _tell_users(
-    g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, turned: bool, invite: bool
-) -> int:
-    """Renew the moves whose label costs changed when ``i`` left label `old`; return the work.
-
-    Whoever is left alone in a set, or no longer alone, gains by another label what it did not.
-    """
-    p = c.prices
-    for q in range(p.of_ptr[old], p.of_ptr[old + 1]):
-        s = p.of_set[q]
-        if c.used[s] == 1:
-            _renew(g, x, c, c.users[s], invite)
-    for q in range(p.of_ptr[x[i]], p.of_ptr[x[i] + 1]):
-        s = p.of_set[q]
-        if c.used[s] == 2:
-            _renew(g, x, c, c.users[s] - i, invite)
-    work = 0
-    if turned:
-        size = c.heap.size[0]
-        c.heap.size[0] = 0
-        for q in range(size):
-            j = c.heap.items[q]
-            _best_move(g, x, c, j)
-            push(c.heap, j)
-            work += g.cardinalities[j]
-    return work
-
-
-@inlined
 def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool) -> int:
     """Give variable ``i`` a label and bring the costs of its neighbours up to date.
 
@@ -215,8 +138,6 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
         c.journal[now.changed] = i
         now.changed += 1
     x[i] = new
-    priced = c.prices.costs.size > 0
-    turned = priced and _count_user(c, i, old, new)
     k = g.cardinalities[i]
     work = k
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
@@ -270,8 +191,6 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
                 _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], 1)
             work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
             _renew(g, x, c, j, invite)
-    if priced:
-        work += _tell_users(g, x, c, i, old, turned, invite)
     return int(work)
 
 
@@ -282,15 +201,6 @@ def fill(g: GraphArrays, x: IntArray, c: Chains) -> float:
     for i in range(x.size):
         lo = g.unary_ptr[i]
         scale = max(scale, local_costs(g, x, i, c.cost[lo:], c.hard[lo:]))
-    p = c.prices
-    if p.costs.size:
-        for s in range(p.costs.size):
-            c.used[s] = c.users[s] = 0
-            scale += p.costs[s]
-        for i in range(x.size):
-            for q in range(p.of_ptr[x[i]], p.of_ptr[x[i] + 1]):
-                c.used[p.of_set[q]] += 1
-                c.users[p.of_set[q]] += i
     return scale
 
 
@@ -328,9 +238,10 @@ def go_to(
 ) -> int:
     """Make variable ``i`` the next of the chain; return the work."""
     now = c.now[0]
-    start = g.unary_ptr[i]
-    now.cost += _cost(g, c, i, new) - _cost(g, c, i, x[i])
-    now.violations += c.hard[start + new] - c.hard[start + x[i]]
+    at = g.unary_ptr[i] + x[i]
+    to = g.unary_ptr[i] + new
+    now.cost += c.cost[to] - c.cost[at]
+    now.violations += c.hard[to] - c.hard[at]
     c.moved[now.moves] = i
     c.source[now.moves] = x[i]
     now.moves += 1
@@ -386,7 +297,7 @@ def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, leas
         if x[j] != x[i] or old >= g.cardinalities[j]:
             continue
         start = g.unary_ptr[j]
-        gain = _cost(g, c, j, old) - _cost(g, c, j, x[j])
+        gain = c.cost[start + old] - c.cost[start + x[j]]
         hard = c.hard[start + old] - c.hard[start + x[j]]
         if hard < fewest or (hard == fewest and gain < least):
             best = j
@@ -399,12 +310,11 @@ def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, leas
 def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most: int) -> bool:
     """Whether less than `most` other labels would be a better move of ``i`` than ``a``."""
     start = g.unary_ptr[i]
-    cost = _cost(g, c, i, a)
     better = 0
     for b in range(g.cardinalities[i]):
         if b != x[i] and (
             c.hard[start + b] < c.hard[start + a]
-            or (c.hard[start + b] == c.hard[start + a] and _cost(g, c, i, b) < cost)
+            or (c.hard[start + b] == c.hard[start + a] and c.cost[start + b] < c.cost[start + a])
         ):
             better += 1
     return better < most
@@ -465,7 +375,7 @@ def put(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int) -> int:
         return 1
     now = c.now[0]
     at = g.unary_ptr[i]
-    now.gained_cost += _cost(g, c, i, new) - _cost(g, c, i, x[i])
+    now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
     now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
     return int(_move(g, x, c, i, new, False))
 
@@ -494,15 +404,12 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) 
     """Undo each connected part of the changes since the kick began that raised the energy.
 
     No term spans two parts, so each is judged on its own: the partition crossover of the labels
-    before and after. Label costs do span them: a part is then judged beside the others as they are,
-    and all are undone if that left the energy above what it was. Returns 1 if the energy is now
-    lower than before, else 0.
+    before and after. Returns 1 if the energy is now lower than before, else 0.
 
     R. Tinos, D. Whitley, F. Chicano, "Partition crossover for pseudo-Boolean optimization", FOGA
     2015.
     """
     now = c.now[0]
-    cost, violations = now.gained_cost, now.gained_violations
     fell = 0
     for q in range(now.changed):
         size = _join_part(x, c, c.journal[q], 0)
@@ -525,16 +432,9 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) 
             c.source[t] = x[i]
             put(g, x, c, i, c.kept[i])
         if now.gained_violations < 0 or (now.gained_violations == 0 and now.gained_cost < 0.0):
-            cost += now.gained_cost
-            violations += now.gained_violations
             continue
         if now.gained_violations > 0 or now.gained_cost > tolerance:
             fell = 1
         for t in range(size):
             put(g, x, c, c.moved[t], c.source[t])
-    if c.prices.costs.size:
-        fell = int(violations < 0 or (violations == 0 and cost < -tolerance))
-        if violations > 0 or (violations == 0 and cost > 0.0):
-            for q in range(now.changed):
-                put(g, x, c, c.journal[q], c.kept[c.journal[q]])
     return fell

@@ -11,13 +11,7 @@ import pytest
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import (
-    DEGENERATE,
-    FINITE,
-    HARD,
-    LABEL_COSTS,
-    random_graph,
-)
+from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.chains import (
     Chains,
@@ -37,12 +31,9 @@ from inference_lab.solvers import kernighan_lin
 from inference_lab.solvers.kernighan_lin import KernighanLin, kick
 
 INF = math.inf
-FEASIBLE = [
-    f for f in (*FINITE, *HARD, *DEGENERATE, *LABEL_COSTS) if f not in ("infeasible", "empty")
-]
+FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 #: Families whose energies have no ties, so that the next best move is one.
 GENERIC = ["estep", "diagonal", "own-tables", "ragged", "higher-order", "grid", "potts"]
-GENERIC += ["label-costs", "open-clusters"]
 
 
 def started(graph: FactorGraph, x: np.ndarray) -> Chains:
@@ -58,13 +49,11 @@ def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: Chains) -> None:
     scale = max(1.0, np.abs(fresh.cost).max(initial=0.0))
     assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * scale)
     assert (c.hard == fresh.hard).all()
-    assert (c.used == fresh.used).all() and (c.users == fresh.users).all()
 
 
 def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
     """Return violated hard terms and finite costs of a labelling."""
     paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
-    paid += graph.label_costs.of(x[np.newaxis]).tolist()
     return sum(c == INF for c in paid), math.fsum(c for c in paid if c < INF)
 
 
