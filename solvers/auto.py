@@ -112,13 +112,13 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
-    ilp = []
-    if int(entries) <= _ILP_ENTRIES:
-        ilp.append(Stage("ilp", 0.6, "small enough for branch and bound"))
+    why = "small enough for branch and bound"
+    ilp = [Stage("ilp", 0.6, why)] if int(entries) <= _ILP_ENTRIES else []
+    either_sign = kind in ("binary", "signed-potts")
     if kind == "attractive":
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
-    elif kind in ("binary", "signed-potts"):
+    elif either_sign:
         stages = [Stage("memetic", 0.4, "terms of either sign: a population of local optima")]
         if sparse:
             why = "few neighbours: exact moves on large subgraphs"
@@ -133,13 +133,13 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
             why = "clusters raise the bound over cycles"
             stages.append(Stage("trw-s(tighten=cycles)", 0.6, why))
         yield from _by_evidence(stages + ilp, graph if whole is None else whole, kind)
-        ilp = []
     elif kind == "pairwise":
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
-    yield from ilp
+    if not either_sign:
+        yield from ilp
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
     if general:

@@ -154,13 +154,14 @@ def _solution_document(
     problem: Problem, solution: Solution, scores: dict[str, float]
 ) -> dict[str, Any]:
     from inference_lab.results.records import jsonable
+    from inference_lab.results.summaries import remarks_of
 
     marginals = solution.marginals
     return {
         "schema": 1,
         "problem": problem.name,
         "n_variables": problem.graph.n_variables,
-        "remarks": list(problem.info.get("remarks", ())),
+        "remarks": list(remarks_of(problem.info)),
         "solver": solution.solver,
         "seed": solution.seed,
         "temperature": solution.temperature,
@@ -192,14 +193,14 @@ def _solution_document(
 def _solution_lines(
     problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
 ) -> list[str]:
-    from inference_lab.results.findings import gap_percent
+    from inference_lab.results.summaries import gap_percent, remarks_of
 
     def line(name: str, text: str) -> None:
         lines.append(f"{name:<10} {text}")
 
     lines: list[str] = []
     line("problem", f"{problem.name}: {problem.graph!r}")
-    for remark in problem.info.get("remarks", ()):
+    for remark in remarks_of(problem.info):
         line("remark", remark)
     line("solver", f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}")
     line("status", f"{solution.status.value}: {solution.status.sentence}")

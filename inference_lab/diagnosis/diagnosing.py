@@ -14,7 +14,7 @@ from inference_lab.hardness.evidence import class_of, evidence
 from inference_lab.hardness.measures import Measures, measure, sample
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
-from inference_lab.results.summaries import gap_percent
+from inference_lab.results.summaries import gap_percent, remarks_of
 from inference_lab.words import counted, listed, percent_text
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def diagnose(
         lp_variables=size,
         evidence=known["classes"][class_of(measures.frustration)],
         study=known["study"],
-        remarks=tuple(problem.info.get("remarks", ())),
+        remarks=remarks_of(problem.info),
     )
 
 

@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inference_lab.contract import proves
 from inference_lab.results.records import Record
@@ -22,6 +22,7 @@ __all__ = [
     "gap_percent",
     "grouped",
     "proof",
+    "remarks_of",
     "slack",
     "summarise_problem",
     "summarise_runs",
@@ -241,13 +242,19 @@ def summarise_problem(
         truth_energy=first.truth_energy,
         gap_percent=gap_percent(energy, bound, first.small_energy),
         small_energy=first.small_energy,
-        remarks=_remarks(first),
+        remarks=remarks_of(first.problem_info),
     )
 
 
-def _remarks(record: Record) -> tuple[str, ...]:
-    """Return the remarks on a problem; a file may hold anything in their place."""
-    given = record.problem_info.get("remarks")
+def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the remarks in a problem's info; a file may hold anything in their place.
+
+    Examples
+    --------
+    >>> remarks_of({"remarks": ["a weight far out"]}), remarks_of({"remarks": 3}), remarks_of({})
+    (('a weight far out',), (), ())
+    """
+    given = info.get("remarks")
     return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
 
