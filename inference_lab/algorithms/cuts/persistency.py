@@ -81,7 +81,7 @@ class _Search:
         # Falls of cost are differences, up to twice the costs.
         self._infinity = math.inf
         if graph.has_infinite:
-            self._infinity = 2.0 * larger_power_of_two(magnitude(arrays))
+            self._infinity = 2.0 * larger_power_of_two(magnitude(arrays)[0])
         place = np.empty(arrays.adj_half.size, dtype=np.int32)
         place[arrays.adj_half] = np.arange(place.size, dtype=np.int32)
         self._network = CutGraph(

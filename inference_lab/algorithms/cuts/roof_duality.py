@@ -50,6 +50,9 @@ MAX_ARITY = 10
 #: A coefficient below this share of the costs it is the difference of is rounding, not a sign.
 _NOISE = 1e-14
 
+#: Share of what all terms can cost that rounding may add to a cut's value.
+_ROUNDING = 2.0**-50
+
 Rule = Literal["qpbo", "truncate"]
 
 
@@ -405,37 +408,47 @@ def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, floa
 
 
 @inlined
-def _larger(size: float, value: float) -> float:
-    return size if np.isinf(value) else max(size, abs(value))
+def _larger(size: float, hard: int, value: float) -> tuple[float, int]:
+    return (size, 1) if np.isinf(value) else (max(size, abs(value)), hard)
 
 
 @lean_kernel
-def magnitude(g: GraphArrays) -> float:
-    """Return the sum over all terms of the largest absolute finite cost."""
+def magnitude(g: GraphArrays) -> tuple[float, int]:
+    """Return what the terms can cost by absolute value, and how many of them can be infinite.
+
+    The first is the sum of each term's largest absolute finite cost.
+    """
     total = 0.0
+    infinite = 0
     for i in range(g.cardinalities.size):
         size = 0.0
+        hard = 0
         for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-            size = _larger(size, g.unary[a])
+            size, hard = _larger(size, hard, g.unary[a])
         total += size
+        infinite += hard
     for e in range(g.edges.shape[0]):
         ki = g.cardinalities[g.edges[e, 0]]
         kj = g.cardinalities[g.edges[e, 1]]
         size = 0.0
+        hard = 0
         if g.kinds[e] == TABLE:
             for a in range(ki * kj):
-                size = _larger(size, g.weights[e] * g.pairwise[g.offsets[e] + a])
+                size, hard = _larger(size, hard, g.weights[e] * g.pairwise[g.offsets[e] + a])
         else:
-            size = _larger(size, g.weights[e])
+            size, hard = _larger(size, hard, g.weights[e])
             for a in range(min(ki, kj)):
-                size = _larger(size, edge_cost(g, e, a, a))
+                size, hard = _larger(size, hard, edge_cost(g, e, a, a))
         total += size
+        infinite += hard
     for f in range(g.factor_ptr.size - 1):
         size = 0.0
+        hard = 0
         for a in range(g.table_ptr[f], g.table_ptr[f + 1]):
-            size = _larger(size, g.tables[a])
+            size, hard = _larger(size, hard, g.tables[a])
         total += size
-    return total
+        infinite += hard
+    return total, infinite
 
 
 class Choice(NamedTuple):
@@ -448,7 +461,8 @@ class Choice(NamedTuple):
         choice the value means nothing.
     bound : float
         Lower bound on the energy of every labelling that takes one of the two labels at each
-        variable; ``inf`` if all of them are infinite, ``-inf`` if it was not asked for.
+        variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if
+        it was not asked for.
     exact : bool
         The function was submodular: nothing is open, and `taken` is a minimum.
     pairs, nonsubmodular : int
@@ -503,7 +517,7 @@ class LabelChoice:
     >>> from inference_lab.algorithms.cuts.roof_duality import LabelChoice
     >>> g = il.FactorGraph.potts([[0.0, 3.0, 1.0], [2.0, 0.0, 2.0]], [(0, 1)], [1.5])
     >>> choice = LabelChoice(g).minimise(np.array([0, 1]), np.array([2, 2]), bound=True)
-    >>> choice.taken.tolist(), choice.bound
+    >>> choice.taken.tolist(), round(choice.bound, 12)
     ([0, 0], 1.5)
     """
 
@@ -516,8 +530,13 @@ class LabelChoice:
         #: Takes the place of an infinite cost. A labelling without one costs at most a quarter of
         #: it beside the constant, one with at least three quarters.
         self.infinity = math.inf
+        size = graph.magnitude
         if graph.has_infinite:
-            self.infinity = larger_power_of_two(magnitude(graph.arrays))
+            finite, hard = magnitude(graph.arrays)
+            self.infinity = larger_power_of_two(finite)
+            size += hard * self.infinity
+        #: What bounds are lowered by: the rounding of sums in which these numbers cancel.
+        self._rounding = _ROUNDING * size
         arities = np.diff(graph.factor_ptr)
         sizes = np.unique(arities).tolist()
         aux_nodes = np.zeros(graph.n_factors, dtype=np.int64)
@@ -635,7 +654,9 @@ class LabelChoice:
             value += finite
             if infinite:
                 value += infinite * self.infinity
-            value = math.inf if value > 0.5 * self.infinity else value + self.graph.constant
+            if value > 0.5 * self.infinity:
+                value = math.inf
+            value += self.graph.constant - self._rounding
         return Choice(taken, value, positive == 0, pairs, positive)
 
     def _doubled(self) -> CutGraph:
