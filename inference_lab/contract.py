@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import why_missing
 from inference_lab.specs.settings import Settings
 from inference_lab.words import counted, no_attribute, seconds_text
@@ -300,7 +300,7 @@ class Run:
 
     @cached_property
     def _evaluation(self) -> float:
-        labels = unary_minimum(self.graph)
+        labels = np.zeros(self.graph.n_variables, dtype=np.int64)
 
         def seconds() -> float:
             begin = self.clock()
@@ -392,7 +392,10 @@ class Run:
         now = self.seconds
         with self.paused():
             checked = self.graph.check_labels(labels)
-            energy = float(self._given.energy(checked)) / self.unit
+            if self.best_labels is not None and np.array_equal(checked, self.best_labels):
+                energy = self.best_energy
+            else:
+                energy = float(self._given.energy(checked)) / self.unit
             if self.best_labels is None or energy < self.best_energy:
                 self.best_labels = checked.copy()
                 self.best_energy = energy

@@ -76,7 +76,7 @@ _NO_WEIGHT = 750.0
 #: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
 #: long to look through.
 _LATE = 0.1
-_NOTICED = 50_000_000
+_NOTICED = 100_000_000
 
 
 def solve(
@@ -247,7 +247,8 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
     if why is not None:
         return Outcome(infeasible=True), why
     if not _may_begin(method, run):
-        run.offer(unary_minimum(graph))
+        if run.best_labels is None:
+            run.offer(unary_minimum(graph))
         return (
             Outcome(),
             "its start would take longer than the time limit, so that it was not begun",

@@ -86,7 +86,7 @@ class AlphaBetaSwap(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 17.0
+    start_up: ClassVar[float] = 34.0
 
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"

@@ -40,8 +40,8 @@ _MEASURED = 100_000
 _FIRST = 0.05
 #: Where that is short, evaluations of the energy that some sweeps of the descent take, and the
 #: share they may take.
-_DESCENT = 20.0
-_LONG_DESCENT = 0.15
+_DESCENT = 60.0
+_LONG_DESCENT = 0.5
 _REDUCTION = 0.1
 
 
@@ -56,6 +56,9 @@ class Stage(NamedTuple):
     why: str
     begin: float = 0.0
 
+
+#: Where no other stage could begin in time, the first descent has not come to its end.
+_UNFINISHED = [Stage("icm", 1.0, "the descent goes on")]
 
 #: Seconds for an entry of a table that branch and bound takes to build what it searches.
 _SECONDS_AN_ENTRY = 2e-6
@@ -111,7 +114,8 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
         yield Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
-    entries = graph.cardinalities[graph.edges].prod(axis=1).sum() + graph.table_values.size
+    first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
+    entries = first @ second + graph.table_values.size
     why = "small enough for branch and bound"
     ilp = [Stage("ilp", 0.6, why)] if int(entries) <= _ILP_ENTRIES else []
     either_sign = kind in ("binary", "signed-potts")
@@ -154,14 +158,15 @@ def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Sta
     was not; then a short try of who proved most of those, if that was half of them; then the stages
     as they are. So are those of graphs with more pairs a variable than any problem of the study
     had. In large graphs of more than two labels messages come first, if there are costs of
-    variables that they could pass on, and then what gives a bound.
+    variables that they could pass on, then single changes, and then what gives a bound.
     """
     known = evidence()
     n, m = whole.n_variables, whole.n_edges
     if n + m > _MEASURED and kind == "signed-potts" and np.ptp(whole.unary_values) > 0:
         why = "large: closest from a hundred thousand variables on (estep-scaling)"
         rest = sorted(stages, key=lambda stage: not stage.solver.startswith("trw-s"))
-        return [Stage("loopy-bp(damping=0.5)", 0.6, why), *rest]
+        on = Stage("icm", 1.0, "single changes from where the messages led")
+        return [Stage("loopy-bp(damping=0.5)", 0.6, why), on, *rest]
     if n + m > _MEASURED or m > known["most_pairs_a_variable"] * n:
         return stages
     such = known["classes"][class_of(frustration(whole))]
@@ -247,7 +252,7 @@ class Auto(Solver):
     (0.5, 'optimal', 'forest')
     """
 
-    start_up: ClassVar[float] = 10.0
+    start_up: ClassVar[float] = 20.0
 
     seconds: float = setting(10.0, above=0, below=math.inf)
 
@@ -265,6 +270,7 @@ class Auto(Solver):
             outcome = TreeDP().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
+        run.bound(graph.sum_of_minima)
         first = unary_minimum(graph)
         run.offer(first)
         sweeps = min(run.evaluations(_DESCENT), _LONG_DESCENT * end)
@@ -295,7 +301,9 @@ class Auto(Solver):
         more = searches(rest)
         # A budget is used until it is spent; without one, every search ends by itself.
         for stage in itertools.chain(
-            plan(rest, graph), more[:1] if run.time_limit is None else itertools.cycle(more)
+            plan(rest, graph),
+            _UNFINISHED if descent.status is Status.LIMIT else (),
+            more[:1] if run.time_limit is None else itertools.cycle(more),
         ):
             left = end - run.seconds
             if run.proved or left <= 0 or run.should_stop(iterations):

@@ -193,7 +193,7 @@ class BlockICM(Solver):
     (0.6, <Status.OPTIMAL: 'optimal'>)
     """
 
-    start_up: ClassVar[float] = 6.7
+    start_up: ClassVar[float] = 13.4
     label_costs: ClassVar[bool] = True
 
     patience: int = setting(10, at_least=1)

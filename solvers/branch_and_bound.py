@@ -113,7 +113,7 @@ class BranchAndBound(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 100.0
+    start_up: ClassVar[float] = 200.0
 
     search: Literal["hybrid", "depth-first"] = "hybrid"
     max_bytes: int = setting(2**31, at_least=2**24)

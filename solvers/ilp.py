@@ -110,7 +110,7 @@ class ILP(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 20.0
+    start_up: ClassVar[float] = 40.0
 
     backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"

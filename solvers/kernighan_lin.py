@@ -120,7 +120,7 @@ class KernighanLin(Solver):
     0.6
     """
 
-    start_up: ClassVar[float] = 20.0
+    start_up: ClassVar[float] = 40.0
 
     chain: int = setting(20, at_least=1)
     branches: int = setting(3, at_least=1)

@@ -336,7 +336,7 @@ class LazyFlipper(Solver):
     0.6
     """
 
-    start_up: ClassVar[float] = 9.0
+    start_up: ClassVar[float] = 18.0
 
     max_depth: int = setting(3, at_least=1)
 

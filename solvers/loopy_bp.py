@@ -124,7 +124,7 @@ class LoopyBP(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 40.0
+    start_up: ClassVar[float] = 80.0
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
     damping: float = setting(0.0, at_least=0, below=1)

@@ -220,7 +220,7 @@ class Memetic(Solver):
     True
     """
 
-    start_up: ClassVar[float] = 25.0
+    start_up: ClassVar[float] = 50.0
 
     population: int = setting(8, at_least=2)
     region: int = setting(100, at_least=1)

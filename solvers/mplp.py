@@ -147,7 +147,7 @@ class MPLP(Solver):
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
 
-    start_up: ClassVar[float] = 53.0
+    start_up: ClassVar[float] = 106.0
 
     tighten: Literal["cycles", "triplets"] | None = "cycles"
     clusters_per_round: int = setting(2000, at_least=1)

@@ -60,7 +60,7 @@ class Persistency(Solver):
     (0.5, 'optimal', 1.0)
     """
 
-    start_up: ClassVar[float] = 10.0
+    start_up: ClassVar[float] = 20.0
 
     then: str = "ilp"
 

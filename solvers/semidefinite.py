@@ -141,7 +141,7 @@ class Semidefinite(Solver):
     (1.0, 1.0, 'optimal')
     """
 
-    start_up: ClassVar[float] = 100.0
+    start_up: ClassVar[float] = 200.0
 
     cuts: bool = True
     heuristic: str = "simulated-annealing"

@@ -98,7 +98,7 @@ class Toulbar2(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
-    start_up: ClassVar[float] = 270.0
+    start_up: ClassVar[float] = 540.0
 
     search: Literal["hbfs", "dfs"] = "hbfs"
     vac: int = setting(0, at_least=0)

@@ -464,12 +464,29 @@ def test_a_clock_of_processors_does_not_see_what_waits(graph):
 
 def test_evaluation_uses_up_the_budget(graph, slow_energy):
     """The limit is on wall time: a run with a slow energy ends in time, too."""
+
+    def offers(graph, run):
+        run.offer([0, 0])
+        while not run.should_stop():
+            run.offer(1 - run.best_labels)
+
     begin = time.perf_counter()
-    solution = scripted(
-        graph, lambda g, run: [run.offer([0, 0]) for _ in iter(run.should_stop, True)] and None,
-        time_limit=0.2,
-    )  # fmt: skip
+    solution = scripted(graph, offers, time_limit=0.2)
     assert time.perf_counter() - begin < 1.0 and 2 <= len(solution.trace) <= 4
+
+
+def test_what_is_known_is_not_evaluated_again(graph, monkeypatch):
+    """The incumbent may be offered as often as one likes."""
+    run = Run(graph)
+    best, *_, worst = sorted(([0, 0], [0, 1], [1, 0], [1, 1]), key=graph.energy)
+    seen = []
+    energy = FactorGraph.energy
+    monkeypatch.setattr(
+        FactorGraph, "energy", lambda self, x: seen.append(x.tolist()) or energy(self, x)
+    )
+    told = [run.offer(x) for x in (best, best, worst, best)]
+    assert told[0] == told[1] == told[3] < told[2]
+    assert seen == [best, worst] and len(run.trace) == 4
 
 
 def test_budget_of_iterations(graph):

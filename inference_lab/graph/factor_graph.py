@@ -855,21 +855,23 @@ class FactorGraph:
     def _energies(self, x: IntArray) -> FloatArray:
         total = self.unary_values[self.unary_ptr[:-1] + x].sum(axis=1)
         diagonal, table = self._edge_split
+        # The smaller what is looked up at random, the more of it is near.
+        small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
         if diagonal.size:
             everything = table.size == 0
             pick: Any = slice(None) if everything else diagonal
             # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
-            a = np.take(x, self.edges[pick, 0], axis=1)
-            b = np.take(x, self.edges[pick, 1], axis=1)
-            same = self.pairwise_values[
-                self.edge_offsets[pick]
-                # The clip only keeps the look-up inside the pool; the value is used where a == b.
-                + np.where(a == b, a, 0) * self.edge_kinds[pick]
-            ]
+            a = np.take(small, self.edges[pick, 0], axis=1)
+            b = np.take(small, self.edges[pick, 1], axis=1)
+            same: Any = 0.0
+            if self._differs_by_label:
+                # The clip only keeps the look-up inside the pool; used where a == b.
+                label = np.where(a == b, a, 0) * self.edge_kinds[pick]
+                same = self.pairwise_values[self.edge_offsets[pick] + label]
             total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
         if table.size:
-            a = np.take(x, self.edges[table, 0], axis=1)
-            b = np.take(x, self.edges[table, 1], axis=1)
+            a = np.take(small, self.edges[table, 0], axis=1)
+            b = np.take(small, self.edges[table, 1], axis=1)
             stride = self.cardinalities[self.edges[table, 1]]
             entries = self.pairwise_values[self.edge_offsets[table] + a * stride + b]
             total = total + (self.edge_weights[table] * entries).sum(axis=1)
@@ -881,6 +883,13 @@ class FactorGraph:
         if self.n_label_costs:
             total = total + self.label_costs.of(x)
         return np.asarray(total + self.constant)
+
+    @cached_property
+    def _differs_by_label(self) -> bool:
+        """Whether equal labels cost anything at an edge that is no table."""
+        diagonal, _ = self._edge_split
+        pure = not self.edge_kinds.any()
+        return not (pure and not self.pairwise_values[self.edge_offsets[diagonal]].any())
 
     @cached_property
     def _scope_strides(self) -> IntArray:

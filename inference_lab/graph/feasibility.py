@@ -14,7 +14,10 @@ _BLOCK = 4_000_000
 
 def n_entries(graph: FactorGraph) -> int:
     """Return what looking through a graph grows with: labels of variables and of ends of edges."""
-    ends = int(graph.cardinalities[graph.edges].sum())
+    if graph.n_labels is None:
+        ends = int(graph.cardinalities[graph.edges].sum())
+    else:
+        ends = 2 * graph.n_edges * graph.n_labels
     return int(graph.unary_values.size + ends + graph.table_values.size)
 
 

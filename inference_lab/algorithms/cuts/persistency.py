@@ -48,7 +48,7 @@ __all__ = ["SHRINKING", "Reduction", "reduce"]
 
 #: What building the smaller graph takes at most, in evaluations of the energy; it does not look at
 #: the clock. Measured on chains, grids and E-steps of a million variables.
-SHRINKING = 60.0
+SHRINKING = 120.0
 
 #: With more labels than this only the most promising label is tried as a replacement.
 _MANY_LABELS = 16

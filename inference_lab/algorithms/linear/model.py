@@ -56,12 +56,12 @@ def model_size(graph: FactorGraph) -> ModelSize:
     rows = graph.n_variables
     nonzeros = columns
     if graph.n_edges:
-        k = graph.cardinalities[graph.edges]
-        least = k.min(axis=1)
+        first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
+        least = np.minimum(first, second)
         table = graph.edge_kinds == TABLE
         several = graph.edge_kinds == DIAGONAL
-        joint = (k[:, 0] * k[:, 1])[table]
-        ends = k[table].sum()
+        joint = (first * second)[table]
+        ends = (first + second)[table].sum()
         columns += int(least[~table].sum() + joint.sum())
         rows += int(2 * least[~table].sum() + least[several].sum() + ends)
         nonzeros += int(4 * least[~table].sum() + ((least + 2) * least)[several].sum())
