@@ -36,6 +36,8 @@ _ELIMINABLE = 10_000
 _TRY = 0.3
 #: Variables and edges up to which frustration is measured; it takes a tenth of a second then.
 _MEASURED = 100_000
+#: Variables and edges from which on messages need most of the time there is.
+_VAST = 1_000_000
 #: Share of the budget that the first descent may take, and the reduction.
 _FIRST = 0.05
 #: Where that is short, evaluations of the energy that some sweeps of the descent take, and the
@@ -166,7 +168,9 @@ def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Sta
         why = "large: closest from a hundred thousand variables on (estep-scaling)"
         rest = sorted(stages, key=lambda stage: not stage.solver.startswith("trw-s"))
         on = Stage("icm", 1.0, "single changes from where the messages led")
-        return [Stage("loopy-bp(damping=0.5)", 0.6, why), on, *rest]
+        # With a million points the sweeps of ten seconds are still too few.
+        share = 0.6 if n + m <= _VAST else 0.85
+        return [Stage("loopy-bp(damping=0.5)", share, why), on, *rest]
     if n + m > _MEASURED or m > known["most_pairs_a_variable"] * n:
         return stages
     such = known["classes"][class_of(frustration(whole))]
