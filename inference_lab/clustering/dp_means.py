@@ -37,7 +37,7 @@ from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
@@ -63,6 +63,7 @@ def assign(
     weight: FloatArray,
     labels: IntArray,
     sizes: IntArray,
+    stale: Flags,
     order: IntArray,
     start: int,
     full: bool,
@@ -73,6 +74,7 @@ def assign(
 
     Stops at the first point that no cluster has for less than the price of a new one (unless the
     clusters are `full`), and returns its place in `order`; the length of `order` at the end.
+    Points are passed over for which nothing has become cheaper since they were last assigned.
 
     Parameters
     ----------
@@ -84,6 +86,8 @@ def assign(
         -1 for points that have none yet.
     sizes : (K,) int64 array
         Points of each cluster; one that has lost all takes no more.
+    stale : (n,) uint8 array
+        1 for the points that are to be looked at: so are the partners of one that changes.
     last : bool
         Of equal costs the last cluster wins, else the present one, then the first.
     changed : (1,) int64 array
@@ -92,6 +96,9 @@ def assign(
     row = np.empty(n_clusters)
     for place in range(start, order.size):
         i = order[place]
+        if not stale[i]:
+            continue
+        stale[i] = 0
         for h in range(n_clusters):
             row[h] = costs[i, h] if sizes[h] > 0 else np.inf
         for q in range(ptr[i], ptr[i + 1]):
@@ -111,6 +118,8 @@ def assign(
             sizes[best] += 1
             labels[i] = best
             changed[0] += 1
+            for q in range(ptr[i], ptr[i + 1]):
+                stale[partner[q]] = 1
     return order.size
 
 
@@ -152,7 +161,12 @@ class Pairs:
 
 
 class _State:
-    """Labels, centroids and costs on the way."""
+    """Labels, centroids and costs on the way.
+
+    `stale` says of each point whether its cheapest cluster may be another one than when it was last
+    assigned: after most sweeps few clusters move, and only their points, and those that came
+    nearer to them, are looked at again. What comes out is what looking at all of them gives.
+    """
 
     def __init__(
         self,
@@ -173,6 +187,9 @@ class _State:
         self.labels: IntArray = self.known.copy()
         self.centroids = self._means(self.known) if start is None else start
         self.costs = clamped(self.distances(self.centroids), self.known)
+        self.stale: Flags = np.ones(self.n, dtype=np.uint8)
+        #: What the pairs of a point can make up for between two clusters.
+        self.slack: FloatArray = np.zeros(self.n)
 
     def _means(self, groups: IntArray) -> FloatArray:
         """Return the centroids of groups of points, of which those in none are left out."""
@@ -201,14 +218,17 @@ class _State:
         # What a point is from itself is not left to rounding.
         self.costs[i, k] = 0.0
         self.centroids = np.concatenate([self.centroids, centroid])
+        self.stale[:] = 1
         self.labels[i] = k
 
     def close_empty(self) -> None:
         """Drop the clusters without points, and number the others anew."""
-        held, self.labels = np.unique(self.labels, return_inverse=True)
-        self.labels = self.labels.astype(np.int64)
-        self.centroids = self.centroids[held]
-        self.costs = self.costs[:, held]
+        used = np.bincount(self.labels, minlength=len(self.centroids)) > 0
+        if used.all():
+            return
+        self.labels = (np.cumsum(used) - 1)[self.labels]
+        self.centroids = self.centroids[used]
+        self.costs = np.take(self.costs, np.flatnonzero(used), axis=1)
 
     def refit(self) -> bool:
         """Move the centroids to the means of their clusters; return whether any moved."""
@@ -216,12 +236,21 @@ class _State:
         k = len(before)
         shares = counted_shares(self.labels, k, self.counts)
         self.centroids = self.distortion.centroids(self.points, shares, k, before)
-        self.costs = clamped(self.distances(self.centroids), self.known)
-        return not np.array_equal(before, self.centroids)
+        moved = (before != self.centroids).any(axis=1)
+        if not moved.any():
+            return False
+        columns = np.flatnonzero(moved)
+        costs = self.distances(self.centroids[columns])
+        costs[(self.known >= 0)[:, np.newaxis] & (self.known[:, np.newaxis] != columns)] = np.inf
+        self.costs[:, columns] = costs
+        self.stale[costs.min(axis=1) <= self.own() + self.slack] = 1
+        return True
 
-    def own(self) -> float:
-        """Return the summed cost of the points in their clusters."""
-        return float(self.costs[np.arange(self.n), self.labels].sum())
+    def own(self) -> FloatArray:
+        """Return the costs of the points in their clusters, ``inf`` for those in none, (n,)."""
+        row = self.costs.shape[1]
+        costs = self.costs.ravel().take(np.arange(self.n) * row + np.maximum(self.labels, 0))
+        return np.where(self.labels < 0, np.inf, costs)
 
 
 class RDPMeans(PairwiseClusterer):
@@ -297,7 +326,8 @@ class RDPMeans(PairwiseClusterer):
 
     Complexity
     ----------
-    A sweep costs O(n d K + p) for p pairs, and O(n d) a cluster that it opens. Memory: ``n K``
+    A sweep costs O(n d M + n + p) for p pairs, where M clusters of K have moved, and O(n d) for a
+    cluster that it opens; points for which nothing came nearer are passed over. Memory: ``n K``
     costs. A solver's factor graph holds all points, which label costs couple.
 
     References
@@ -561,6 +591,9 @@ class _Fit:
         sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
         self.solver = None if sweeping else as_solver(settings.e_step)
         first = self._first(points, side)
+        # Of what each pair of a point pays in one cluster and may pay in another.
+        owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
+        self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
         self.state = _State(points, settings._distortion(), settings.squared, first, side)
         self._iterate()
         self.objective = self._objective()
@@ -577,7 +610,7 @@ class _Fit:
     def _objective(self) -> float:
         state = self.state
         weight = violations(self.pairs.constraints, state.labels).weight
-        return state.own() + self.price * len(state.centroids) + self.xi * weight
+        return float(state.own().sum()) + self.price * len(state.centroids) + self.xi * weight
 
     def _iterate(self) -> None:
         settings, state = self.settings, self.state
@@ -585,7 +618,10 @@ class _Fit:
         grown = settings.xi
         while self.n_iter < settings.max_iter and not self.converged:
             self.n_iter += 1
-            self.xi = 0.0 if self.n_iter <= settings.warm_up else grown
+            before, self.xi = self.xi, 0.0 if self.n_iter <= settings.warm_up else grown
+            state.slack = self.xi * self.swing
+            if self.xi != before:
+                state.stale[:] = 1
             since = time.perf_counter()
             if self.solver is None:
                 changed, solution = self._sweep(), None
@@ -628,8 +664,8 @@ class _Fit:
             full = len(state.centroids) >= settings.max_clusters
             at = assign(
                 state.costs, len(state.centroids), self.price, self.xi, self.pairs.ptr,
-                self.pairs.partner, self.pairs.weight, state.labels, sizes, order, at, full,
-                settings.ties == "last", changed,
+                self.pairs.partner, self.pairs.weight, state.labels, sizes, state.stale, order, at,
+                full, settings.ties == "last", changed,
             )  # fmt: skip
             if at < order.size:
                 i = int(order[at])
@@ -639,6 +675,9 @@ class _Fit:
                 sizes = np.append(sizes, 1)
                 changed[0] += 1
                 at += 1
+        if len(state.centroids) >= settings.max_clusters:
+            # Some may have stayed only because no more clusters could open.
+            state.stale[:] = 1
         state.close_empty()
         return bool(changed[0])
 

@@ -13,6 +13,9 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 
+#: 0 or 1 each.
+Flags: TypeAlias = npt.NDArray[np.uint8]
+
 #: ``edge_kinds`` value of a diagonal term whose diagonal is one number (Potts).
 POTTS = 0
 

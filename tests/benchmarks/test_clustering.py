@@ -10,15 +10,15 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 
-from inference_lab.clustering import HMRFKMeans, PCKMeans
+from inference_lab.clustering import DPMeans, HMRFKMeans, PCKMeans, RDPMeans
 from inference_lab.constraints import Constraints
 
 
-def blobs(n: int, d: int, k: int) -> tuple[Any, Any]:
-    """Return points around k centres, half a standard deviation apart in each direction."""
+def blobs(n: int, d: int, k: int, apart: float = 0.5) -> tuple[Any, Any]:
+    """Return points around k centres, so many standard deviations apart in each direction."""
     rng = np.random.default_rng(0)
     labels = rng.integers(k, size=n)
-    return rng.normal(size=(k, d))[labels] * 0.5 + rng.normal(size=(n, d)), labels
+    return rng.normal(size=(k, d))[labels] * apart + rng.normal(size=(n, d)), labels
 
 
 def documents(n: int, words: int, each: int) -> Any:
@@ -99,6 +99,37 @@ def test_with_constraints_beside_plain_python(
         rounds=5,
         target="a fiftieth",
         note=lambda m: f"{m.n_iter_} iterations, {m.violations_.weight:.0f} violated",
+    )
+
+
+def test_clusters_that_nobody_counted(measure: Callable[..., Any]) -> None:
+    """100,000 x 32, 20 clusters 16 standard deviations apart, 200,000 pairs."""
+    points, labels = blobs(100_000, 32, 20, apart=2.0)
+    pairs = Constraints.sample(labels, 200_000, np.random.default_rng(1)).fit_params()
+    price = 145.0
+
+    def told(m: Any) -> str:
+        return f"{m.n_iter_} iterations, {len(m.cluster_centers_)} clusters"
+
+    found = measure(
+        "RDPMeans, 100,000 x 32, 200,000 pairs",
+        lambda: RDPMeans(cluster_cost=price, xi=1.0, random_state=0).fit(points, **pairs),
+        rounds=3,
+        target="2 x PCKMeans",
+        note=told,
+    )
+    measure(
+        "DPMeans, the same without pairs",
+        lambda: DPMeans(cluster_cost=price, random_state=0).fit(points),
+        rounds=3,
+        target="2 x PCKMeans",
+        note=told,
+    )
+    measure(
+        "PCKMeans, the same with as many clusters",
+        lambda: PCKMeans(found.n_clusters_, random_state=0).fit(points, **pairs),
+        rounds=3,
+        note=told,
     )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
-from inference_lab.clustering import DPMeans, RDPMeans
+from inference_lab.clustering import DPMeans, RDPMeans, dp_means
 from inference_lab.constraints import Constraints
 
 IRIS = load_iris(return_X_y=True)
@@ -77,12 +78,79 @@ def printed(
 @pytest.mark.parametrize(("seed", "xi"), [(s, xi) for s in range(6) for xi in (0.0, 1.0, 20.0)])
 def test_sweeps_are_those_of_the_paper(seed, xi):
     points, constraints = drawn(seed)
-    for sweeps in (1, 4):
+    for sweeps in (1, 4, 30):
         model = RDPMeans(cluster_cost=12.0, xi=xi, order="sequential", max_iter=sweeps)
         model.fit(points, **links(constraints))
         done = model.n_iter_
         expected = printed(points, 12.0, xi, constraints, done)
         np.testing.assert_array_equal(model.labels_, expected)
+
+
+def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) -> int:
+    """Check that looking at every point in each sweep gives the same; return how many are not."""
+    every, count = dp_means.assign, 0
+
+    def look_at_all(*arguments: Any) -> int:
+        nonlocal count
+        stale, order, at = arguments[9:12]
+        count += int((stale[order[at:]] == 0).sum())
+        stale[:] = 1
+        return every(*arguments)
+
+    some = clone(model).fit(points, **given)
+    with monkeypatch.context() as patch:
+        patch.setattr(dp_means, "assign", look_at_all)
+        whole = clone(model).fit(points, **given)
+    np.testing.assert_array_equal(some.labels_, whole.labels_)
+    values = [[line.objective for line in fitted.history_] for fitted in (some, whole)]
+    assert values[0] == values[1]
+    return count
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"xi": 1.0},
+        {"xi": 8.0, "cluster_cost": 6.0},
+        {"xi": 0.5, "xi_rate": 2.0, "xi_max": 4.0, "warm_up": 1, "patience": 3},
+        {"xi": 2.0, "squared": False, "cluster_cost": 2.0, "max_iter": 20},
+        {"xi": 2.0, "ties": "last", "start": "box"},
+    ],
+)
+def test_who_is_passed_over_would_have_stayed(settings, monkeypatch):
+    """A sweep over those for whom something became cheaper is the sweep over all."""
+    count = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        groups = rng.integers(16, size=200)
+        points = rng.normal(size=(200, 2)) + 4.0 * np.stack(np.divmod(groups, 4), axis=1)
+        constraints = Constraints.sample(groups // 2, 150, rng).flip(0.2, rng)
+        known = np.full(200, -1)
+        known[:4] = [0, 1, 1, 0]
+        model = RDPMeans(**{"cluster_cost": 12.0, **settings}, random_state=seed)
+        for partial in (None, known):
+            given = links(constraints) | {"partial_labels": partial}
+            count += passed_over(monkeypatch, model, points, **given)
+    assert count > 200
+
+
+@pytest.mark.parametrize("seed", [252, 528, 537])
+def test_who_could_not_open_a_cluster_may_when_one_has_closed(seed, monkeypatch):
+    points, constraints = drawn(seed, n=16, pairs=20)
+    model = RDPMeans(cluster_cost=0.5, xi=0.5, max_clusters=6, random_state=seed)
+    passed_over(monkeypatch, model, points, **links(constraints))
+
+
+def test_a_friend_is_followed_in_the_same_sweep():
+    costs = np.array([[5.0, 0.0], [1.0, 2.0]])
+    pairs = dp_means.Pairs(Constraints([(0, 1)], [], n_points=2), 2)
+    labels, stale = np.zeros(2, dtype=np.int64), np.array([1, 0], dtype=np.uint8)
+    sizes, changed = np.array([2, 1]), np.zeros(1, dtype=np.int64)
+    dp_means.assign(
+        costs, 2, 100.0, 3.0, pairs.ptr, pairs.partner, pairs.weight, labels, sizes, stale,
+        np.arange(2), 0, False, False, changed,
+    )  # fmt: skip
+    assert labels.tolist() == [1, 1] and not stale[1]
 
 
 @pytest.mark.parametrize("e_step", ["sweep", "icm", "alpha-expansion"])

@@ -7,18 +7,16 @@ factor has variables; where it is None, for a graph without factors, nothing abo
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.cuts.maxflow import CutArrays
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, Flags, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost, half_cost
 from inference_lab.kernels.odometer import entry_of, first_allowed_labels, next_allowed_labels
-
-Flags: TypeAlias = npt.NDArray[np.uint8]
 
 # What a variable does in the one-against-all test.
 FREE = 0

@@ -32,7 +32,6 @@ from inference_lab.algorithms.cuts.label_tests import (
     CHANGES,
     FREE,
     AgainstAll,
-    Flags,
     eliminate_dead_ends,
     fill_network,
     prune,
@@ -41,7 +40,7 @@ from inference_lab.algorithms.cuts.label_tests import (
 from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
 from inference_lab.algorithms.cuts.reduction import Reduction, shrink, unchanged, with_forms
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, magnitude, unsupported_arity
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import Flags, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["SHRINKING", "Reduction", "reduce"]

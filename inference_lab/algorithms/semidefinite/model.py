@@ -33,7 +33,6 @@ from inference_lab.algorithms.semidefinite.terms import (
     MATCHED,
     SOFT,
     Fit,
-    Flags,
     Sums,
     classify,
     eliminate,
@@ -42,7 +41,7 @@ from inference_lab.algorithms.semidefinite.terms import (
     read_pairs,
     unite,
 )
-from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
+from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Costs with this many binary places after the point at most are searched for a common quantum.

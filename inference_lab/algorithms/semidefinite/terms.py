@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.graph.arrays import POTTS, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import POTTS, Flags, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost
-
-Flags = npt.NDArray[np.uint8]
 
 #: What an edge is, between the labels that are left; bits that may stand together.
 ADDITIVE = 1  # f(a) + g(b): no coupling at all
