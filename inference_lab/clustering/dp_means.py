@@ -619,7 +619,7 @@ class _Fit:
         while self.n_iter < settings.max_iter and not self.converged:
             self.n_iter += 1
             before, self.xi = self.xi, 0.0 if self.n_iter <= settings.warm_up else grown
-            state.slack = self.xi * self.swing
+            state.slack = np.asarray(self.xi * self.swing, dtype=np.float64)
             if self.xi != before:
                 state.stale[:] = 1
             since = time.perf_counter()
