@@ -551,8 +551,9 @@ class TRWS(Solver):
         (plus the mean cost) ...
     patience : int
         ... in each of this many sweeps in succession.
-    decode_every : int
-        Sweeps from one labelling to the next; the last messages always give one.
+    decode_every : int or None
+        Sweeps from one labelling to the next, which takes nearly as long as a sweep; by default
+        a quarter of those that were made, at least one. The last messages always give one.
     max_sweeps : int
         Limit on sweeps; a sweep is a forward and a backward pass. Those of tightening do not count.
     polish : bool
@@ -602,7 +603,7 @@ class TRWS(Solver):
     order: Literal["given", "breadth-first"] = "given"
     tolerance: float = setting(1e-7, at_least=0)
     patience: int = setting(10, at_least=1)
-    decode_every: int = setting(1, at_least=1)
+    decode_every: int | None = setting(None, at_least=1)
     max_sweeps: int = setting(1000, at_least=1)
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
@@ -621,8 +622,8 @@ class TRWS(Solver):
         scale = cost_scale(graph)
         first = bound = -math.inf
         gain = math.inf
-        calm = sweeps = 0
-        converged = stale = False
+        calm = sweeps = decoded = 0
+        converged = False
         while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
             found = passes.half_sweep(1, run)
             if found is not None and found < math.inf:
@@ -638,12 +639,12 @@ class TRWS(Solver):
             gain, bound = found - bound, found
             calm = calm + 1 if gain <= self.tolerance * (bound - first + scale) else 0
             converged = calm >= self.patience or forest
-            stale = sweeps % self.decode_every != 0
-            if not stale:
+            if sweeps - decoded >= (self.decode_every or max(1, sweeps // 4)):
                 run.offer(passes.decode())
+                decoded = sweeps
             if run.proved:
                 break
-        if stale:
+        if decoded < sweeps:
             run.offer(passes.decode())
         if self.polish and not (run.proved or run.should_stop()):
             best = run.best_labels

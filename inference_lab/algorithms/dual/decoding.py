@@ -35,6 +35,14 @@ def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace
         if b < k:
             work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
         return
+    if not hard:
+        # The column or row of the table that belongs to the label.
+        weight, at, step = g.weights[e], g.offsets[e] + b, g.cardinalities[g.edges[e, 1]]
+        if h & 1 == 0:
+            at, step = g.offsets[e] + b * k, 1
+        for a in range(k):
+            work.costs[a] += weight * g.pairwise[at + a * step]
+        return
     if h & 1 == 1:
         for a in range(k):
             work.new[a] = edge_cost(g, e, a, b)
@@ -48,8 +56,13 @@ def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace
 def choose(k: int, hard: bool, work: Workspace) -> int:
     """Return the label with the fewest infinite terms, of those the one of least cost."""
     best = 0
+    if not hard:
+        for a in range(1, k):
+            if work.costs[a] < work.costs[best]:
+                best = a
+        return best
     for a in range(1, k):
-        if hard and work.infinite[a] != work.infinite[best]:
+        if work.infinite[a] != work.infinite[best]:
             if work.infinite[a] < work.infinite[best]:
                 best = a
         elif work.costs[a] < work.costs[best]:
