@@ -1,9 +1,10 @@
 r"""TVClust: a Dirichlet process mixture that hears noisy answers about pairs.
 
-Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, or a von Mises-Fisher
-distribution around ``mu_k`` on the sphere, with stick-breaking weights; an answer about a pair says
-whether the two points share a component, and is right with probability ``p`` if they do and ``q``
-if they do not, which are learnt, for each source of answers. Fitted by variational inference with
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, a von Mises-Fisher
+distribution around ``mu_k`` on the sphere, or a multinomial, with stick-breaking weights; an answer
+about a pair says whether the two points share a component, and is right with probability ``p`` if
+they do and ``q`` if they do not, which are learnt, for each source of answers. Fitted by
+variational inference with
 ``q(z) = prod_i r_i``, sticks truncated, and all priors conjugate.
 
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
@@ -30,6 +31,7 @@ from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.word_counts import Multinomials, checked_counts
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -301,22 +303,24 @@ class TVClust(SourcedClusterer):
 
     Maximises a lower bound on ``log p(X, answers)`` under
 
-    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart or von
-    Mises-Fisher components, and for each pair that was asked about, ``p(must | same) = p``,
-    ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
+    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart, von
+    Mises-Fisher or multinomial components, and for each pair that was asked about, ``p(must | same)
+    = p``, ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
 
     Parameters
     ----------
     n_clusters : int
         Where the sticks are cut: the most components there can be. How many have points is
         `n_clusters_`.
-    data : {"gaussian", "directions"}
+    data : {"gaussian", "directions", "counts"}
         Normal components with means and precisions of their own; or von Mises-Fisher ones, for
         points of which the direction counts, such as texts: each has a mean direction with a
-        uniform prior, all have the concentration that is most likely. A point of length zero is as
-        likely in each.
+        uniform prior, all have the concentration that is most likely, and a point of length zero is
+        as likely in each; or multinomial ones, for points that are counts, dense or sparse.
     alpha : float
         Concentration of the process.
+    belief : float
+        Of the symmetric Dirichlet prior of the probabilities, for counts.
     p_prior, q_prior : (float, float)
         Beta priors of the shares of right answers on pairs of one cluster, and of two. By default
         answers are taken to be right; the published code takes those on pairs of one cluster to be
@@ -328,7 +332,7 @@ class TVClust(SourcedClusterer):
         Seconds an E-step of a solver.
     standardise : bool
         Scale features to mean 0 and variance 1 first; the prior of normal components is for such.
-        Directions stay as they are.
+        Directions and counts stay as they are.
     init : {"prior", "k-means++"}
         Components with means drawn from their prior and sticks of equal halves, so that the first
         ones take most points at once, as in the published code; or each point in the component of
@@ -346,7 +350,8 @@ class TVClust(SourcedClusterer):
     weights_ : (k,) array
         Expected mixing weights.
     cluster_centers_ : (k, d) array
-        Means of the components, in the units of the data; of directions, of unit length.
+        Means of the components, in the units of the data; of directions, of unit length; for
+        counts, the probabilities.
     concentration_ : float
         Of directions, for all components.
     p_, q_ : float, or (sources,) arrays where `fit` was told sources
@@ -361,8 +366,8 @@ class TVClust(SourcedClusterer):
 
     Complexity
     ----------
-    An iteration costs O(n k d^2 + pairs k), for directions O(n k d + pairs k). Memory: a few (n, k)
-    arrays.
+    An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d + pairs k), with the
+    entries that are not 0 in place of ``n d`` where these are sparse. Memory: a few (n, k) arrays.
 
     References
     ----------
@@ -378,8 +383,9 @@ class TVClust(SourcedClusterer):
     """
 
     _allowed: ClassVar = {
-        "data": ("gaussian", "directions"),
+        "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
+        "belief": (Range(above=0, below=math.inf),),
         "init": ("prior", "k-means++"),
     }
 
@@ -387,8 +393,9 @@ class TVClust(SourcedClusterer):
         self,
         n_clusters: int = 15,
         *,
-        data: Literal["gaussian", "directions"] = "gaussian",
+        data: Literal["gaussian", "directions", "counts"] = "gaussian",
         alpha: float = 1.0,
+        belief: float = 1.0,
         p_prior: tuple[float, float] = (10.0, 1.0),
         q_prior: tuple[float, float] = (10.0, 1.0),
         e_step: Literal["coordinate"] | str | Solver = "coordinate",
@@ -404,6 +411,7 @@ class TVClust(SourcedClusterer):
         self.n_clusters = n_clusters
         self.data = data
         self.alpha = alpha
+        self.belief = belief
         self.p_prior = p_prior
         self.q_prior = q_prior
         self.e_step = e_step
@@ -475,15 +483,17 @@ class TVClust(SourcedClusterer):
             self._shift, self._scale = shift_and_scale(points, counts)
         return self._as_modelled(points)
 
-    def _as_modelled(self, points: FloatArray) -> FloatArray:
-        """Return points on the scale of the components, or their directions."""
+    def _as_modelled(self, points: Points) -> Points:
+        """Return points on the scale of the components, their directions, or counts."""
         if self.data == "gaussian":
             return (points - self._shift) / self._scale
+        if self.data == "counts":
+            return checked_counts(points)
         lengths = np.linalg.norm(points, axis=1, keepdims=True)
         return np.asarray(points / np.where(lengths > 0.0, lengths, 1.0))
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
+        return self.data == "counts"
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, pairs left aside.
@@ -531,7 +541,7 @@ class _Fit:
     shares: FloatArray
     sticks_a: FloatArray
     sticks_b: FloatArray
-    components: Gaussians | Directions
+    components: Gaussians | Directions | Multinomials
     p: FloatArray
     q: FloatArray
 
@@ -620,6 +630,8 @@ class _Fit:
             before = getattr(self, "components", None)
             kappa = before.kappa if isinstance(before, Directions) else None
             self.components = Directions(self.points, counted, kappa)
+        elif settings.data == "counts":
+            self.components = Multinomials(self.points, counted, settings.belief)
         else:
             self.components = Gaussians(self.points, counted)
         must, cannot = self.agreement()

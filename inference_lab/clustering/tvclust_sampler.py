@@ -31,6 +31,7 @@ from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, shift_and_scale
+from inference_lab.clustering.word_counts import checked_counts
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
@@ -591,9 +592,7 @@ class TVClustSampler(SourcedClusterer):
         """Return the points on the scale that the prior of the components is for."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.data == "counts":
-            if points.min(initial=0.0) < 0.0:
-                raise ValueError("X has negative values; data='counts' needs counts")
-            return np.ascontiguousarray(points)
+            return np.ascontiguousarray(checked_counts(points))
         if self.standardise:
             self._shift, self._scale = shift_and_scale(points, counts)
         return np.ascontiguousarray((points - self._shift) / self._scale)

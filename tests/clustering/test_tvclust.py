@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import betaln, gammaln, ive, logsumexp
+from sklearn.base import clone
 
 from inference_lab.clustering import TVClust, TVClustSampler
 from inference_lab.clustering.directions import _log_bessel, log_normaliser, mean_length
@@ -120,6 +122,50 @@ def test_so_it_does_with_directions_and_several_sources(seed):
     assert exact - 3.0 < -model.objective_ <= exact + 1e-9
     values = [-line.objective for line in model.history_]
     assert all(b >= a - 1e-8 * abs(a) for a, b in itertools.pairwise(values))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("init", ["prior", "k-means++"])
+def test_so_it_does_with_counts(seed, init):
+    rng = np.random.default_rng(seed)
+    words = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]])[[0, 0, 1, 1, 1]]
+    points = np.array([rng.multinomial(6, p) for p in words]).astype(np.float64)
+    constraints = Constraints([(0, 1), (2, 3)], [(0, 2), (1, 4)], n_points=5)
+    p, q, alpha, belief = (4.0, 1.5), (3.0, 1.0), 0.7, 0.8
+    model = TVClust(
+        3, data="counts", alpha=alpha, belief=belief, p_prior=p, q_prior=q, n_init=5, init=init,
+        random_state=seed,
+    )  # fmt: skip
+    model.fit(points, **links(constraints))
+
+    def marginal(members: np.ndarray) -> float:
+        posterior = belief + members.sum(axis=0)
+        value = gammaln(3 * belief) - gammaln(posterior.sum())
+        return float(value + gammaln(posterior).sum() - 3 * gammaln(belief))
+
+    exact = log_evidence(points, 3, constraints, p, q, alpha, marginal)
+    assert exact - 3.0 < -model.objective_ <= exact + 1e-9
+    values = [-line.objective for line in model.history_]
+    assert all(b >= a - 1e-8 * abs(a) for a, b in itertools.pairwise(values))
+
+
+def test_counts_are_clustered_sparse_as_dense():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=90)
+    points = np.array([rng.multinomial(40, p) for p in (0.1 + np.eye(3))[truth] / 1.3])
+    some = TVClust(8, data="counts", init="k-means++", random_state=0)
+    model = clone(some).fit(points)
+    assert model.n_clusters_ == 3 and agreement(model.labels_, truth) == 1.0
+    held = np.unique(model.labels_)
+    expected = (0.1 + np.eye(3)) / 1.3
+    found = model.cluster_centers_[held]
+    assert np.abs(found[found.argmax(axis=1).argsort()] - expected).max() < 0.03
+    np.testing.assert_array_equal(model.predict(points), model.labels_)
+    sparse = clone(some).fit(csr_array(points.astype(float)))
+    np.testing.assert_array_equal(sparse.labels_, model.labels_)
+    assert sparse.objective_ == pytest.approx(model.objective_)
+    with pytest.raises(ValueError, match="X has negative values; data='counts' needs counts"):
+        clone(some).fit(points - 1)
 
 
 def test_functions_of_directions():
