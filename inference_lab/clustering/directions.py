@@ -16,40 +16,80 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab._numba import lean_kernel
 from inference_lab.graph.arrays import FloatArray
 
-__all__ = ["Directions", "concentration_of", "log_normaliser", "mean_length"]
+__all__ = [
+    "Directions",
+    "concentration_of",
+    "log_bessel",
+    "log_normaliser",
+    "mean_length",
+    "unit",
+]
 
-#: Order above which Bessel functions are taken from their expansion, to 1e-9 or better.
+#: Order from which on Bessel functions are taken from their expansion, to 1e-9 or better.
 _LARGE_ORDER = 50.0
 #: Beyond it points of a component count as one, and their density would grow without bound.
 _MOST = 1e6
 
 
-def _log_bessel(order: float, x: FloatArray) -> FloatArray:
-    """Return ``log(I(x) / x^order)`` for the modified Bessel function of the first kind."""
-    from scipy.special import gammaln, ive
+@lean_kernel
+def _expansion(order: float, x: float) -> float:
+    """Return `log_bessel` of a large order."""
+    root = math.sqrt(1.0 + (x / order) ** 2)
+    t = 1.0 / root
+    s = t * t
+    terms = (
+        1.0
+        + t * (3 - 5 * s) / (24 * order)
+        + s * (81 + s * (-462 + 385 * s)) / (1152 * order**2)
+        + t * s * (30375 + s * (-369603 + s * (765765 - 425425 * s))) / (414720 * order**3)
+        + (s * s)
+        * (4465125 + s * (-94121676 + s * (349922430 + s * (-446185740 + 185910725 * s))))
+        / (39813120 * order**4)
+    )
+    value = order * (root - math.log1p(root) - math.log(order)) + math.log(terms)
+    return float(value - 0.5 * math.log(2.0 * math.pi * order * root))
 
-    if order > _LARGE_ORDER:
-        root = np.sqrt(1.0 + (x / order) ** 2)
-        t = 1.0 / root
-        s = t * t
-        terms = (
-            1.0
-            + t * (3 - 5 * s) / (24 * order)
-            + s * (81 + s * (-462 + 385 * s)) / (1152 * order**2)
-            + t * s * (30375 + s * (-369603 + s * (765765 - 425425 * s))) / (414720 * order**3)
-            + (s * s)
-            * (4465125 + s * (-94121676 + s * (349922430 + s * (-446185740 + 185910725 * s))))
-            / (39813120 * order**4)
-        )
-        value = order * (root - np.log1p(root) - math.log(order)) + np.log(terms)
-        return np.asarray(value - 0.5 * np.log(2.0 * math.pi * order * root), dtype=np.float64)
-    near = x < 1e-3
-    held = np.where(near, 1.0, x)
-    far = np.log(ive(order, held)) + held - order * np.log(held)
-    first = -order * math.log(2.0) - gammaln(order + 1.0) + x**2 / (4.0 * (order + 1.0))
-    return np.asarray(np.where(near, first, far), dtype=np.float64)
+
+@lean_kernel
+def log_bessel(order: float, x: float) -> float:
+    """Return ``log(I(x) / x^order)`` for the modified Bessel function of the first kind.
+
+    By the expansion for large orders; smaller ones from there by the recurrence of
+    ``q_j = I_{j+1} / (x I_j)``, ``q_{j-1} = 1 / (2 j + x^2 q_j)``, which is stable downwards.
+    """
+    steps = max(0, math.ceil(_LARGE_ORDER - order))
+    top = order + steps
+    value = _expansion(top, x)
+    if steps:
+        ratio = math.exp(_expansion(top + 1.0, x) - value)
+        for down in range(steps):
+            ratio = 1.0 / (2.0 * (top - down) + x * x * ratio)
+            value -= math.log(ratio)
+    return float(value)
+
+
+@lean_kernel
+def _log_bessels(order: float, x: FloatArray, out: FloatArray) -> None:
+    for at in range(x.size):
+        out[at] = log_bessel(order, x[at])
+
+
+def _over_array(order: float, x: Any) -> FloatArray:
+    """Return `log_bessel` of each entry."""
+    given = np.asarray(x, dtype=np.float64)
+    flat = np.array(given, ndmin=1).ravel()
+    out = np.empty_like(flat)
+    _log_bessels(order, flat, out)
+    return out.reshape(given.shape)
+
+
+def unit(points: FloatArray) -> FloatArray:
+    """Return points scaled to length 1; those of length zero as they are."""
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    return np.asarray(points / np.where(lengths > 0.0, lengths, 1.0))
 
 
 def log_normaliser(d: int, kappa: Any) -> FloatArray:
@@ -60,8 +100,7 @@ def log_normaliser(d: int, kappa: Any) -> FloatArray:
     >>> bool(np.isclose(log_normaliser(3, 0.0), -np.log(4 * np.pi)))
     True
     """
-    x = np.asarray(kappa, dtype=np.float64)
-    return -0.5 * d * math.log(2.0 * math.pi) - _log_bessel(0.5 * d - 1.0, x)
+    return -0.5 * d * math.log(2.0 * math.pi) - _over_array(0.5 * d - 1.0, kappa)
 
 
 def mean_length(d: int, kappa: Any) -> FloatArray:
@@ -73,7 +112,7 @@ def mean_length(d: int, kappa: Any) -> FloatArray:
     True
     """
     x = np.asarray(kappa, dtype=np.float64)
-    return x * np.exp(_log_bessel(0.5 * d, x) - _log_bessel(0.5 * d - 1.0, x))
+    return x * np.exp(_over_array(0.5 * d, x) - _over_array(0.5 * d - 1.0, x))
 
 
 def concentration_of(d: int, length: float) -> float:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering.directions import Directions
+from inference_lab.clustering.directions import Directions, unit
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -489,8 +489,7 @@ class TVClust(SourcedClusterer):
             return (points - self._shift) / self._scale
         if self.data == "counts":
             return checked_counts(points)
-        lengths = np.linalg.norm(points, axis=1, keepdims=True)
-        return np.asarray(points / np.where(lengths > 0.0, lengths, 1.0))
+        return unit(points)
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return self.data == "counts"

@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import Whole
 from inference_lab.clustering._side import Side
+from inference_lab.clustering.directions import log_bessel, log_normaliser, unit
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -42,20 +43,25 @@ __all__ = ["TVClustSampler", "least_variation"]
 _SCRATCH = 3
 #: Scans that make a proposal's start independent of where the chain is.
 _SCANS = 3
+#: Metropolis steps for the concentration after each sweep, and their size in the logarithm.
+_STEPS = 4
+_STEP = 0.4
 
 
 class Clusters(NamedTuple):
     """Sufficient statistics of clusters in slots; slots without points hold the prior.
 
     Gaussians have mean 0 and one degree of belief in it, scatter I and d degrees of freedom, as in
-    `TVClust`; counts are multinomial with a symmetric Dirichlet prior.
+    `TVClust`; counts are multinomial with a symmetric Dirichlet prior; directions have means with a
+    uniform prior and one concentration for all.
     """
 
     sizes: IntArray  # (slots,)
     sums: FloatArray  # (slots, d)
-    factor: FloatArray  # (slots, d, d): Cholesky factors of the scatter; unused for counts
+    factor: FloatArray  # (slots, d, d): Cholesky factors of the scatter; of Gaussians only
     log_gamma: FloatArray  # (n + 2,): log of the multivariate gamma function, by size
-    belief: FloatArray  # (1,): the Dirichlet prior for counts, 0 for Gaussians
+    belief: FloatArray  # (1,): the Dirichlet prior for counts, else 0
+    kappa: FloatArray  # (1,): the concentration of directions, else -1
     room: FloatArray  # (d,): scratch
 
 
@@ -87,7 +93,7 @@ def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
     if sign < 0 and c.sizes[h] == 1:
         clear(c, h)
         return
-    if c.belief[0] == 0.0:
+    if c.factor.shape[1] > 0:
         held = c.sizes[h] + 1.0 if sign > 0 else float(c.sizes[h])
         scale = math.sqrt(held / (held + 1.0))
         for v in range(d):
@@ -108,6 +114,15 @@ def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
 
 
 @lean_kernel
+def _log_uniform(c: Clusters, length: float) -> float:
+    """Return the log of ``exp(kappa mu' s)`` integrated over mean directions, up to a constant.
+
+    `length` is that of ``s``; see `inference_lab.clustering.directions.log_normaliser`.
+    """
+    return log_bessel(0.5 * c.sums.shape[1] - 1.0, c.kappa[0] * length)
+
+
+@lean_kernel
 def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
     """Return the log-probability of a point given those of a slot."""
     d, n = x.size, c.sizes[h]
@@ -122,6 +137,13 @@ def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
                 value += math.lgamma(belief + c.sums[h, v] + x[v])
                 value -= math.lgamma(belief + c.sums[h, v])
         return value + math.lgamma(d * belief + held) - math.lgamma(d * belief + held + total)
+    if c.kappa[0] >= 0.0:
+        before = after = 0.0
+        for v in range(d):
+            before += c.sums[h, v] ** 2
+            after += (c.sums[h, v] + x[v]) ** 2
+        value = _log_uniform(c, math.sqrt(after)) - _log_uniform(c, math.sqrt(before))
+        return float(value - _log_uniform(c, 1.0) - 0.5 * d * math.log(2.0 * math.pi))
     square = log_det = 0.0
     for i in range(d):
         rest = x[i] - c.sums[h, i] / (n + 1.0)
@@ -148,6 +170,11 @@ def log_evidence(c: Clusters, h: int) -> float:
             held += c.sums[h, v]
             value += math.lgamma(belief + c.sums[h, v]) - math.lgamma(belief)
         return value + math.lgamma(d * belief) - math.lgamma(d * belief + held)
+    if c.kappa[0] >= 0.0:
+        for v in range(d):
+            value += c.sums[h, v] ** 2
+        value = _log_uniform(c, math.sqrt(value)) - _log_uniform(c, 0.0)
+        return float(value - n * (_log_uniform(c, 1.0) + 0.5 * d * math.log(2.0 * math.pi)))
     log_det = 0.0
     for i in range(d):
         log_det += 2.0 * math.log(c.factor[h, i, i])
@@ -340,14 +367,14 @@ def log_densities(c: Clusters, points: FloatArray, out: FloatArray) -> None:
             out[i, h] = log_predictive(c, points[i], h)
 
 
-def clusters(points: FloatArray, slots: int, belief: float) -> Clusters:
+def clusters(points: FloatArray, slots: int, belief: float, kappa: float = -1.0) -> Clusters:
     """Return so many slots without points, and those for proposals besides."""
     from scipy.special import multigammaln
 
     n, d = points.shape
-    width = 0 if belief else d
+    width = 0 if belief or kappa >= 0.0 else d
     log_gamma = np.zeros(n + 2)
-    if not belief:
+    if width:
         log_gamma = np.array([multigammaln(0.5 * (d + size), d) for size in range(n + 2)])
     slots += _SCRATCH
     found = Clusters(
@@ -356,6 +383,7 @@ def clusters(points: FloatArray, slots: int, belief: float) -> Clusters:
         np.zeros((slots, width, width)),
         log_gamma,
         np.array([belief]),
+        np.array([kappa]),
         np.zeros(d),
     )
     gather(found, points, np.empty(0, dtype=np.int64))
@@ -403,13 +431,17 @@ class TVClustSampler(SourcedClusterer):
 
     Parameters
     ----------
-    data : {"gaussian", "counts"}
-        Normal components with a Normal-inverse-Wishart prior; or multinomial ones with a Dirichlet
-        prior, for points that are counts.
+    data : {"gaussian", "directions", "counts"}
+        Normal components with a Normal-inverse-Wishart prior; or von Mises-Fisher ones, for points
+        of which the direction counts, with mean directions of uniform prior and one concentration;
+        or multinomial ones with a Dirichlet prior, for points that are counts.
     alpha : float
         Concentration of the process.
     belief : float
         Of the symmetric Dirichlet prior, for counts.
+    concentration : float, optional
+        Of directions; by default it is drawn, too, with a log-normal prior around the number of
+        features, one in the logarithm wide.
     p_prior, q_prior : (float, float)
         Beta priors of the shares of right answers.
     standardise : bool
@@ -438,7 +470,10 @@ class TVClustSampler(SourcedClusterer):
     n_clusters_ : int
         Clusters that ``partial_labels`` names come first, in the order of their numbers.
     cluster_centers_ : (k, d) array
-        Posterior means of the clusters, in the units of the data; for counts, the probabilities.
+        Posterior means of the clusters, in the units of the data; of directions, of unit length;
+        for counts, the probabilities.
+    concentration_ : float
+        Of directions, the mean of those drawn with the samples.
     accepted_ : float
         Share of the moves that split or merged.
     history_ : list of HalfStep
@@ -452,9 +487,9 @@ class TVClustSampler(SourcedClusterer):
 
     Complexity
     ----------
-    A sweep costs O(n k d^2 + pairs), for counts O(n k d); a move that splits or merges, O(n d^2 +
-    pairs). Memory: the samples, and O(k d^2). The point estimate compares all samples:
-    O(n_samples^2 n).
+    A sweep costs O(n k d^2 + pairs), for directions and counts O(n k d + pairs); a move that splits
+    or merges, O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point estimate compares all
+    samples: O(n_samples^2 n).
 
     References
     ----------
@@ -470,9 +505,10 @@ class TVClustSampler(SourcedClusterer):
     """
 
     _allowed: ClassVar = {
-        "data": ("gaussian", "counts"),
+        "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
         "belief": (Range(above=0, below=math.inf),),
+        "concentration": (None, Range(at_least=0, below=math.inf)),
         "n_samples": (Whole(at_least=1),),
         "thinning": (Whole(at_least=1),),
         "burn_in": (Whole(at_least=0),),
@@ -482,9 +518,10 @@ class TVClustSampler(SourcedClusterer):
     def __init__(
         self,
         *,
-        data: Literal["gaussian", "counts"] = "gaussian",
+        data: Literal["gaussian", "directions", "counts"] = "gaussian",
         alpha: float = 1.0,
         belief: float = 1.0,
+        concentration: float | None = None,
         p_prior: tuple[float, float] = (10.0, 1.0),
         q_prior: tuple[float, float] = (10.0, 1.0),
         standardise: bool = True,
@@ -497,6 +534,7 @@ class TVClustSampler(SourcedClusterer):
         self.data = data
         self.alpha = alpha
         self.belief = belief
+        self.concentration = concentration
         self.p_prior = p_prior
         self.q_prior = q_prior
         self.standardise = standardise
@@ -538,13 +576,19 @@ class TVClustSampler(SourcedClusterer):
         )
         self.labels_ = self.samples_[best].copy()
         self.n_clusters_ = int(chain.samples[best].max()) + 1
-        self._state = clusters(points[rows], self.n_clusters_, self._belief)
+        if self.data == "directions":
+            self.concentration_ = float(chain.kappas.mean())
+        self._state = clusters(
+            points[rows], self.n_clusters_, self._belief, float(chain.kappas.mean())
+        )
         gather(self._state, points[rows], chain.samples[best])
         k = self.n_clusters_
         sizes, sums = self._state.sizes[:k, None], self._state.sums[:k]
         if self.data == "counts":
             shares = sums + self.belief
             self.cluster_centers_ = shares / shares.sum(axis=1, keepdims=True)
+        elif self.data == "directions":
+            self.cluster_centers_ = unit(sums)
         else:
             self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
         self.history_ = chain.history
@@ -593,6 +637,8 @@ class TVClustSampler(SourcedClusterer):
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.data == "counts":
             return np.ascontiguousarray(checked_counts(points))
+        if self.data == "directions":
+            return unit(points)
         if self.standardise:
             self._shift, self._scale = shift_and_scale(points, counts)
         return np.ascontiguousarray((points - self._shift) / self._scale)
@@ -627,6 +673,7 @@ class TVClustSampler(SourcedClusterer):
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:
+        points = unit(points) if self.data == "directions" else points
         points = (points - self._shift) / self._scale
         out = np.empty((len(points), self.n_clusters_))
         # What is written to is new, as the estimator may have come from a read-only file.
@@ -665,7 +712,13 @@ class _Chain:
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.n_known = int(self.known.max()) + 1
-        self.state = clusters(points, max(16, 2 * self.n_known), settings._belief)
+        #: The concentration of directions, -1 for others.
+        self.kappa = -1.0
+        if settings.data == "directions":
+            given = settings.concentration
+            self.kappa = float(points.shape[1] if given is None else given)
+        self.kappas: FloatArray = np.empty(settings.n_samples)
+        self.state = clusters(points, max(16, 2 * self.n_known), settings._belief, self.kappa)
         self.labels: IntArray = np.maximum(self.known, 0)
         gather(self.state, points, self.labels)
         self.history: list[HalfStep] = []
@@ -681,6 +734,8 @@ class _Chain:
             for _ in range(settings.split_merge if n > 1 else 0):
                 self._split_or_merge()
             gather(self.state, points, self.labels)
+            if settings.data == "directions" and settings.concentration is None:
+                self._concentrate()
             self._answer()
             value, spent = -self.log_joint(), time.perf_counter() - since
             self.history.append(HalfStep(number, "sweep", value, spent))
@@ -688,6 +743,7 @@ class _Chain:
             if rest == 0 and kept > 0:
                 self.samples[kept - 1] = np.unique(self.labels, return_inverse=True)[1]
                 self.right[:, kept - 1] = self.p, self.q
+                self.kappas[kept - 1] = self.kappa
 
     def _answer(self) -> None:
         """Draw the shares of right answers, and work out what sharing a cluster is worth."""
@@ -707,6 +763,30 @@ class _Chain:
         gain, loss = np.log(p) - np.log1p(-q), np.log(q) - np.log1p(-p)
         self.effect: FloatArray = self.told.effect(self.pairs, gain, loss)
 
+    def _concentrate(self) -> None:
+        """Draw the concentration of directions by some Metropolis steps, in the logarithm."""
+        d = self.points.shape[1]
+        held = np.flatnonzero(self.state.sizes[:-_SCRATCH])
+        lengths = np.linalg.norm(self.state.sums[held], axis=1)
+        # A point of length zero says nothing.
+        n = int(np.count_nonzero(self.points.any(axis=1)))
+
+        def log_density(log_kappa: float) -> float:
+            kappa = math.exp(log_kappa)
+            value = n * log_normaliser(d, kappa) - log_normaliser(d, kappa * lengths).sum()
+            return float(value) - 0.5 * (log_kappa - math.log(d)) ** 2
+
+        at = math.log(self.kappa)
+        value = log_density(at)
+        for step, uniform in zip(
+            self.rng.normal(size=_STEPS), self.rng.random(_STEPS), strict=True
+        ):
+            there = at + _STEP * step
+            other = log_density(there)
+            if math.log(uniform) < other - value:
+                at, value = there, other
+        self.kappa = self.state.kappa[0] = math.exp(at)
+
     def _sweep(self) -> None:
         order, uniform = self.rng.permutation(self.free), self.rng.random(self.free.size)
         at = 0
@@ -722,7 +802,7 @@ class _Chain:
     def _widen(self) -> None:
         """Double the slots."""
         slots = 2 * (self.state.sizes.size - _SCRATCH)
-        self.state = clusters(self.points, slots, self.settings._belief)
+        self.state = clusters(self.points, slots, self.settings._belief, self.kappa)
         gather(self.state, self.points, self.labels)
 
     def _split_or_merge(self) -> None:
