@@ -34,6 +34,10 @@ from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, unflatten
 from inference_lab.specs.settings import setting
 
+#: Sweeps after which messages that have not settled are damped, and by how much.
+_UNDAMPED = 50
+_DAMPING = 0.5
+
 
 def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) -> FloatArray:
     """Return ``-T log sum exp(-values / T)`` over axes, and the minimum at T = 0."""
@@ -78,8 +82,9 @@ class LoopyBP(Solver):
         after it, and skipped where nothing new arrived; the variable with the largest incoming
         change next (Elidan et al. 2006, by variables); or all messages at once from those of the
         last sweep.
-    damping : float in [0, 1)
-        Share of the old message that is kept, in the log domain; not applied on forests.
+    damping : float in [0, 1), or None
+        Share of the old message that is kept, in the log domain; not applied on forests. By
+        default none at first, and a half once 50 sweeps have not settled the messages.
     tolerance : float
         Messages have converged when no entry changes by more than this share of its size (plus
         the mean cost).
@@ -127,7 +132,7 @@ class LoopyBP(Solver):
     start_up: ClassVar[float] = 80.0
 
     schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
-    damping: float = setting(0.0, at_least=0, below=1)
+    damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
 
@@ -207,7 +212,8 @@ class Passes:
         self._needed = None if plain else self.general
         self._temperature = temperature or None
         self._work = make_scratch(graph)
-        damping = 0.0 if self.schedule == "forest" else settings.damping
+        self._calms_down = settings.damping is None and self.schedule != "forest"
+        damping = 0.0 if self.schedule == "forest" else settings.damping or 0.0
         self._step = Step(damping, cost_scale(graph), settings.tolerance)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
@@ -239,6 +245,10 @@ class Passes:
         n = self.graph.n_variables
         if n == 0:
             return True
+        if self._calms_down and number == _UNDAMPED:
+            # Held back, every message has to be renewed.
+            self._step = self._step._replace(damping=_DAMPING)
+            self.priority[:] = np.inf
         net, general, temperature, step = self.net, self._needed, self._temperature, self._step
         messages, x, work = self.messages, self._x, self._work
         if self.schedule == "synchronous":

@@ -651,8 +651,23 @@ def test_budget(schedule):
     edges = random_pairs(rng, n, m)
     large = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 3 * rng.normal(size=m))
     assert large.components.size and large.breadth_first_order.size
-    s = il.solve(large, LoopyBP(schedule=schedule, max_sweeps=10**9), time_limit=0.1)
+    endless = LoopyBP(schedule=schedule, max_sweeps=10**9)
+    s = il.solve(large, endless, time_limit=0.1, clock="cpu")
     assert s.status == "limit" and 0.0 < s.seconds < 2.0 and s.iterations >= 1
+
+
+def test_messages_that_do_not_settle_are_damped_in_the_end():
+    """What converges before that is left alone."""
+    rng = np.random.default_rng(4)
+    edges = [(i, j) for i in range(12) for j in range(i) if rng.random() < 0.5]
+    graph = il.FactorGraph.potts(rng.normal(size=(12, 3)), edges, 2.0 * rng.normal(size=len(edges)))
+    never, late = il.solve(graph, "loopy-bp(damping=0)"), il.solve(graph, "loopy-bp")
+    assert never.status == "limit" and never.iterations == 1000
+    assert late.status == "converged" and 50 < late.iterations < 300
+    assert late.energy < never.energy - 1.0
+    easy = random_graph("potts", 0)
+    runs = [il.solve(easy, spec) for spec in ("loopy-bp(damping=0)", "loopy-bp")]
+    assert runs[0].iterations == runs[1].iterations < 50
 
 
 @pytest.mark.parametrize(
