@@ -167,10 +167,13 @@ class Hostile(Solver):
 
     actions: tuple[int, ...]
     end: int
+    #: A file that appears once the labelling was offered.
+    told: str
 
     def run(self, graph: il.FactorGraph, run: Run) -> Outcome:
         """Offer, and misbehave."""
         run.offer(np.array([0, 1, 1]))
+        Path(self.told).touch()
         for number in self.actions:
             with suppress(Exception):
                 ACTIONS[number]()
@@ -188,9 +191,9 @@ def _state() -> tuple[object, ...]:
 def case(rng: np.random.Generator, folder: Path) -> None:
     """Compare a hostile solver with a tame one."""
     count = int(rng.integers(0, 5))
-    solver = Hostile(
-        tuple(rng.integers(0, len(ACTIONS), count).tolist()), int(rng.integers(len(ENDS)))
-    )
+    told = folder / "told"
+    actions = tuple(rng.integers(0, len(ACTIONS), count).tolist())
+    solver = Hostile(actions, int(rng.integers(len(ENDS))), str(told))
     marked = folder / "marked"
     marked.write_bytes(bytes(mmap.PAGESIZE))
     with marked.open("r+b") as stream:
@@ -212,7 +215,11 @@ def case(rng: np.random.Generator, folder: Path) -> None:
     hostile, tame = sorted(comparison.records, key=lambda r: r.solver_name == "icm")
     assert tame.status == "converged", tame
     assert hostile.status in STATUSES, hostile
-    assert hostile.energy == GRAPH.energy([0, 1, 1]), hostile
+    if told.exists():
+        assert hostile.energy == GRAPH.energy([0, 1, 1]), hostile
+    else:
+        # On a machine with much else to do it may be over before it began.
+        assert hostile.status == "timeout" and hostile.energy == np.inf, hostile
     for was, now in zip(state, _state(), strict=True):
         assert now == was, (solver, was, now)
     left = _processes(marked)
