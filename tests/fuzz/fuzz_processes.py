@@ -28,6 +28,7 @@ CASE_SECONDS = 60.0
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0], [0.2, 0.5]], [(0, 1), (1, 2)], [0.5, 0.25])
 STATUSES = {"converged", "limit", "timeout", "memory", "crash", "error"}
 MEMORY = 400 << 20
+LIMIT = 0.1
 #: Programs show it in their command line.
 _WORD = f"0.{os.getpid()}"
 
@@ -167,13 +168,14 @@ class Hostile(Solver):
 
     actions: tuple[int, ...]
     end: int
-    #: A file that appears once the labelling was offered.
+    #: A file that appears once a labelling of the problem was offered.
     told: str
 
     def run(self, graph: il.FactorGraph, run: Run) -> Outcome:
         """Offer, and misbehave."""
         run.offer(np.array([0, 1, 1]))
-        Path(self.told).touch()
+        if run.time_limit == LIMIT:  # Else it is only warmed up.
+            Path(self.told).touch()
         for number in self.actions:
             with suppress(Exception):
                 ACTIONS[number]()
@@ -208,7 +210,7 @@ def case(rng: np.random.Generator, folder: Path) -> None:
         comparison = il.compare(
             il.Problem("p", GRAPH),
             [solver, "icm"],
-            time_limit=0.1,
+            time_limit=LIMIT,
             memory_limit=MEMORY,
             store=folder / "runs.jsonl",
         )
