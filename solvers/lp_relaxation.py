@@ -41,6 +41,8 @@ _MAX_STEPS = 3e8
 _POLISH_SWEEPS = 200
 #: Seconds that the polish may take when the time is over, since it gains so much.
 _AFTER_THE_END = 0.1
+#: Evaluations of the energy that it takes to tell what came of it.
+_TOLD = 4.0
 #: How many of the best rounded labellings are polished.
 _POLISHED = 4
 #: Draws are made in blocks of about this many steps, between which the clock is looked at.
@@ -233,7 +235,7 @@ class LPRelaxation(Solver):
                 rng=run.rng,
                 initial=labels,
                 clock=run.clock,
-                time_limit=run.remaining + _AFTER_THE_END,
+                time_limit=max(run.remaining - run.evaluations(_TOLD), _AFTER_THE_END),
                 max_iterations=_POLISH_SWEEPS,
             )
             ICM().run(graph, local)
