@@ -25,7 +25,6 @@ __all__ = [
     "log_bessel",
     "log_normaliser",
     "mean_length",
-    "unit",
 ]
 
 #: Order from which on Bessel functions are taken from their expansion, to 1e-9 or better.
@@ -84,12 +83,6 @@ def _over_array(order: float, x: Any) -> FloatArray:
     out = np.empty_like(flat)
     _log_bessels(order, flat, out)
     return out.reshape(given.shape)
-
-
-def unit(points: FloatArray) -> FloatArray:
-    """Return points scaled to length 1; those of length zero as they are."""
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    return np.asarray(points / np.where(lengths > 0.0, lengths, 1.0))
 
 
 def log_normaliser(d: int, kappa: Any) -> FloatArray:

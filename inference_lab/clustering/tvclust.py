@@ -25,7 +25,7 @@ import numpy.typing as npt
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering.directions import Directions, unit
+from inference_lab.clustering.directions import Directions
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -485,11 +485,13 @@ class TVClust(SourcedClusterer):
 
     def _as_modelled(self, points: Points) -> Points:
         """Return points on the scale of the components, their directions, or counts."""
+        from sklearn.preprocessing import normalize
+
         if self.data == "gaussian":
             return (points - self._shift) / self._scale
         if self.data == "counts":
             return checked_counts(points)
-        return unit(points)
+        return np.asarray(normalize(points))
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return self.data == "counts"

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import Whole
 from inference_lab.clustering._side import Side
-from inference_lab.clustering.directions import log_bessel, log_normaliser, unit
+from inference_lab.clustering.directions import log_bessel, log_normaliser
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -576,11 +576,10 @@ class TVClustSampler(SourcedClusterer):
         )
         self.labels_ = self.samples_[best].copy()
         self.n_clusters_ = int(chain.samples[best].max()) + 1
+        kappa = float(chain.kappas.mean())
         if self.data == "directions":
-            self.concentration_ = float(chain.kappas.mean())
-        self._state = clusters(
-            points[rows], self.n_clusters_, self._belief, float(chain.kappas.mean())
-        )
+            self.concentration_ = kappa
+        self._state = clusters(points[rows], self.n_clusters_, self._belief, kappa)
         gather(self._state, points[rows], chain.samples[best])
         k = self.n_clusters_
         sizes, sums = self._state.sizes[:k, None], self._state.sums[:k]
@@ -588,7 +587,7 @@ class TVClustSampler(SourcedClusterer):
             shares = sums + self.belief
             self.cluster_centers_ = shares / shares.sum(axis=1, keepdims=True)
         elif self.data == "directions":
-            self.cluster_centers_ = unit(sums)
+            self.cluster_centers_ = self._as_directions(sums)
         else:
             self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
         self.history_ = chain.history
@@ -638,10 +637,16 @@ class TVClustSampler(SourcedClusterer):
         if self.data == "counts":
             return np.ascontiguousarray(checked_counts(points))
         if self.data == "directions":
-            return unit(points)
+            return self._as_directions(points)
         if self.standardise:
             self._shift, self._scale = shift_and_scale(points, counts)
         return np.ascontiguousarray((points - self._shift) / self._scale)
+
+    @staticmethod
+    def _as_directions(points: Points) -> FloatArray:
+        from sklearn.preprocessing import normalize
+
+        return np.asarray(normalize(points))
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False
@@ -673,7 +678,7 @@ class TVClustSampler(SourcedClusterer):
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:
-        points = unit(points) if self.data == "directions" else points
+        points = self._as_directions(points) if self.data == "directions" else points
         points = (points - self._shift) / self._scale
         out = np.empty((len(points), self.n_clusters_))
         # What is written to is new, as the estimator may have come from a read-only file.
