@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from inference_lab.algorithms.linear.highs import keep_to_one_thread
 from inference_lab.algorithms.linear.model import model_size
 from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, LinearModel
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -125,6 +126,7 @@ def _relax_with_highs(
 ) -> Relaxed:
     from scipy.optimize import linprog
 
+    keep_to_one_thread()
     options: dict[str, Any] = {"presolve": True}
     if math.isfinite(time_limit):
         options["time_limit"] = max(0.0, time_limit - seconds_to_start(model.n_nonzeros))
@@ -415,6 +417,7 @@ def _integer_with_highs(
 ) -> Integral:
     from scipy.optimize import Bounds, LinearConstraint, milp
 
+    keep_to_one_thread()
     integrality = np.zeros(model.n_columns)
     integrality[: model.n_node_columns] = 1
     options: dict[str, Any] = {"mip_rel_gap": 0.0}

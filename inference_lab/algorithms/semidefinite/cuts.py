@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
+from inference_lab.algorithms.linear.highs import keep_to_one_thread
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Rows of the histogram by which the most violated triangles are kept.
@@ -403,6 +404,7 @@ def _facet(y: FloatArray, k: int) -> FloatArray | None:
     """
     from scipy.optimize import linprog
 
+    keep_to_one_thread()
     vertices = _vertices(k)
     centre = vertices.mean(axis=0)
     result = linprog(

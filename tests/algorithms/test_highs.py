@@ -1,0 +1,51 @@
+"""HiGHS in one thread: on machines with many processors, after others used it, after a fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# As on a machine with eight processors HiGHS is called by somebody, who lets it have its threads,
+# and then by a solver in a forked process, whose integer program takes more than one node.
+_SCRIPT = """
+import os, threading, warnings
+import numpy as np
+from scipy.optimize import Bounds, milp
+import inference_lab as il
+from inference_lab.processes.isolation import isolated
+
+def threads():
+    # Those of OpenBLAS are there from the start.
+    return len(os.listdir("/proc/self/task"))
+
+def solve():
+    rng = np.random.default_rng(0)
+    pairs = np.transpose(np.triu_indices(21, 1))
+    terms = il.DiagonalTerms(pairs, same=rng.normal(size=len(pairs)))
+    solution = il.solve(il.FactorGraph.from_terms(rng.normal(size=(21, 3)), [terms]), "ilp")
+    return solution.status.value, solution.iterations
+
+warnings.simplefilter("ignore")
+before = threads()
+if {others}:
+    milp([1.0], integrality=[1], bounds=Bounds(0, 1), options=dict(threads=4))
+    assert threads() > before
+else:
+    solve()
+    assert threads() == before, (before, threads())
+ended = isolated(solve, wall_limit=20)
+print(ended.end, *(ended.value or [ended.message]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
+@pytest.mark.parametrize("others", [True, False])
+def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(others):
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT.format(others=others)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    end, status, *_ = done.stdout.split()
+    assert (end, status) == ("returned", "optimal")
