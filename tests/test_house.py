@@ -115,6 +115,13 @@ def test_no_import_goes_round():
     assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
 
 
+def test_the_tests_of_a_file_stay_together(request):
+    """Groups are ends of names to pytest-xdist, which says nothing where they are lost."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("tests are not shared out in groups")
+    assert request.node.nodeid.endswith("@test_house")
+
+
 def test_modules_beside_the_packages_are_few():
     assert len([path for path in (ROOT / PACKAGE).glob("*.py") if path.stem != "__init__"]) <= 8
 
