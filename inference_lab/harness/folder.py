@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.plans import plans_of
+from inference_lab.results import packed
 from inference_lab.results.fits import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord
@@ -57,7 +58,8 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
             if (store := kind(path / name)).path.is_file():
                 return store
         raise InputError(f"{path} holds no records: there is no {' or '.join(_FILES)} in it")
-    found = _FILES.get(path.name.removesuffix(".gz"), RecordStore)(path)
+    plain = path.stem if path.suffix in packed.SUFFIXES else path.name
+    found = _FILES.get(plain, RecordStore)(path)
     if not found.path.is_file():
         raise InputError(f"{path} does not exist")
     return found

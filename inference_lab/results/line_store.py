@@ -1,8 +1,9 @@
-"""Stores of records: files of JSON lines that survive crashes, plain or packed by gzip.
+"""Stores of records: files of JSON lines that survive crashes, plain or packed by gzip or xz.
 
 In a packed store each call of `LineStore.extend` is a member of its own, so it grows at its end as
 a plain one does: a crash costs the last member at most, and git keeps the new members only.
-``gzip -9n runs.jsonl`` packs a store, ``gunzip`` unpacks it; pandas reads both.
+``gzip -9n runs.jsonl`` or ``xz -9 runs.jsonl`` packs a store, ``gunzip`` or ``unxz`` unpacks it;
+pandas reads all three.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class LineStore(Generic[_L]):
     ----------
     path : str or path
         The file; it and its folder are made by the first `append`, or by `prepare`. It is packed
-        if its name ends in ``.gz``; where there is no ``runs.jsonl`` but a ``runs.jsonl.gz``, that
-        is meant.
+        if its name ends in ``.gz`` or ``.xz``; where there is no ``runs.jsonl`` but a
+        ``runs.jsonl.gz`` or a ``runs.jsonl.xz``, that is meant.
     kind : type
         The class of the objects, a `JsonLine`.
 
@@ -65,13 +66,13 @@ class LineStore(Generic[_L]):
     a crash is recognised, left out, and replaced by the next record; any other line that is no
     record is left out, and set aside by `prepare` in a file beside it, as it is. Both are told by
     a `RecordWarning`. A packed file that is damaged otherwise is refused with a `RecordError`, and
-    so is a store that is there both plain and packed.
+    so is a store that is there in two forms.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
         self.path = Path(path)
-        if not os.path.exists(self.path) and os.path.exists(self._other_form):
-            self.path = self._other_form
+        if not os.path.exists(self.path) and (others := self._other_forms()):
+            self.path = others[0]
         self.kind = kind
         #: What a packed file was after the last `extend`: then nobody else has changed it.
         self._left: tuple[int, int, int] | None = None
@@ -83,18 +84,16 @@ class LineStore(Generic[_L]):
 
     @property
     def _is_packed(self) -> bool:
-        return self.path.suffix == packed.SUFFIX
+        return self.path.suffix in packed.SUFFIXES
 
     @property
     def _plain_path(self) -> Path:
         return self.path.with_suffix("") if self._is_packed else self.path
 
-    @property
-    def _other_form(self) -> Path:
-        """The file that would hold the same store packed, or plain."""
-        if self._is_packed:
-            return self._plain_path
-        return Path(f"{self.path}{packed.SUFFIX}")
+    def _other_forms(self) -> list[Path]:
+        """Return the files that are there and hold the same store packed otherwise, or plain."""
+        forms = (Path(f"{self._plain_path}{suffix}") for suffix in ("", *packed.SUFFIXES))
+        return [path for path in forms if path != self.path and os.path.exists(path)]
 
     def beside(self, suffix: str) -> Path:
         """Return a file that belongs to the store, such as ``runs.lock``, packed or not."""
@@ -273,9 +272,9 @@ class LineStore(Generic[_L]):
     @contextmanager
     def _naming(self) -> Iterator[None]:
         """Refuse a store that is there twice, and let errors of the system name the file."""
-        if os.path.exists(self._other_form) and os.path.exists(self.path):
+        if os.path.exists(self.path) and (others := self._other_forms()):
             raise RecordError(
-                f"{self.path} and {self._other_form.name} are both there; move one of them to "
+                f"{self.path} and {others[0].name} are both there; move one of them to "
                 "another folder (inference-lab merge puts the records of both into one)"
             )
         try:
@@ -299,12 +298,12 @@ class LineStore(Generic[_L]):
 
     def _packed(self, content: bytes) -> bytes:
         """Return lines as the file holds them."""
-        return packed.pack(content) if self._is_packed and content else content
+        return packed.pack(content, self.path.suffix) if self._is_packed and content else content
 
     def _unpack(self) -> packed.Unpacked:
         """Return what a packed file holds."""
         try:
-            found = packed.unpack(self.path.read_bytes())
+            found = packed.unpack(self.path.read_bytes(), self.path.suffix)
         except ValueError as problem:
             raise RecordError(f"{self.path}: {problem}") from None
         if not found.content and not _begins_a_record(found.rest):

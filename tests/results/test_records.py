@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import gzip
+import itertools
 import json
+import lzma
 import math
 import os
 import re
@@ -32,6 +34,12 @@ from inference_lab.results.records import (
     thin_trace,
 )
 
+#: How others pack and unpack each form of a store.
+PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".jsonl": bytes, ".txt": bytes}
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress, ".jsonl": bytes}
+
+packings = pytest.mark.parametrize("suffix", [".gz", ".xz"])
+
 
 def make(**changes):
     record = Record(
@@ -52,7 +60,7 @@ def make(**changes):
     return replace(record, **changes)
 
 
-@pytest.fixture(params=["runs.jsonl", "runs.jsonl.gz"])
+@pytest.fixture(params=["runs.jsonl", "runs.jsonl.gz", "runs.jsonl.xz"])
 def path(request, tmp_path):
     """Where a store is, plain or packed."""
     return tmp_path / "deep" / request.param
@@ -60,14 +68,14 @@ def path(request, tmp_path):
 
 def content(path):
     """Return the lines that a store holds, plain or packed."""
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return UNPACK[path.suffix](path.read_bytes())
 
 
 def fill(path, text):
     """Write some lines as one would by hand, and return the bytes of the file."""
     data = text if isinstance(text, bytes) else text.encode()
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(PACK[path.suffix](data))
     return path.read_bytes()
 
 
@@ -237,7 +245,7 @@ def test_a_half_written_last_line_is_left_out_and_then_replaced(path, share):
     line = len(path.read_bytes()) - len(whole)
     path.write_bytes(path.read_bytes()[: len(whole) + max(1, int(share * (line - 1)))])
 
-    with pytest.warns(RecordWarning, match=r"runs.jsonl(.gz)?:2.*cut off"):
+    with pytest.warns(RecordWarning, match=r"runs.jsonl(.gz|.xz)?:2.*cut off"):
         assert store.read() == [first]
     with pytest.warns(RecordWarning, match="removed"):
         store.append(third)
@@ -301,7 +309,7 @@ def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(path, lin
     assert said in store.remarks[0]
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "notes.gz"])
+@pytest.mark.parametrize("name", ["notes.txt", "notes.gz", "notes.xz"])
 @pytest.mark.parametrize("text", [b"my notes\n", b"my notes", b"\xff\xfe\n"])
 def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path, text, name):
     path = tmp_path / name
@@ -392,8 +400,9 @@ def test_several_writers_do_not_mix_their_lines(path, monkeypatch):
 # ---------------------------------------------------------------------- packed
 
 
-def test_a_store_that_was_packed_goes_on_under_its_name(tmp_path):
-    plain, packed = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.gz"
+@packings
+def test_a_store_that_was_packed_goes_on_under_its_name(tmp_path, suffix):
+    plain, packed = tmp_path / "runs.jsonl", tmp_path / f"runs.jsonl{suffix}"
     RecordStore(plain).extend(make(seed=s) for s in range(3))
     before = fill(packed, plain.read_bytes())
     plain.unlink()
@@ -406,21 +415,23 @@ def test_a_store_that_was_packed_goes_on_under_its_name(tmp_path):
     # What was there is not touched, so that differences are the new runs only.
     after = packed.read_bytes()
     assert after.startswith(before)
-    assert gzip.decompress(after[len(before) :]).count(b"\n") == 3
+    assert UNPACK[suffix](after[len(before) :]).count(b"\n") == 3
 
 
-def test_a_store_that_is_there_plain_and_packed_is_refused(tmp_path):
-    plain, packed = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.gz"
-    RecordStore(plain).append(make())
-    fill(packed, plain.read_bytes())
-    for path in (plain, packed):
+@pytest.mark.parametrize("forms", list(itertools.combinations(["", ".gz", ".xz"], 2)))
+def test_a_store_that_is_there_in_two_forms_is_refused(tmp_path, forms):
+    one, other = (tmp_path / f"runs.jsonl{suffix}" for suffix in forms)
+    RecordStore(one).append(make())
+    fill(other, content(one))
+    for path in (one, other):
         for use in ("prepare", "read", "append"):
             with pytest.raises(RecordError, match="are both there"):
                 getattr(RecordStore(path), use)(*[make()] * (use == "append"))
 
 
-def test_a_packed_store_that_was_cut_off_anywhere_keeps_what_was_whole(tmp_path):
-    path = tmp_path / "runs.jsonl.gz"
+@packings
+def test_a_packed_store_that_was_cut_off_anywhere_keeps_what_was_whole(tmp_path, suffix):
+    path = tmp_path / f"runs.jsonl{suffix}"
     store = RecordStore(path)
     store.append(make(seed=0))
     first = path.stat().st_size
@@ -436,8 +447,9 @@ def test_a_packed_store_that_was_cut_off_anywhere_keeps_what_was_whole(tmp_path)
                 assert [r.seed for r in RecordStore(path)] == [0] * (size >= first) + [3]
 
 
-def test_a_damaged_packed_store_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "runs.jsonl.gz"
+@packings
+def test_a_damaged_packed_store_is_refused_and_left_alone(tmp_path, suffix):
+    path = tmp_path / f"runs.jsonl{suffix}"
     for s in range(3):
         RecordStore(path).append(make(seed=s))
     whole = path.read_bytes()
@@ -445,14 +457,17 @@ def test_a_damaged_packed_store_is_refused_and_left_alone(tmp_path):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         path.write_bytes(damaged)
         for use in ("prepare", "read", "append"):
-            with pytest.raises(RecordError, match=r"runs\.jsonl\.gz: (damaged|no) gzip data"):
+            with pytest.raises(
+                RecordError, match=r"runs\.jsonl\.(gz|xz): (damaged|no) (gzip|xz) data"
+            ):
                 getattr(RecordStore(path), use)(*[make()] * (use == "append"))
         assert path.read_bytes() == damaged
 
 
+@packings
 @pytest.mark.parametrize("cut", [0, 10])
-def test_a_packed_file_of_something_else_that_was_cut_off_is_left_alone(tmp_path, cut):
-    path = tmp_path / "notes.gz"
+def test_a_packed_file_of_something_else_that_was_cut_off_is_left_alone(tmp_path, suffix, cut):
+    path = tmp_path / f"notes{suffix}"
     before = fill(path, bytes(range(32, 127)) * 5)[: -10 - cut]
     path.write_bytes(before)
     for use in ("prepare", "append"):
@@ -461,9 +476,10 @@ def test_a_packed_file_of_something_else_that_was_cut_off_is_left_alone(tmp_path
     assert path.read_bytes() == before
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
-    path = tmp_path / "runs.jsonl.gz"
-    path.write_bytes(gzip.compress(b" " * (40 << 20)) * 3)
+@packings
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, suffix):
+    path = tmp_path / f"runs.jsonl{suffix}"
+    path.write_bytes(PACK[suffix](b" " * (40 << 20)) * 3)
     tracemalloc.start()
     with pytest.raises(RecordError, match="more than 33,554,432 bytes of content"):
         RecordStore(path).prepare()
