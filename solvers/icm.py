@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -48,6 +50,12 @@ class ICM(Solver):
         Elsewhere it makes no difference, and a new order gives runs of other seeds a chance.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
+    threads : int or None
+        Threads that share sweeps: variables are visited at once where no term joins them. Results
+        do not depend on their number. With it the order "auto" is "sequential", a "random" one is
+        drawn for each descent, not for each sweep, and lattices of diagonal terms or three
+        dimensions are visited tile by tile. Label costs join all variables: one thread minimises
+        them.
 
     Guarantees
     ----------
@@ -79,6 +87,7 @@ class ICM(Solver):
     restarts: int = setting(0, at_least=0)
     order: Literal["auto", "random", "sequential"] = "auto"
     max_sweeps: int | None = setting(None, at_least=1)
+    threads: int | None = setting(None, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Descend from the start, then from random restarts."""
@@ -108,38 +117,69 @@ class ICM(Solver):
     def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
         """Sweep until stable; return the sweeps made and whether the last changed nothing."""
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        in_turn = self.order == "sequential" or (self.order == "auto" and _numbered_along(graph))
-        descent = Descent(graph.arrays)
         prices = graph.label_costs
         used = count_users(prices, x) if graph.n_label_costs else None
+        threads = self.threads if used is None else None
+        turns = _Turns(graph, self.order, threads, run.rng)
         run.offer(x)
         done = unseen = 0
         stable = False
-        while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
-            order = np.flatnonzero(dirty)
-            if not in_turn:
-                order = run.rng.permutation(order)
-            changes = 0
-            for begin in range(0, order.size, _STEPS):
-                part = order[begin : begin + _STEPS]
-                if used is None:
-                    changes += descent.sweep(x, part, dirty)
-                else:
-                    changes += priced_sweep(
+        with Crew(threads) as crew:
+            descents = [Descent(graph.arrays) for _ in range(crew.size)]
+            while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
+                order, stages = turns.draw(dirty)
+
+                def visit(member: int, first: int, last: int, order: IntArray = order) -> int:
+                    part, descent = order[first:last], descents[member]
+                    if used is None:
+                        return descent.sweep(x, part, dirty)
+                    return priced_sweep(
                         graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
                     )
-                if run.remaining <= 0.0:
-                    break
-            else:
-                stable = changes == 0
-            done += 1
-            unseen += changes
-            if unseen > _SHARE * graph.n_variables:
-                run.offer(x)
-                unseen = 0
+
+                changes = crew.sweep(stages, visit, lambda: run.remaining <= 0.0)
+                stable = changes == 0 and run.remaining > 0.0
+                done += 1
+                unseen += changes
+                if unseen > _SHARE * graph.n_variables:
+                    run.offer(x)
+                    unseen = 0
         if unseen:
             run.offer(x)
         return done, stable
+
+
+class _Turns:
+    """In which order the sweeps of a descent visit variables."""
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        order: Literal["auto", "random", "sequential"],
+        threads: int | None,
+        rng: np.random.Generator,
+    ) -> None:
+        n = graph.n_variables
+        self._graph = graph
+        self._rng = rng
+        self._in_turn = order == "sequential" or (
+            order == "auto" and (threads is not None or _numbered_along(graph))
+        )
+        self._waves: Waves | None = None
+        if threads is not None:
+            first = np.arange(n, dtype=np.int64) if self._in_turn else rng.permutation(n)
+            self._waves = Waves.of(graph, first)
+
+    def draw(self, dirty: npt.NDArray[np.bool_]) -> tuple[IntArray, list[Stage]]:
+        """Return the variables that a sweep is to visit, in order, and what can be done at once."""
+        if self._waves is not None:
+            waves = self._waves.only(dirty)
+            return waves.order, waves.stages(self._graph)
+        order = np.flatnonzero(dirty)
+        if not self._in_turn:
+            order = self._rng.permutation(order)
+        ends = range(_STEPS, order.size + _STEPS, _STEPS)
+        return order, [[(end - _STEPS, min(end, order.size))] for end in ends]
 
 
 def _numbered_along(graph: FactorGraph) -> bool:

@@ -19,17 +19,19 @@ from inference_lab.algorithms.belief_propagation.layout import (
 from inference_lab.algorithms.belief_propagation.schedules import (
     DOWN,
     UP,
+    Part,
     residual_sweep,
     sequential_sweep,
     synchronous_sweep,
 )
+from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.beliefs import Network, Step
+from inference_lab.kernels.beliefs import General, Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, unflatten
 from inference_lab.specs.settings import setting
@@ -90,6 +92,11 @@ class LoopyBP(Solver):
         the mean cost).
     max_sweeps : int
         Limit on sweeps; a sweep is at most n variable updates, one way in the sequential schedule.
+    threads : int or None
+        Threads that share the sweeps of the sequential schedule: variables are updated at once
+        where no term joins them. Results do not depend on their number. With it, a variable is
+        visited after a change above the tolerance; without it (None), also after several that are
+        in sum, so that messages differ a little where they are not exact.
 
     Guarantees
     ----------
@@ -135,6 +142,15 @@ class LoopyBP(Solver):
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
+    threads: int | None = setting(None, at_least=1)
+
+    def __post_init__(self) -> None:
+        """Check the settings, and what they must be to each other."""
+        super().__post_init__()
+        if self.threads is not None and self.schedule != "sequential":
+            raise ValueError(
+                f"threads can share the sequential schedule only, got schedule={self.schedule!r}"
+            )
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""
@@ -144,7 +160,11 @@ class LoopyBP(Solver):
         """Pass messages until they settle or the budget is spent; decode on the way."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        passes = Passes(self, graph, run.temperature)
+        with Crew(self.threads) as crew:
+            return self._pass(graph, run, crew)
+
+    def _pass(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
+        passes = Passes(self, graph, run.temperature, crew)
         if not passes.feasible:
             return Outcome(infeasible=True)
         if run.initial_marginals is not None and run.temperature > 0.0:
@@ -173,21 +193,32 @@ class LoopyBP(Solver):
 class Passes:
     """Messages of a run and what is needed to renew and decode them.
 
-    ``arrays`` are those of the graph with its variables in breadth-first order, and infinite
-    unaries at labels that hard terms forbid; all that has an entry a variable is in that order.
+    ``arrays`` are those of the graph with its variables in breadth-first order, for threads sorted
+    into waves, and infinite unaries at labels that hard terms forbid; all that has an entry a
+    variable is in that order.
 
     Parameters
     ----------
     settings : LoopyBP
     graph : FactorGraph
     temperature : float
+    crew : Crew, optional
+        Who makes the sequential sweeps.
     """
 
-    def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
+    def __init__(
+        self, settings: LoopyBP, graph: FactorGraph, temperature: float, crew: Crew | None = None
+    ) -> None:
         n = graph.n_variables
         self.schedule = "forest" if graph.is_forest else settings.schedule
         self.graph = graph
-        self.arrays, self._entries = renumber(graph.arrays, graph.breadth_first_order)
+        self._crew = crew or Crew(None)
+        self._order = graph.breadth_first_order
+        self._stages: list[Stage] = [[(0, n)]]
+        if settings.threads is not None:
+            waves = Waves.of(graph, self._order)
+            self._order, self._stages = waves.order, waves.stages(graph)
+        self.arrays, self._entries = renumber(graph.arrays, self._order)
         self.feasible = True
         if graph.has_infinite:
             domains = allowed_labels(graph)
@@ -211,10 +242,11 @@ class Passes:
         # What the graph does not need is not handed to kernels, nor compiled.
         self._needed = None if plain else self.general
         self._temperature = temperature or None
-        self._work = make_scratch(graph)
+        self._works = [make_scratch(graph) for _ in range(self._crew.size)]
         self._calms_down = settings.damping is None and self.schedule != "forest"
         damping = 0.0 if self.schedule == "forest" else settings.damping or 0.0
-        self._step = Step(damping, cost_scale(graph), settings.tolerance)
+        at_once = settings.threads is not None
+        self._step = Step(damping, cost_scale(graph), settings.tolerance, at_once)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf
@@ -250,7 +282,7 @@ class Passes:
             self._step = self._step._replace(damping=_DAMPING)
             self.priority[:] = np.inf
         net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, x, work = self.messages, self._x, self._work
+        messages, x, work = self.messages, self._x, self._works[0]
         if self.schedule == "synchronous":
             self.updates += n
             self.change = synchronous_sweep(
@@ -266,10 +298,7 @@ class Passes:
             if forest:
                 self.priority[:] = np.inf
             # On a forest from the leaves to the roots first, and back.
-            direction = DOWN if (number % 2 == 0) == forest else UP
-            self.updates += sequential_sweep(
-                net, general, direction, temperature, step, messages, self.priority, x, work
-            )
+            self._sweep_in_turn(DOWN if (number % 2 == 0) == forest else UP)
             if forest:
                 # Then every message is final, whatever rounding would make of a test for change.
                 self.change = 0.0 if number else np.inf
@@ -277,10 +306,20 @@ class Passes:
             self.change = float(self.priority.max())
         return bool(self.change <= self._step.tolerance)
 
+    def _sweep_in_turn(self, direction: int) -> None:
+        def update(member: int, first: int, last: int) -> int:
+            return sequential_sweep(
+                *(self.net, _own(self._needed), Part(direction, first, last), self._temperature),
+                *(self._step, self.messages, self.priority, self._x, self._works[member]),
+            )
+
+        stages = self._stages if direction == UP else self._stages[::-1]
+        self.updates += self._crew.sweep(stages, update)
+
     def labels(self) -> IntArray:
         """Return the best label of each variable when it was last updated."""
         x = np.empty_like(self._x)
-        x[self.graph.breadth_first_order] = self._x
+        x[self._order] = self._x
         return x
 
     def decode(self, run: Run) -> None:
@@ -289,7 +328,14 @@ class Passes:
         if general is not None:
             general = general._replace(to_factor=general.to_factor.copy())
         for in_order in (False, True):
-            decode(self.net, general, self.messages, in_order, self._x, self._work)
+
+            def choose(member: int, *part: int, in_order: bool = in_order) -> int:
+                work = self._works[member]
+                decode(self.net, _own(general), self.messages, in_order, part, self._x, work)
+                return 0
+
+            self._x[:] = -1
+            self._crew.sweep(self._stages, choose)
             run.offer(self.labels())
 
     def marginals(self) -> tuple[Marginals, float]:
@@ -297,8 +343,17 @@ class Passes:
         temperature = self._temperature
         assert temperature is not None
         flat, log_z = bethe_marginals(
-            self.net, self.general, self.messages, temperature, self._work
+            self.net, self.general, self.messages, temperature, self._works[0]
         )
         ordered = np.empty_like(flat)
         ordered[self._entries] = flat
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
+
+
+def _own(general: General | None) -> General | None:
+    """Return the same with scratch of its own."""
+    if general is None:
+        return None
+    return general._replace(
+        digits=np.empty_like(general.digits), infinite=np.empty_like(general.infinite)
+    )

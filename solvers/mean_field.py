@@ -10,11 +10,13 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
+from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.messages import cost_scale, least, unflatten
+from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
 from inference_lab.kernels.odometer import next_labels
+from inference_lab.kernels.waves import note_change
 from inference_lab.specs.settings import setting
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
@@ -30,13 +32,15 @@ class Rule(NamedTuple):
     """The numbers of an update.
 
     ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
-    up to a change of ``tolerance`` of its neighbours a variable is skipped.
+    up to a change of ``tolerance`` of its neighbours a variable is skipped, of each of them where
+    other variables are updated at once.
     """
 
     temperature: float
     damping: float
     cap: float
     tolerance: float
+    at_once: bool = False
 
 
 class Links(NamedTuple):
@@ -214,7 +218,7 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
 
 @inlined_minimum
 def _store(
-    g: GraphArrays, i: int, new: FloatArray, damping: float, q: FloatArray, priority: FloatArray
+    g: GraphArrays, i: int, new: FloatArray, rule: Rule, q: FloatArray, priority: FloatArray
 ) -> float:
     """Move ``q_i`` to its new value and tell the neighbours; return the undamped change."""
     start = np.uint64(g.unary_ptr[i])
@@ -222,15 +226,16 @@ def _store(
     for b in range(g.cardinalities[i]):
         a = np.uint64(b)
         change = max(change, abs(new[a] - q[start + a]))
-        q[start + a] = new[a] + damping * (q[start + a] - new[a])
+        q[start + a] = new[a] + rule.damping * (q[start + a] - new[a])
     if change > 0.0:
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            priority[g.adj_var[p]] += change
+            note_change(priority, np.uint64(g.adj_var[p]), change, rule.tolerance, rule.at_once)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             f = g.slot_factor[g.inc_slot[p]]
             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                 if g.scopes[s] != i:
-                    priority[g.scopes[s]] += change
+                    j = np.uint64(g.scopes[s])
+                    note_change(priority, j, change, rule.tolerance, rule.at_once)
     return change
 
 
@@ -248,7 +253,8 @@ def sequential_sweep(
     """Update one variable after another, in place; return how many were updated.
 
     Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
-    the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
+    the neighbours since the last update of ``i``, see `note_change`; at or below the tolerance it
+    is skipped.
     """
     updated = 0
     for i in order:
@@ -258,7 +264,7 @@ def sequential_sweep(
         priority[i] = 0.0
         expected_costs(g, i, q, rule.cap, digits, links, field)
         soften(g.cardinalities[i], rule.temperature, field)
-        change = _store(g, i, field, rule.damping, q, priority)
+        change = _store(g, i, field, rule, q, priority)
         # A damped variable has not arrived yet.
         priority[i] += rule.damping * change
     return updated
@@ -285,7 +291,7 @@ def parallel_sweep(
     for i in range(g.cardinalities.size):
         expected_costs(g, i, before, rule.cap, digits, links, field)
         soften(g.cardinalities[i], rule.temperature, field)
-        largest = max(largest, _store(g, i, field, rule.damping, q, priority))
+        largest = max(largest, _store(g, i, field, rule, q, priority))
     return largest
 
 
@@ -389,6 +395,11 @@ class MeanField(Solver):
         Factor from one temperature to the next.
     end_ratio : float in (0, 1]
         Annealing ends at this share of the start temperature.
+    threads : int or None
+        Threads that share sequential sweeps: variables are updated at once where no term joins
+        them. Results do not depend on their number. With it, a variable is updated after a change
+        above the tolerance; without it (None), also after several that are in sum, so that
+        annealing may end in another local optimum.
 
     Guarantees
     ----------
@@ -428,6 +439,15 @@ class MeanField(Solver):
     start_temperature: float | None = setting(None, above=0, below=math.inf)
     cooling: float = setting(0.5, above=0, below=1)
     end_ratio: float = setting(1e-3, above=0, at_most=1)
+    threads: int | None = setting(None, at_least=1)
+
+    def __post_init__(self) -> None:
+        """Check the settings, and what they must be to each other."""
+        super().__post_init__()
+        if self.threads is not None and self.update != "sequential":
+            raise ValueError(
+                f"threads can share sequential updates only, got update={self.update!r}"
+            )
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""
@@ -444,15 +464,19 @@ class MeanField(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update until settled at each temperature; decode after each."""
-        state = _State(self, graph, run)
+        with Crew(self.threads) as crew:
+            return self._anneal(graph, run, crew)
+
+    def _anneal(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
+        state = _State(self, graph, run, crew)
         sweeps = 0
         settled = False
         history: list[float] = []
-        for stage, (temperature, cap) in enumerate(state.stages):
+        for stage, (temperature, cap) in enumerate(state.falling):
             if run.should_stop(sweeps):
                 settled = False
                 break
-            last = stage == len(state.stages) - 1
+            last = stage == len(state.falling) - 1
             state.enter(cap, last)
             for done in range(self.max_sweeps if last else self.anneal_sweeps):
                 settled = state.sweep(temperature, reverse=done % 2 == 1)
@@ -484,7 +508,7 @@ class MeanField(Solver):
 class _State:
     """The distribution q of a run and what is needed to update it."""
 
-    def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
+    def __init__(self, settings: MeanField, graph: FactorGraph, run: Run, crew: Crew) -> None:
         self.settings = settings
         self.graph = graph
         self.unit = run.unit
@@ -492,20 +516,25 @@ class _State:
         self.parallel = settings.update == "parallel"
         default = 0.5 if self.parallel else 0.0
         self.damping = default if settings.damping is None else settings.damping
+        self.crew = crew
         width = int(graph.cardinalities.max(initial=1))
-        self.field = np.empty(width)
+        self.fields = [aligned_zeros(width) for _ in range(crew.size)]
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
         # What the graph does not need is not handed to kernels, nor compiled.
-        self.digits = np.empty(arity, dtype=np.int64) if arity else None
+        self.digits = np.empty((crew.size, arity), dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
         self.order = np.arange(graph.n_variables, dtype=np.int64)
+        self.stages: list[Stage] = [[(0, graph.n_variables)]]
+        if settings.threads is not None:
+            waves = Waves.of(graph, self.order)
+            self.order, self.stages = waves.order, waves.stages(graph)
         self.second = np.empty(graph.unary_values.size if self.parallel else 0)
-        self.stages = self._stages(run.temperature)
-        first, self.cap = self.stages[0]
+        self.falling = self._falling(run.temperature)
+        first, self.cap = self.falling[0]
         self.links = links_of(graph, self.cap)
         self.q = self._start(first, run)
 
-    def _stages(self, temperature: float) -> list[tuple[float, float]]:
+    def _falling(self, temperature: float) -> list[tuple[float, float]]:
         """Return the temperatures to go through, each with the cap that stands for infinity.
 
         The cap has to grow to where a forbidden label underflows, but not at once: hard terms that
@@ -593,18 +622,30 @@ class _State:
         """Make one sweep; return whether the distribution has settled."""
         if self.graph.n_variables == 0:
             return True
-        rule = Rule(temperature, self.damping, self.cap, self.tolerance)
+        at_once = self.settings.threads is not None
+        rule = Rule(temperature, self.damping, self.cap, self.tolerance, at_once)
         if self.parallel:
-            change = parallel_sweep(self.arrays, rule, self.q, self.second, *self.scratch)
+            change = parallel_sweep(self.arrays, rule, self.q, self.second, *self._scratch(0))
             return bool(change <= rule.tolerance)
-        order = self.order[::-1].copy() if reverse else self.order
-        sequential_sweep(self.arrays, order, rule, self.q, *self.scratch)
+        self._sweep_in_turn(rule, reverse)
         return bool(self.priority.max() <= rule.tolerance)
 
-    @property
-    def scratch(self) -> tuple[FloatArray, FloatArray, IntArray | None, Links | None]:
-        """What sweeps work with besides."""
-        return self.priority, self.field, self.digits, self.links
+    def _sweep_in_turn(self, rule: Rule, reverse: bool) -> None:
+        order, stages = self.order, self.stages
+        if reverse:
+            order, n = order[::-1].copy(), order.size
+            stages = [[(n - last, n - first) for first, last in each] for each in stages[::-1]]
+
+        def update(member: int, first: int, last: int) -> int:
+            scratch = self._scratch(member)
+            return sequential_sweep(self.arrays, order[first:last], rule, self.q, *scratch)
+
+        self.crew.sweep(stages, update)
+
+    def _scratch(self, member: int) -> tuple[FloatArray, FloatArray, IntArray | None, Links | None]:
+        """Return what a sweep works with besides."""
+        digits = None if self.digits is None else self.digits[member]
+        return self.priority, self.fields[member], digits, self.links
 
     def decode(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
@@ -624,8 +665,9 @@ class _State:
         if self.damping > 0.0:
             # A damped q only approaches zero; one full step reaches it.
             self.priority[:] = np.inf
-            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance)
-            sequential_sweep(self.arrays, self.order, rule, self.q, *self.scratch)
+            at_once = self.settings.threads is not None
+            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance, at_once)
+            self._sweep_in_turn(rule, reverse=False)
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0

@@ -71,11 +71,12 @@ class General(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The numbers that every update needs."""
+    """The numbers that every update needs, and whether other variables are updated at once."""
 
     damping: float
     scale: float
     tolerance: float
+    at_once: bool = False
 
 
 class Scratch(NamedTuple):

@@ -80,9 +80,12 @@ def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
 
 
 def aligned_zeros(size: int) -> FloatArray:
-    """Return an array of zeros that starts at a cache line, so that vectors do not straddle two."""
+    """Return an array of zeros in cache lines of its own.
+
+    Vectors then do not straddle two, and threads do not wait for each other's scratch.
+    """
     line = 8
-    array = np.zeros(size + line)
+    array = np.zeros((size // line + 2) * line)
     skip = -(array.ctypes.data // 8) % line
     return array[skip : skip + size]
 

@@ -6,6 +6,8 @@ Each sweep is compiled for what a graph needs, see `inference_lab.kernels.belief
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
@@ -25,9 +27,18 @@ from inference_lab.kernels.beliefs import (
 )
 from inference_lab.kernels.heap import Heap, rise, sink
 from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, greatest
+from inference_lab.kernels.waves import note_change
 
 #: The directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
+
+
+class Part(NamedTuple):
+    """Of a sweep, up the order or down: the variables from `first` to before `last`."""
+
+    direction: int
+    first: int
+    last: int
 
 
 @inlined
@@ -47,7 +58,7 @@ def limit_of(net: Network, q: int, temperature: float | None) -> float:
 def sequential_sweep(
     net: Network,
     general: General | None,
-    direction: int,
+    part: Part,
     temperature: float | None,
     step: Step,
     messages: FloatArray,
@@ -55,7 +66,7 @@ def sequential_sweep(
     x: IntArray,
     work: Scratch,
 ) -> int:
-    """Update the variables whose incoming messages changed, up the order or down.
+    """Update the variables whose incoming messages changed, in a part of the order, up or down.
 
     Each sends only to the neighbours that are visited after it: the others come first on the way
     back, and what they are sent now would be renewed before they read it. Higher-order factors are
@@ -63,16 +74,17 @@ def sequential_sweep(
 
     ``priority[2 i + direction]`` adds up the changes of the messages that arrived at ``i`` since
     its last update in this direction; a variable at or below the tolerance is skipped, so that late
-    sweeps cost little. Changes of more than the tolerance may be counted in part only.
+    sweeps cost little. Changes of more than the tolerance may be counted in part only. Where other
+    parts are made at once it is infinite after one of more than the tolerance (`note_change`).
     """
     tolerance, scale = step.tolerance, step.scale
     bar = tolerance * scale
-    n = x.size
+    direction = part.direction
     # What follows from the number of labels alone is then computed once a sweep.
     k = net.cardinalities[0]
     updated = 0
-    for t in range(n):
-        i = t if direction == UP else n - 1 - t
+    for t in range(part.last - part.first):
+        i = part.first + t if direction == UP else part.last - 1 - t
         here = np.uint64(2 * i + direction)
         if not priority[here] > tolerance:
             continue
@@ -104,8 +116,8 @@ def sequential_sweep(
             else:
                 cut_message(net, q, k, temperature, messages, work)
                 change = relative_change(size, step, work)
-            priority[up] += change
-            priority[down] += change
+            note_change(priority, up, change, tolerance, step.at_once)
+            note_change(priority, down, change, tolerance, step.at_once)
             largest = max(largest, change)
         if general is not None:
             g = general.g
@@ -116,8 +128,10 @@ def sequential_sweep(
                 f = g.slot_factor[slot]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                     if s != slot:
-                        priority[2 * g.scopes[s]] += change
-                        priority[2 * g.scopes[s] + 1] += change
+                        j = np.int64(g.scopes[s])
+                        up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
+                        note_change(priority, up, change, tolerance, step.at_once)
+                        note_change(priority, down, change, tolerance, step.at_once)
         # A damped message has not arrived at its new value yet.
         priority[here] = step.damping * max(largest, pulled)
         if general is not None:

@@ -1,0 +1,214 @@
+"""Threads that share the sweeps of one run, and the waves of variables that they update at once.
+
+No two variables of a wave share a term (`inference_lab.kernels.waves`), so that nobody waits for a
+lock, and whoever updates which, the result is that of one thread. Threads live within a ``with``
+block: runs are made in forked processes, and a fork copies no thread, but the locks that one holds.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from types import TracebackType
+from typing import NamedTuple, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import freeze
+from inference_lab.kernels.waves import tiles, waves
+
+#: Waves are made of so many variables in a row. With a million points this leaves a hundred waves,
+#: whose ends cost nothing, and what is read with them in a cache.
+_WINDOW = 1 << 16
+#: Labels times terms in a piece of a wave, some tenths of a millisecond; handing over a piece and
+#: waiting for the others takes some hundredths.
+_PIECE = 1 << 16
+#: Below so many tiles across and along, threads would mostly wait.
+_FEWEST = 4
+#: Variables that one thread may visit before there is a look at the clock.
+_ALONE = 50_000
+
+#: The pieces of an order that can be done at once, from where to where.
+Stage: TypeAlias = "Sequence[tuple[int, int]]"
+
+
+class Waves(NamedTuple):
+    """Variables in an order that is cut into parts, of which a wave can be swept at once.
+
+    ``order`` (n,) int64; ``parts``: where each part starts, with the end behind, or None where each
+    variable is one; ``starts``: the first part of each wave, with the end behind.
+    """
+
+    order: IntArray
+    parts: IntArray | None
+    starts: IntArray
+
+    @classmethod
+    def of(cls, graph: FactorGraph, order: IntArray) -> Self:
+        """Sort an order into waves."""
+        # As read-only as that of the graph: kernels are compiled for one of the two.
+        order = freeze(order.copy())
+        ordered, starts = waves(graph.arrays, order, _WINDOW)
+        if (starts.size - 1) * 2 * _piece(graph) > order.size:
+            across = math.isqrt(_work(graph) // _PIECE)
+            if across >= _FEWEST:
+                tiled, parts, first = tiles(graph.arrays, order, graph.breadth_first_order, across)
+                if parts.size > 2 * first.size:
+                    return cls(tiled, parts, first)
+        return cls(ordered, None, starts)
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Self:
+        """Return the waves of the variables for which `wanted`, (n,) bool, is true."""
+        kept = wanted[self.order]
+        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+        if self.parts is None:
+            return self._replace(order=self.order[kept], starts=before[self.starts])
+        return self._replace(order=self.order[kept], parts=before[self.parts])
+
+    def stages(self, graph: FactorGraph) -> list[Stage]:
+        """Return the pieces of each wave; of those in a row that are too short many are one."""
+        size = _piece(graph)
+        starts = self.starts if self.parts is None else self.parts[self.starts]
+        found: list[Stage] = []
+        done = 0
+
+        def pass_to(first: int) -> None:
+            for at in range(done, first, _ALONE):
+                found.append([(at, min(at + _ALONE, first))])
+
+        for wave in np.flatnonzero(np.diff(starts) >= 2 * size).tolist():
+            first, last = starts[wave : wave + 2].tolist()
+            pass_to(first)
+            if self.parts is None:
+                cuts = np.linspace(first, last, (last - first) // size + 1).astype(np.int64)
+            else:
+                cuts = np.unique(self.parts[self.starts[wave] : self.starts[wave + 1] + 1])
+            found.append(list(pairwise(cuts.tolist())))
+            done = last
+        pass_to(self.order.size)
+        return found
+
+
+def _work(graph: FactorGraph) -> int:
+    """Return the labels of all variables, times their terms."""
+    return int(graph.cardinalities @ (1 + graph.degrees))
+
+
+def _piece(graph: FactorGraph) -> int:
+    """Return how many variables are worth a piece of their own."""
+    return max(1, _PIECE * graph.n_variables // max(1, _work(graph)))
+
+
+class Crew:
+    """Threads for the sweeps of one run, of which the one that calls is the first.
+
+    The others are started when there is something for them to do, and gone after the ``with``
+    block.
+
+    Parameters
+    ----------
+    threads : int or None
+        None is 1.
+
+    Examples
+    --------
+    >>> with Crew(2) as crew:
+    ...     crew.sweep([[(0, 2), (2, 5)], [(5, 6)]], lambda member, first, last: last - first)
+    6
+    """
+
+    def __init__(self, threads: int | None) -> None:
+        self.size = threads or 1
+        self._others = ThreadPoolExecutor(max(1, self.size - 1))
+
+    def __enter__(self) -> Self:
+        """Return the crew itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Wait until the threads have ended."""
+        self._others.shutdown()
+
+    def sweep(
+        self,
+        stages: Sequence[Stage],
+        work: Callable[[int, int, int], int],
+        stop: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Call ``work(member, first, last)`` for each piece of each stage; return the sum.
+
+        A stage begins when the one before is done, unless `stop` says that it is time. Members have
+        numbers below `size`, and do one piece at a time.
+        """
+        if self.size == 1 or all(len(pieces) == 1 for pieces in stages):
+            done = 0
+            for pieces in stages:
+                done += sum(work(0, first, last) for first, last in pieces)
+                if stop():
+                    break
+            return done
+        return self._share(stages, work, stop)
+
+    def _share(
+        self,
+        stages: Sequence[Stage],
+        work: Callable[[int, int, int], int],
+        stop: Callable[[], bool],
+    ) -> int:
+        left = [deque(pieces) for pieces in stages]
+        over = False
+
+        def look() -> None:
+            nonlocal over
+            over = stop()
+
+        end_of_stage = threading.Barrier(self.size, look)
+
+        def do(member: int) -> int:
+            done = 0
+            try:
+                for pieces in left:
+                    while (piece := _next(pieces)) is not None:
+                        done += work(member, *piece)
+                    end_of_stage.wait()
+                    if over:
+                        break
+            except BaseException:
+                # Nobody is to wait for this one.
+                end_of_stage.abort()
+                raise
+            return done
+
+        others = []
+        try:
+            others = [self._others.submit(do, member) for member in range(1, self.size)]
+            return do(0) + sum(other.result() for other in others)
+        except threading.BrokenBarrierError:
+            for other in others:
+                error = other.exception()
+                if error is not None and not isinstance(error, threading.BrokenBarrierError):
+                    raise error from None
+            raise
+        except BaseException:
+            end_of_stage.abort()
+            raise
+
+
+def _next(pieces: deque[tuple[int, int]]) -> tuple[int, int] | None:
+    """Take a piece, None if there is none left."""
+    try:
+        return pieces.popleft()
+    except IndexError:
+        return None

@@ -1,0 +1,191 @@
+"""Sweeps shared by threads: the same results for any number of them, and none left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.algorithms import crew
+from inference_lab.algorithms.crew import Crew
+from inference_lab.conformance import Check, solver_checks
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.registry.registry import as_solver, solver_registry
+from inference_lab.solvers.loopy_bp import LoopyBP, Passes
+from inference_lab.solvers.mean_field import Rule, sequential_sweep
+
+NAMES = [name for name in solver_registry.names() if hasattr(as_solver(name), "threads")]
+#: Settings under which methods that often do not settle give up sooner.
+BRIEF = {"loopy-bp": "loopy-bp(max_sweeps=50, threads=2)"}
+CHECKS = [
+    (name, check)
+    for name in NAMES
+    for check in solver_checks(BRIEF.get(name, f"{name}(threads=2)"), graphs_per_family=1)
+]
+#: Settings that sweeps depend on.
+SPECS = (
+    *("icm(order=random, restarts=1, {})", "icm(order=sequential, {})", "icm({})"),
+    *("mean-field({})", "mean-field(damping=0.3, {})"),
+    *("loopy-bp(max_sweeps=60, {})", "loopy-bp(damping=0.4, max_sweeps=60, {})"),
+)
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Let threads share small graphs, too; the sizes of the crews that did so."""
+    piece = crew._piece
+    monkeypatch.setattr(crew, "_piece", lambda graph: piece(graph) if graph.n_variables > 99 else 1)
+    sizes: list[int] = []
+    share = Crew._share
+
+    def noted(self: Crew, *arguments: object) -> int:
+        sizes.append(self.size)
+        return share(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Crew, "_share", noted)
+    yield sizes
+    assert threading.active_count() == 1
+
+
+def told(solution: il.Solution) -> tuple[object, ...]:
+    """Return all of a solution that does not tell the time."""
+    marginals = solution.marginals
+    if marginals is not None:
+        marginals = [np.asarray(row).tolist() for row in marginals]
+    labels = None if solution.labels is None else solution.labels.tolist()
+    return (
+        *(solution.status, labels, solution.energy, solution.lower_bound, solution.iterations),
+        *(marginals, solution.log_partition, [p[1:] for p in solution.trace]),
+    )
+
+
+def medium(name: str) -> FactorGraph:
+    """Return a graph that threads share as it is: pairs of points anywhere, or a picture."""
+    rng = np.random.default_rng(0)
+    if name == "pairs":
+        edges = np.concatenate([rng.permutation(60_000).reshape(-1, 2) for _ in range(4)])
+        return FactorGraph.potts(rng.normal(size=(60_000, 4)), edges, rng.normal(size=len(edges)))
+    edges = grid_edges(150, 200)
+    return FactorGraph.potts(rng.random((30_000, 16)), edges, rng.uniform(0, 0.5, len(edges)))
+
+
+@pytest.mark.parametrize("check", [pytest.param(c, id=f"{name}-{c}") for name, c in CHECKS])
+def test_conformance(check: Check, shared: list[int]) -> None:
+    """All promises of a solver are kept where threads share its sweeps."""
+    check()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_results_do_not_depend_on_the_number_of_threads(spec: str, shared: list[int]) -> None:
+    for family in FAMILIES:
+        graph = random_graph(family, 1)
+        for temperature in (0.0, 0.7):
+            if as_solver(spec.format("threads=1")).supports(graph, temperature) is not None:
+                continue
+            one, *others = (
+                told(il.solve(graph, spec.format(f"threads={n}"), seed=3, temperature=temperature))
+                for n in (1, 2, 4)
+            )
+            assert others == [one, one], (family, temperature)
+    assert {2, 4} == set(shared)
+
+
+@pytest.mark.parametrize("spec", ["icm({})", "mean-field({})", "loopy-bp({})"])
+@pytest.mark.parametrize("name", ["pairs", "picture"])
+def test_graphs_of_some_size(name: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where thousands of variables are updated at once, by windows or by tiles."""
+    graph = medium(name)
+    asked: list[int] = []
+    share = Crew._share
+    monkeypatch.setattr(Crew, "_share", lambda self, *a: asked.append(1) or share(self, *a))
+    one, *others = (
+        told(il.solve(graph, spec.format(f"threads={n}"), seed=0, max_iterations=12))
+        for n in (1, 2, 4)
+    )
+    assert others == [one, one]
+    assert len(asked) >= 2
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize("name", ["pairs", "picture"])
+def test_in_sequential_order_icm_does_what_it_does_without_threads(name: str) -> None:
+    graph = medium(name)
+    spec = "icm(order=sequential, {})"
+    alone, shared = (il.solve(graph, spec.format(f"threads={n}")) for n in (None, 2))
+    assert told(alone) == told(shared)
+
+
+def test_belief_propagation_sends_what_it_sends_without_threads() -> None:
+    """On forests nothing is skipped; elsewhere it settles at the same fixed point."""
+    rng = np.random.default_rng(0)
+    parents = [(int(rng.integers(0, i)), i) for i in range(1, 20_000)]
+    forest = FactorGraph.potts(rng.normal(size=(20_000, 4)), parents, rng.normal(size=19_999))
+    alone, shared = (il.solve(forest, f"loopy-bp(threads={n})", temperature=1.0) for n in (None, 2))
+    assert (alone.marginals == shared.marginals).all()
+    graph = medium("picture")
+    alone, shared = (il.solve(graph, f"loopy-bp(threads={n})", temperature=1.0) for n in (None, 2))
+    assert alone.status == shared.status == "converged"
+    assert np.abs(alone.marginals - shared.marginals).max() < 1e-4
+
+
+@pytest.mark.parametrize("family", ["ragged", "higher-order", "own-tables", "mixed"])
+def test_a_variable_is_due_or_not(family: str) -> None:
+    """No sum of changes, which would depend on who comes first, or lose one."""
+    graph = next(g for g in (random_graph(family, s) for s in range(50)) if not g.is_forest)
+    passes = Passes(LoopyBP(threads=1), graph, 1.0)
+    for number in range(4):
+        passes.sweep(number)
+        if graph.n_factors == 0:  # what these send back counts for the receiver only
+            assert set(passes.priority.tolist()) <= {0.0, np.inf}
+    sizes = graph.cardinalities
+    q = np.repeat(1.0 / sizes, sizes)
+    priority = np.full(graph.n_variables, np.inf)
+    digits = np.empty(8, dtype=np.int64)
+    rule = Rule(1.0, 0.0, 1e3, 1e-6, True)
+    order = np.arange(graph.n_variables)
+    field = np.empty(sizes.max())
+    sequential_sweep(graph.arrays, order, rule, q, priority, field, digits, None)
+    assert set(priority.tolist()) <= {0.0, np.inf} and np.inf in priority
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_limit_ends_it_with_what_it_has(name: str) -> None:
+    graph = medium("pairs")
+    solution = il.solve(graph, f"{name}(threads=2)", time_limit=0.01)
+    assert solution.status == "limit" and solution.seconds < 1.0
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_in_processes_of_their_own_have_threads_of_their_own(name: str) -> None:
+    """After a run here, two runs forked from here."""
+    graph = medium("pairs")
+    spec = f"{name}(max_sweeps=3, threads=2)"
+    here = il.solve(graph, spec, seed=0)
+    found = il.compare(il.Problem("pairs", graph), [spec], seeds=2)
+    assert set(found.frame["status"]) <= {"limit", "converged"}
+    assert found.frame["energy"].tolist() == [here.energy] * 2
+
+
+def test_label_costs_are_for_one_thread() -> None:
+    graph = medium("pairs").with_label_costs([1.0] * 4)
+    alone, shared = (il.solve(graph, f"icm(threads={n})", seed=0) for n in (None, 2))
+    assert told(alone) == told(shared)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("icm(threads=0)", "threads must be at least 1, got 0"),
+        ("loopy-bp(schedule=residual, threads=2)", "threads can share the sequential schedule"),
+        ("mean-field(update=parallel, threads=1)", "threads can share sequential updates only"),
+    ],
+)
+def test_settings_that_cannot_be(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        as_solver(spec)
