@@ -82,6 +82,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=ranks.__getitem__)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a test by no long text, which may be another one in each worker, as records are."""
+    return argname if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 FLAGS = [

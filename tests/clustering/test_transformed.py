@@ -109,7 +109,8 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
     np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-5)
     assert sparse.beta_ == pytest.approx(dense.beta_)
     assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-4)
-    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    # Rounding decides between starts of k-means that end alike, and so on the numbers of clusters.
+    assert adjusted_rand_score(dense.labels_, sparse.labels_) == 1.0
 
     similar = np.eye(240)
     similar += transformed._similarities(points, 10, None).toarray()
