@@ -53,9 +53,8 @@ class ICM(Solver):
     threads : int or None
         Threads that share sweeps: variables are visited at once where no term joins them. Results
         do not depend on their number. With it the order "auto" is "sequential", a "random" one is
-        drawn for each descent, not for each sweep, and lattices of diagonal terms or three
-        dimensions are visited tile by tile. Label costs join all variables: one thread minimises
-        them.
+        drawn for each descent, not for each sweep, and large pictures with diagonal neighbours are
+        visited tile by tile. Label costs join all variables: one thread minimises them.
 
     Guarantees
     ----------
