@@ -21,7 +21,7 @@ one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 pytest := $(one-thread) $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-thorough fuzz bench docs docs-links format clean
+.PHONY: help setup demo test test-thorough fuzz bench peers docs docs-links format clean
 
 help:  ## show these lines
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
 	$(one-thread) $(BIN)/python tests/benchmarks/scaling.py
 	$(one-thread) $(BIN)/python tests/benchmarks/harness.py
+
+peers: $(VENV)/.dev  ## measure beside other projects, whose packages go into build/peers, and write docs/peers.md
+	$(one-thread) $(BIN)/python tests/benchmarks/peers --docs
 
 docs: $(VENV)/.docs $(VENV)/.dev  ## build the site in build/docs, with all examples run: some minutes the first time
 	$(one-thread) $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs

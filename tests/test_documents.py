@@ -202,6 +202,6 @@ def test_paths_exist(name: str) -> None:
     folders = "|".join(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir())
     named = {ROOT / path for path in re.findall(rf"`((?:{folders})/[\w./]*|[A-Z]+\.md)`", text)}
     named |= {(ROOT / name).parent / path for path in re.findall(r"\]\(([^)#:]+)\)", text)}
-    made_by_commands = (ROOT / "runs", ROOT / "docs/gallery")
+    made_by_commands = (ROOT / "runs", ROOT / "build", ROOT / "docs/gallery")
     named = {path for path in named if not any(map(path.is_relative_to, made_by_commands))}
     assert [path for path in sorted(named) if not path.exists()] == []
