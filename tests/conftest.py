@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,25 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_draw", lambda picture: empty)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among modules and tests, neither now nor in each process that forks off.
+
+    They stay to the end. Looking through them copies them into the memory of a forked process.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 #: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 
-#: Groups of tests that start many processes. They are begun first, since a fork of a worker that
-#: has loaded and compiled much takes longer: of a file of these, half as long again.
+#: Groups of tests that start many processes. They are begun first, since a worker grows, and with
+#: it what a fork of it takes.
 FORKING = (
     *("clocks", "test_comparison", "test_solver_checks", "test_harness", "test_conformance_suite"),
     *("test_cli", "README.md", "CONTRIBUTING.md", "test_cluster", "docs/howto/own-solver.md"),
