@@ -22,6 +22,7 @@ __all__ = ["Init", "initial_centroids", "pushed_apart"]
 Init: TypeAlias = Literal[
     "neighbourhoods",
     "neighbourhoods+perturbed",
+    "neighbourhoods+singletons",
     "largest+perturbed",
     "k-means++",
     "random",
@@ -60,6 +61,9 @@ def initial_centroids(
           traversal weighted by sizes picks; if too few, points drawn by k-means++ besides;
         * "neighbourhoods+perturbed": the same, but random perturbations of the global centroid
           besides (Basu et al. 2004, sec. 3.3);
+        * "neighbourhoods+singletons": the same, but before these come points without a must-link
+          that are known to be apart from all neighbourhoods, and from one another: what questions
+          asked by farthest-first traversal find (Basu, Banerjee and Mooney 2004, sec. 3);
         * "largest+perturbed": the largest neighbourhoods instead of the traversal;
         * "k-means++": points drawn with probability proportional to their cost so far, the best of
           several draws each time;
@@ -110,10 +114,38 @@ def initial_centroids(
         alike = init.startswith(("neighbourhoods", "largest"))
         groups = constraints.neighbourhoods() if alike else []
         groups = [group for group in groups if (labels[group] < 0).all()]
+        if init == "neighbourhoods+singletons":
+            groups += _singletons(constraints, groups, labels < 0, absent.size - len(groups))
         result[absent] = _others(
             points, settled, groups, absent.size, distortion, init, rng, counts, perturbation
         )
     return result
+
+
+def _singletons(
+    constraints: Constraints, groups: list[IntArray], free: npt.NDArray[np.bool_], count: int
+) -> list[IntArray]:
+    """Return up to `count` points apart from all groups and each other, most cannot-links first."""
+    component = constraints.components()
+    pairs = component[constraints.cannot_link]
+    pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    degree = np.bincount(pairs[:, 0], minlength=constraints.n_points)
+    alone = np.flatnonzero((np.bincount(component)[component] == 1) & free)
+    apart = np.zeros(constraints.n_points, dtype=np.int64)
+    founders = [int(component[group[0]]) for group in groups]
+    for founder in founders:
+        apart[pairs[pairs[:, 0] == founder, 1]] += 1
+    found: list[IntArray] = []
+    while len(found) < count:
+        of = component[alone]
+        left = alone[(apart[of] == len(founders)) & (degree[of] > 0)]
+        if left.size == 0:
+            break
+        chosen = int(left[degree[component[left]].argmax()])
+        found.append(np.array([chosen]))
+        founders.append(int(component[chosen]))
+        apart[pairs[pairs[:, 0] == founders[-1], 1]] += 1
+    return found
 
 
 def _others(

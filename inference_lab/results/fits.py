@@ -16,7 +16,10 @@ from inference_lab.results.json_lines import RecordError, json_object, jsonable
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import FAILURES, RunRecord, environment
 
-__all__ = ["FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
+__all__ = ["COSTS", "FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
+
+#: What a fit costs, beside its scores.
+COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 
 class FitKey(NamedTuple):
@@ -172,6 +175,10 @@ class StudyRecord(RunRecord):
     def identity(self) -> str:
         """A digest of all there is: no fit takes the same time as another, to the nanosecond."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+
+    def score(self, name: str) -> Any:
+        """Return a score, or one of `COSTS`; None where there is none."""
+        return getattr(self, name) if name in COSTS else self.scores.get(name)
 
     @property
     def outcome(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.results.fits import StudyRecord
+from inference_lab.results.fits import COSTS, StudyRecord
 
 __all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
 
@@ -124,7 +124,7 @@ class Results:
     ) -> Results:
         """Sort records into arrays."""
         shape = (len(data), len(methods), len(constraints), runs)
-        names = [*scores, "objective", "seconds", "e_step_seconds", "violated", "optimal", "solved"]
+        names = [*scores, *COSTS, "optimal", "solved"]
         values = {name: np.full(shape, np.nan) for name in names}
         failures = []
         for record in records:
@@ -138,9 +138,9 @@ class Results:
                 record.run,
             )
             for name in scores:
-                values[name][at] = _number(record.scores.get(name))
-            for name in ("objective", "seconds", "e_step_seconds", "violated"):
-                values[name][at] = getattr(record, name)
+                values[name][at] = _number(record.score(name))
+            for name in COSTS:
+                values[name][at] = record.score(name)
             for name in ("optimal", "solved"):
                 values[name][at] = _number(record.e_steps[name])
         return cls(data, methods, constraints, runs, values, failures)

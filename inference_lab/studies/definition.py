@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from inference_lab.reporting.claims import Claim
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.results.fits import COSTS
 from inference_lab.studies.designs import check_names, check_values
 from inference_lab.studies.points import told_apart
 from inference_lab.studies.reading import StudyError, read_value
@@ -45,21 +46,21 @@ class Method:
         Arguments of the estimator; not the seed, and the number of clusters only where it is not
         that of the data.
         ``init = "kmeans"`` stands for centroids of k-means without constraints.
-    selection : {"random", "active", "seeds"}
-        Random pairs of training points; explore and consolidate, as many questions as pairs; or
-        labels of random training points, which estimators without labels get as the pairs that
-        follow.
+    selection : {"random", "active", "explore", "seeds"}
+        Random pairs of training points; explore and consolidate, as many questions as pairs;
+        explore alone; or labels of random training points, which estimators without labels get as
+        the pairs that follow.
     seeded_classes : float
         Share of the classes of which points may be seeds.
-    weight : float, list of float, "variance", "calibrated" or "log-odds"
+    weight : float, list of float, "auto", "variance", "calibrated" or "log-odds"
         Weight of all constraints. Of several, the one of the best score is taken, as if somebody
         knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
         of the points from their mean, which puts penalties on the scale of squared distances.
         "log-odds" is by how much likelier a constraint is right than wrong under the protocol's
         noise, and "calibrated" the same on the scale of squared distances, as for the problem
-        ``estep``.
+        ``estep``. "auto" is left to the estimator, which is not told the noise.
     weight_factor : float
-        Multiplies the weight.
+        Multiplies the weight, if it is not left to the estimator.
     closure : {"none", "drop", "vote", "raise"}
         Policy with which constraints are closed first; "none" leaves them as they are.
     vary : mapping of str to list
@@ -77,8 +78,8 @@ class Method:
     label: str
     estimator: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    selection: Literal["random", "active", "seeds"] = "random"
-    weight: float | list[float] | Literal["variance", "calibrated", "log-odds"] = 1.0
+    selection: Literal["random", "active", "explore", "seeds"] = "random"
+    weight: float | list[float] | Literal["auto", "variance", "calibrated", "log-odds"] = 1.0
     closure: Literal["none", "drop", "vote", "raise"] = "none"
     weight_factor: float = 1.0
     seeded_classes: float = 1.0
@@ -251,7 +252,7 @@ class Summary:
     constraints : list of float
         The same.
     scores : list of str
-        Those of the study's scores that have tables; by default all.
+        Those of the study's scores, or costs, that have tables; by default all of its scores.
     constant : str
         Title of a part whose fits stand for any number of constraints: that of methods that do not
         look at them.
@@ -327,6 +328,8 @@ class Study:
         Seconds after which a fit is ended, and recorded as a timeout.
     scores : list of str
         The first one is the score of the figures, and the one that methods are compared by.
+        Of what a fit costs, "objective" is what the estimator minimised, over all points,
+        "violated" the weight of violated constraints, "seconds" and "e_step_seconds" are times.
     baseline : str or None
         Label of the method that others are compared with.
     answer : str
@@ -577,7 +580,7 @@ class Study:
                     f"method {method.label!r}: seeded_classes must be above 0 and at most 1, got "
                     f"{method.seeded_classes}"
                 )
-        known = (*SCORES, *PREDICTED, *PARTIAL)
+        known = (*SCORES, *PREDICTED, *PARTIAL, *COSTS)
         for score in self.scores:
             if score not in known:
                 allowed = ", ".join(known)
@@ -619,7 +622,7 @@ class Study:
             if not any(label == m.label for title in named for m in stages[title].methods):
                 raise StudyError(f"{where}: {label!r} is the label of no method of its parts")
         for score in summary.scores:
-            if score not in self.scores:
+            if score not in (*self.scores, *COSTS):
                 raise StudyError(f"{where}: {score!r} is no score of the study")
         for method, columns in summary.published.items():
             for column, values in columns.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inference_lab.reporting.style import RC, line_style
+from inference_lab.results.fits import COSTS
 from inference_lab.studies.curves import Results
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _NAMES: Mapping[str, str] = {
     "accuracy": "accuracy",
     "boundary_accuracy": "accuracy of the decision boundary",
     "clusters": "number of clusters",
+    "violated": "weight of violated constraints",
+    "e_step_seconds": "seconds of E-steps",
 }
 
 
@@ -51,8 +54,8 @@ def learning_curves(results: Results, score: str, axis: str) -> Figure:
     from matplotlib.figure import Figure
 
     # No score lies outside, so no band need.
-    lowest_score = -1.0 if score == "ari" else 0.0
-    highest_score = np.inf if score == "clusters" else 1.0
+    lowest_score = {"ari": -1.0, "objective": -np.inf}.get(score, 0.0)
+    highest_score = np.inf if score in ("clusters", *COSTS) else 1.0
     n = len(results.data)
     columns = min(n, 3)
     rows = -(-n // columns)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -83,9 +83,10 @@ def draw_constraints(
         pairs, first = np.unique(np.sort(pairs, axis=1), axis=0, return_index=True)
         together = (together ^ wrong)[first]
         return Constraints(pairs[together], pairs[~together], n_points=n)
-    if selection == "active":
+    if selection in ("active", "explore"):
+        known = points.n_classes if selection == "active" else None
         drawn = ExploreConsolidate(
-            points.n_classes, count, distortion=points.distortion, random_state=rng
+            known, count, distortion=points.distortion, random_state=rng
         ).run(points.values, points.labels, candidates=draw.training)
         constraints = drawn.constraints
     else:
@@ -172,9 +173,13 @@ def fit_method(
     return best
 
 
-def _weights(method: Method, points: StudyPoints, noise: float, count: int) -> list[float]:
+def _weights(
+    method: Method, points: StudyPoints, noise: float, count: int
+) -> Sequence[float | Literal["auto"]]:
     """Return the weights that a method is fitted with."""
     weight = method.weight
+    if weight == "auto":
+        return ["auto"]
     if weight == "variance":
         weight = float(np.var(points.values, axis=0).sum())
     elif weight in ("calibrated", "log-odds"):
@@ -202,7 +207,11 @@ def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Dr
 
 
 def _fit_to_pairs(
-    method: Method, points: StudyPoints, constraints: Constraints, draw: Draw, weight: float
+    method: Method,
+    points: StudyPoints,
+    constraints: Constraints,
+    draw: Draw,
+    weight: float | Literal["auto"],
 ) -> Fit:
     must, cannot = constraints.must_link, constraints.cannot_link
     told = {"must_link": must, "cannot_link": cannot, "ml_weight": weight, "cl_weight": weight}
@@ -216,7 +225,7 @@ def _fit(
     told: Mapping[str, Any],
     named: IntArray,
     draw: Draw,
-    weight: float,
+    weight: float | Literal["auto"],
 ) -> Fit:
     """Fit a method to what it is told of the points that are named, and score it."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
@@ -244,6 +253,10 @@ def _fit(
     if hasattr(estimator, "predict"):
         predicted = estimator.predict(points.values)[draw.scored]
         scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
+    if weight == "auto":
+        used = estimator.constraints_
+        given = np.concatenate([used.ml_weights, used.cl_weights])
+        weight = float(given.mean()) if given.size else math.nan
     return Fit(
         scores,
         float(estimator.objective_),

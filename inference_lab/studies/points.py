@@ -27,6 +27,10 @@ __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
 #: Texture mosaics with one ground truth in common.
 _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
 _LSI = 20
+#: Ends the names of texts with the terms of two documents or more, instead of five.
+_WIDE = "-wide"
+#: Heights of the toy's rectangle over its width that are named; 2 without a number.
+_RATIOS = ("", "-1.1", "-1.2", "-1.4", "-1.6", "-1.8")
 #: Points of which methods are told another number of classes than there are.
 _TOLD = re.compile(r"(.+), k([+-]\d+)")
 #: Points of which some are drawn, and features that are brought to unit variance.
@@ -157,11 +161,12 @@ def _tenth(name: str, data_dir: str | None) -> StudyPoints:
 
 
 def _text(name: str, data_dir: str | None, form: str = "weights") -> StudyPoints:
-    corpus = load_corpus(name.removesuffix("-counts").removesuffix(f"-lsi{_LSI}"), data_dir)
+    plain = name.removesuffix(_WIDE).removesuffix("-counts").removesuffix(f"-lsi{_LSI}")
+    corpus = load_corpus(plain, data_dir)
     if form == "counts":
         pruned = corpus.pruned()
         return StudyPoints(name, pruned.values, pruned.labels, "kl")
-    weighted = corpus.weighted()
+    weighted = corpus.weighted(fewest=2) if name.endswith(_WIDE) else corpus.weighted()
     if form == "lsi":
         return StudyPoints(name, latent_semantics(weighted.values, _LSI), weighted.labels)
     return StudyPoints(name, weighted.values, weighted.labels, "cosine")
@@ -188,9 +193,9 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
     * ``letters-ijl-tenth`` and ``pendigits-389-tenth``, a tenth of these, as in the papers;
     * the names of `inference_lab.data.texts` for TF-IDF weights under the cosine, with ``-counts``
       for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
-      directions of the weights;
+      directions of the weights, with ``-wide`` for weights of the terms of two documents or more;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
-    * ``lange-toy``, with ``-1.1`` and ``-1.4`` for other ratios of its sides, see `four_clouds`;
+    * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, see `four_clouds`;
     * ``two-spirals`` and its like, see `inference_lab.studies.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
@@ -200,8 +205,9 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
         found[name] = _text
         found[f"{name}-counts"] = partial(_text, form="counts")
         found[f"{name}-lsi{_LSI}"] = partial(_text, form="lsi")
+        found[f"{name}{_WIDE}"] = _text
     found.update(dict.fromkeys(_MOSAICS, _mosaic))
-    found.update(dict.fromkeys(("lange-toy", "lange-toy-1.1", "lange-toy-1.4"), _toy))
+    found.update(dict.fromkeys((f"lange-toy{ratio}" for ratio in _RATIOS), _toy))
     found["glass-with-id"] = _glass_with_id
     found.update(dict.fromkeys(PATTERNS, _pattern))
     return found

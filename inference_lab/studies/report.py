@@ -31,7 +31,7 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.quoting import with_quotations
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
-from inference_lab.results.fits import StudyRecord, environments
+from inference_lab.results.fits import COSTS, StudyRecord, environments
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Method, Study
 from inference_lab.studies.figures import learning_curves, score_name
@@ -48,9 +48,6 @@ _UNITS = {
     "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
     "share-seeded": "seeds (share of the training points)",
 }
-
-#: What contrasts may be of, besides scores.
-_COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 #: Differences with a smaller p-value, after Holm's correction, are called significant.
 _SIGNIFICANT = 0.05
@@ -174,7 +171,7 @@ def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observat
             name, told = told_apart(record.data)
             facts = {"data": name, "told": told, "part": title, "seed": record.run}
             facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run")}
-            costs = {key: getattr(record, key) for key in _COSTS}
+            costs = {key: getattr(record, key) for key in COSTS}
             scores = {key: float(v) for key, v in record.scores.items() if v is not None}
             cell = (title, record.data, record.constraints, record.run)
             yield Observation(cell, record.method, facts, {**costs, **scores})

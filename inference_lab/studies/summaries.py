@@ -13,7 +13,7 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table
 from inference_lab.reporting.style import RC, line_style
-from inference_lab.results.fits import StudyRecord
+from inference_lab.results.fits import COSTS, StudyRecord
 from inference_lab.studies.curves import Mean, mean_of
 from inference_lab.studies.definition import Study, Summary
 from inference_lab.studies.figures import score_name
@@ -63,8 +63,9 @@ class Summed:
         named = [stages[t] for t in (summary.constant, *summary.parts) if t]
         known = list(dict.fromkeys(m.label for stage in named for m in stage.methods))
         methods = summary.methods or known
+        scores = summary.scores or study.scores
         shape = (len(summary.parts), len(data), len(constraints), first.runs)
-        filled = {(s, m): np.full(shape, np.nan) for s in study.scores for m in methods}
+        filled = {(s, m): np.full(shape, np.nan) for s in scores for m in methods}
         for title in (summary.constant, *summary.parts):
             if not title:
                 continue
@@ -76,9 +77,9 @@ class Summed:
                 if record.failed or name not in data or record.method not in methods or not wanted:
                     continue
                 at: Any = slice(None) if constant else constraints.index(record.constraints)
-                for score in study.scores:
+                for score in scores:
                     place = (part, data.index(name), at, record.run)
-                    value = record.scores.get(score)
+                    value = record.score(score)
                     filled[score, record.method][place] = math.nan if value is None else value
         columns: dict[str, Any] = {}
         if summary.by == "data":
@@ -140,9 +141,9 @@ def summary_section(
             )
         )
     for score in shown:
-        at = study.scores.index(score)
+        at = study.scores.index(score) if score in study.scores else math.inf
         published = {
-            (method, column): figures[at]
+            (method, column): figures[int(at)]
             for method, columns in summary.published.items()
             for column, figures in columns.items()
             if at < len(figures)
@@ -167,8 +168,9 @@ def _means(
                 if method in summed.methods
                 else Mean(math.nan, math.nan, 0)
             )
-            shown = "-" if math.isnan(mean.value) else f"{mean.value:.2f}"
-            shown += "" if math.isnan(mean.half) else f" ± {mean.half:.2f}"
+            form = ".3g" if score in COSTS else ".2f"
+            shown = "-" if math.isnan(mean.value) else format(mean.value, form)
+            shown += "" if math.isnan(mean.half) else f" ± {mean.half:{form}}"
             more = "" if there is None else f" ({there:.2f})"
             cells.append(Cell(shown + more, None if math.isnan(mean.value) else mean.value))
         rows.append(tuple(cells))

@@ -17,6 +17,8 @@ from inference_lab.clustering import (
     StopAskingError,
     ask_at_terminal,
 )
+from inference_lab.clustering.distortions import SquaredEuclidean
+from inference_lab.clustering.seeding import initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import pairwise_f
 
@@ -242,3 +244,50 @@ def test_bad_arguments():
     nothing = ExploreConsolidate(2, 5).run(np.eye(3), [0, 1, 1], candidates=[])
     assert nothing.complete
     assert nothing.questions == []
+
+
+def test_points_apart_from_all_neighbourhoods_found_clusters():
+    """After the neighbourhoods, in the order of how many they are known to be apart from."""
+    points = np.arange(10.0)[:, np.newaxis] ** 2
+    pairs = Constraints(
+        [(0, 1), (2, 3)],
+        # 4 and 5 are apart from both neighbourhoods and each other, by any member of these; 6 from
+        # one of them only, 7 from both, but not from 4 or 5.
+        [(0, 4), (3, 4), (1, 5), (2, 5), (4, 5), (4, 8), (6, 0), (7, 1), (7, 3)],
+        n_points=10,
+    )
+
+    def start(k, init="neighbourhoods+singletons"):
+        rng = np.random.default_rng(0)
+        return initial_centroids(points, pairs, k, SquaredEuclidean(), init, rng)
+
+    means = [points[:2].mean(), points[2:4].mean()]
+    assert sorted(start(4)[:, 0]) == sorted([*means, points[4, 0], points[5, 0]])
+    assert sorted(start(3)[:, 0]) == sorted([*means, points[4, 0]])
+    # What is left starts as without them.
+    assert sorted(start(6)[:4, 0]) == sorted(start(4)[:, 0])
+    assert start(2).tolist() == start(2, "neighbourhoods+perturbed").tolist()
+    without = Constraints(None, [(0, 9), (0, 5), (9, 5), (3, 0)], n_points=10)
+    rng = np.random.default_rng(0)
+    three = initial_centroids(
+        points, without, 3, SquaredEuclidean(), "neighbourhoods+singletons", rng
+    )
+    assert sorted(three[:, 0]) == [points[0, 0], points[5, 0], points[9, 0]]
+
+
+def test_what_exploring_founds_is_where_clusters_start():
+    points = np.concatenate([np.full((5, 2), 10.0 * h) for h in range(4)])
+    points += np.random.default_rng(0).normal(size=points.shape)
+    truth = np.repeat(np.arange(4), 5)
+    found = ExploreConsolidate(4, budget=6, random_state=0).run(points, truth)
+    assert len(found.neighbourhoods) == 4 and found.constraints.must_link.size == 0
+    start = initial_centroids(
+        points,
+        found.constraints,
+        4,
+        SquaredEuclidean(),
+        "neighbourhoods+singletons",
+        np.random.default_rng(0),
+    )
+    founders = np.concatenate(found.neighbourhoods)
+    assert {*map(tuple, start)} == {*map(tuple, points[founders])}

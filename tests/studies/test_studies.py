@@ -16,6 +16,7 @@ from places import ROOT
 
 import inference_lab as il
 from inference_lab.cli import main
+from inference_lab.clustering import PCKMeans
 from inference_lab.harness.folder import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.fits import FitStore, environments
@@ -282,7 +283,7 @@ def test_the_number_of_pairs_is_exact_also_for_many_points():
     assert (nested_pairs(5000, 10, np.random.default_rng(0)) == pairs[:10]).all()
 
 
-@pytest.mark.parametrize("selection", ["random", "active"])
+@pytest.mark.parametrize("selection", ["random", "active", "explore"])
 @pytest.mark.parametrize("data", ["iris", "lange-toy"])
 def test_no_held_out_point_is_in_any_constraint(data, selection):
     """Neither are constraints wrong, and closing them touches no other points."""
@@ -318,6 +319,21 @@ def test_more_constraints_contain_the_fewer_and_runs_differ():
     assert len(pairs(0, 200.0)) == 200
     assert pairs(0, 40.0, "active") <= pairs(0, 80.0, "active")
     assert pairs(0, 40.0) != pairs(1, 40.0)
+
+
+def test_explore_alone_asks_about_the_farthest_point_as_long_as_it_may():
+    """It asks as explore does while clusters are missing, then goes on in its way."""
+    points, protocol = load_points("lange-toy"), Protocol()
+    draw = draw_run(points, protocol, 0)
+
+    def pairs(count, selection):
+        drawn = draw_constraints(points, protocol, draw, count, selection)
+        return {*map(tuple, drawn.must_link.tolist()), *map(tuple, drawn.cannot_link.tolist())}
+
+    assert pairs(1.0, "explore") == pairs(1.0, "active")
+    alone, both = pairs(60.0, "explore"), pairs(60.0, "active")
+    # After one refusal of two, consolidate needs no second question; explore alone asks it.
+    assert len(alone) == 60 < len(both)
 
 
 def test_units_of_the_number_of_constraints():
@@ -358,7 +374,6 @@ def test_scores_are_of_the_held_out_points_only():
     """Points of class 1 are told apart by their place; the scored ones are all of class 0 or 1."""
     points = load_points("iris")
     protocol = Protocol(train=0.5, scored="held-out")
-    from inference_lab.clustering import PCKMeans
     from inference_lab.results.scoring import nmi
 
     fit = fit_method(Method("x", "pckmeans"), points, protocol, 20.0, 0)
@@ -434,6 +449,12 @@ title = "By part"
 parts = ["right", "wrong"]
 by = "part"
 constraints = [10]
+
+[[summaries]]
+title = "Costs"
+parts = ["right"]
+by = "data"
+scores = ["objective", "e_step_seconds"]
 """
 
 
@@ -477,6 +498,10 @@ def test_summaries_are_means_of_the_records(tmp_path):
     parts = rows["By part: mean number of clusters.", "PCKMeans"]
     wrong = [scores("PCKMeans", data, 0.4, 10, "clusters").mean() for data in (iris, toy)]
     assert parts[1].startswith(f"{np.mean(wrong):.2f} ± ") and np.mean(wrong) == 3.0
+    iris_costs = [r.objective for r in records if r.data == "iris" and r.method == "PCKMeans"]
+    cost = rows["Costs: mean objective.", "PCKMeans"][0]
+    assert cost.startswith(f"{np.mean(iris_costs):.3g} ± ")
+    assert "Costs: mean seconds of E-steps." in text
     assert "figures/by-data-accuracy.svg" in text and "## right" not in text
     assert "Published figures: nowhere." in text
 
@@ -556,6 +581,12 @@ def test_weights_on_the_scale_of_the_data_and_numbers_of_clusters_told():
     points, protocol = load_points("iris"), Protocol()
     fit = fit_method(Method("x", "pckmeans", weight="variance"), points, protocol, 20.0, 0)
     assert fit.weight == pytest.approx(np.var(points.values, axis=0).sum())
+    auto = fit_method(Method("x", "pckmeans", weight="auto"), points, protocol, 20.0, 0)
+    pairs = draw_constraints(points, protocol, draw_run(points, protocol, 0), 20.0, "random")
+    seed = int(np.random.SeedSequence([0, points.key]).spawn(4)[3].generate_state(1)[0])
+    told = pairs.fit_params() | {"ml_weight": "auto", "cl_weight": "auto"}
+    used = PCKMeans(3, random_state=seed).fit(points.values, **told).constraints_
+    assert auto.weight == np.concatenate([used.ml_weights, used.cl_weights]).mean() != 1.0
     told = load_points("iris, k-1")
     assert told.key == points.key and told.n_classes == 2
     assert fit_method(Method("x", "pckmeans"), told, protocol, 5.0, 0).scores["clusters"] == 2
@@ -600,6 +631,10 @@ def test_the_toy_data_are_as_described():
         )
 
     assert spread(upper) < 0.5 * spread(labels)
+    heights = [
+        np.ptp(load_points(f"lange-toy{ratio}").values[:, 1]) for ratio in ("-1.1", "-1.6", "")
+    ]
+    assert np.allclose(np.diff(heights), [2 * 0.5, 2 * 0.4], atol=0.3)
     assert 0.985 <= ((points[:, 0] > 0) == labels).mean() <= 1.0
 
 
@@ -618,6 +653,9 @@ def test_forms_of_texts(data_dir):
     assert (weights.distortion, counts.distortion, lsi.distortion) == ("cosine", "kl", "euclidean")
     assert weights.values.shape == counts.values.shape == (300, 1095)
     assert lsi.values.shape == (300, 20)
+    wide = load_points("news-similar-3-wide", data_dir)
+    assert wide.distortion == "cosine" and wide.values.shape == (300, 3454)
+    assert np.diff(wide.values.tocsc().indptr).min() == 2
     assert (counts.values.data == np.round(counts.values.data)).all()
     assert (weights.labels == lsi.labels).all() and weights.n_classes == 3
     tenth = load_points("letters-ijl-tenth", data_dir)
