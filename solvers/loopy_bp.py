@@ -308,9 +308,11 @@ class Passes:
 
     def _sweep_in_turn(self, direction: int) -> None:
         def update(member: int, first: int, last: int) -> int:
+            part, work = Part(direction, first, last), self._works[member]
+            net, general, temperature = self.net, _own(self._needed), self._temperature
+            messages, priority = self.messages, self.priority
             return sequential_sweep(
-                *(self.net, _own(self._needed), Part(direction, first, last), self._temperature),
-                *(self._step, self.messages, self.priority, self._x, self._works[member]),
+                net, general, part, temperature, self._step, messages, priority, self._x, work
             )
 
         stages = self._stages if direction == UP else self._stages[::-1]
@@ -329,8 +331,8 @@ class Passes:
             general = general._replace(to_factor=general.to_factor.copy())
         for in_order in (False, True):
 
-            def choose(member: int, *part: int, in_order: bool = in_order) -> int:
-                work = self._works[member]
+            def choose(member: int, first: int, last: int, in_order: bool = in_order) -> int:
+                work, part = self._works[member], (first, last)
                 decode(self.net, _own(general), self.messages, in_order, part, self._x, work)
                 return 0
 
