@@ -631,7 +631,13 @@ def test_names_and_specs():
         "loopy-bp(schedule=residual, damping=0.5)"
     )
     assert LoopyBP(damping=np.float64(0.25)).spec == "loopy-bp(damping=0.25)"
-    assert list(LoopyBP().settings()) == ["schedule", "damping", "tolerance", "max_sweeps"]
+    assert list(LoopyBP().settings()) == [
+        "schedule",
+        "damping",
+        "tolerance",
+        "max_sweeps",
+        "threads",
+    ]
 
 
 def test_a_solution_can_be_sent_elsewhere():

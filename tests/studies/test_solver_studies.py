@@ -373,8 +373,8 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
     assert (tmp_path / "README.md").read_text() == (folder / "README.md").read_text()
     for table in sorted((folder / "tables").iterdir()):
         assert (tmp_path / "tables" / table.name).read_bytes() == table.read_bytes(), table
-    assert {p.name for p in (tmp_path / "figures").iterdir()} == {
-        p.name for p in (folder / "figures").iterdir()
+    assert {p.name for p in (tmp_path / "figures").glob("*.svg")} == {
+        p.name for p in (folder / "figures").glob("*.svg")
     }
 
 
