@@ -22,7 +22,7 @@ from inference_lab.studies.points import told_apart
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Summed", "summary_section"]
+__all__ = ["Summed", "summary_curves", "summary_section"]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def summary_section(
                 f"{summary.title}-{shown[0]}",
                 f"{summary.title}: mean {score_name(shown[0])}, with 95 % confidence intervals.",
                 f"{score_name(shown[0])} of each method",
-                partial(_curves, summed, shown[0]),
+                partial(summary_curves, summed, shown[0]),
             )
         )
     for score in shown:
@@ -223,7 +223,7 @@ def _intervals(summed: Summed) -> str:
     return f"With 95 % confidence intervals over {kinds[0]}."
 
 
-def _curves(summed: Summed, score: str) -> Figure:
+def summary_curves(summed: Summed, score: str) -> Figure:
     """Draw the mean of each method against the columns."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -240,6 +240,9 @@ def _curves(summed: Summed, score: str) -> Figure:
             shift = 0.04 * (m - (len(summed.methods) - 1) / 2)
             panel.errorbar(places + shift, middle, yerr=half, label=method, capsize=2, **style)
         panel.set_xticks(places, summed.columns)
+        if score.endswith("seconds"):
+            # From methods of milliseconds to those of minutes.
+            panel.set_yscale("log", nonpositive="clip")
         panel.set_ylabel(score_name(score))
         panel.grid(alpha=0.3)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)

@@ -40,6 +40,7 @@ from inference_lab.studies.points import (
     told_apart,
 )
 from inference_lab.studies.running import cells
+from inference_lab.studies.summaries import Summed, summary_curves
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 REPORTS = ROOT / "reports"
@@ -524,6 +525,15 @@ def test_errors_in_summaries_are_named(tmp_path, old, new, message):
     assert old in SUMMED
     with pytest.raises(StudyError, match=message):
         load_study(write(tmp_path / "summed", SUMMED.replace(old, new, 1)))
+
+
+def test_times_have_a_logarithmic_axis():
+    values = {
+        (score, "A", c): np.array([[0.1, 30.0]]) for score in ("nmi", "seconds") for c in "12"
+    }
+    summed = Summed(["A"], ["1", "2"], values)
+    scales = {s: summary_curves(summed, s).axes[0].get_yscale() for s in ("nmi", "seconds")}
+    assert scales == {"nmi": "linear", "seconds": "log"}
 
 
 def test_ordered_pairs_are_nested_and_wrong_at_random():
