@@ -8,16 +8,13 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.crew import Crew, Stage, Waves
+from inference_lab.algorithms.crew import Crew, Stage, Waves, in_turn
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import Descent
 from inference_lab.kernels.label_costs import count_users, priced_sweep
 from inference_lab.specs.settings import setting
-
-#: Variables between two looks at the clock: some tens of milliseconds.
-_STEPS = 50_000
 
 #: A labelling is offered, and so evaluated, when so large a share of the labels has changed.
 _SHARE = 0.1
@@ -177,8 +174,7 @@ class _Turns:
         order = np.flatnonzero(dirty)
         if not self._in_turn:
             order = self._rng.permutation(order)
-        ends = range(_STEPS, order.size + _STEPS, _STEPS)
-        return order, [[(end - _STEPS, min(end, order.size))] for end in ends]
+        return order, in_turn(0, order.size)
 
 
 def _numbered_along(graph: FactorGraph) -> bool:

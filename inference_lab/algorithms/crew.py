@@ -32,7 +32,7 @@ _WINDOW = 1 << 16
 _PIECE = 1 << 16
 #: Below so many tiles across and along, threads would mostly wait.
 _FEWEST = 4
-#: Variables that one thread may visit before there is a look at the clock.
+#: Variables between two looks at the clock of one thread: some tens of milliseconds.
 _ALONE = 50_000
 
 #: The pieces of an order that can be done at once, from where to where.
@@ -80,8 +80,7 @@ class Waves(NamedTuple):
         done = 0
 
         def pass_to(first: int) -> None:
-            for at in range(done, first, _ALONE):
-                found.append([(at, min(at + _ALONE, first))])
+            found.extend(in_turn(done, first))
 
         for wave in np.flatnonzero(np.diff(starts) >= 2 * size).tolist():
             first, last = starts[wave : wave + 2].tolist()
@@ -94,6 +93,11 @@ class Waves(NamedTuple):
             done = last
         pass_to(self.order.size)
         return found
+
+
+def in_turn(first: int, last: int) -> list[Stage]:
+    """Return the pieces of an order that one thread does alone, with looks at the clock between."""
+    return [[(at, min(at + _ALONE, last))] for at in range(first, last, _ALONE)]
 
 
 def _work(graph: FactorGraph) -> int:
@@ -126,7 +130,7 @@ class Crew:
 
     def __init__(self, threads: int | None) -> None:
         self.size = threads or 1
-        self._others = ThreadPoolExecutor(max(1, self.size - 1))
+        self._others: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         """Return the crew itself."""
@@ -139,7 +143,8 @@ class Crew:
         traceback: TracebackType | None,
     ) -> None:
         """Wait until the threads have ended."""
-        self._others.shutdown()
+        if self._others is not None:
+            self._others.shutdown()
 
     def sweep(
         self,
@@ -155,7 +160,8 @@ class Crew:
         if self.size == 1 or all(len(pieces) == 1 for pieces in stages):
             done = 0
             for pieces in stages:
-                done += sum(work(0, first, last) for first, last in pieces)
+                for first, last in pieces:
+                    done += work(0, first, last)
                 if stop():
                     break
             return done
@@ -167,6 +173,9 @@ class Crew:
         work: Callable[[int, int, int], int],
         stop: Callable[[], bool],
     ) -> int:
+        if self._others is None:
+            self._others = ThreadPoolExecutor(self.size - 1)
+        pool = self._others
         left = [deque(pieces) for pieces in stages]
         over = False
 
@@ -193,7 +202,7 @@ class Crew:
 
         others = []
         try:
-            others = [self._others.submit(do, member) for member in range(1, self.size)]
+            others = [pool.submit(do, member) for member in range(1, self.size)]
             return do(0) + sum(other.result() for other in others)
         except threading.BrokenBarrierError:
             for other in others:

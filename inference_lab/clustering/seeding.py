@@ -131,12 +131,11 @@ def _singletons(
     pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
     degree = np.bincount(pairs[:, 0], minlength=constraints.n_points)
     alone = np.flatnonzero((np.bincount(component)[component] == 1) & free)
-    apart = np.zeros(constraints.n_points, dtype=np.int64)
     founders = [int(component[group[0]]) for group in groups]
-    for founder in founders:
-        apart[pairs[pairs[:, 0] == founder, 1]] += 1
     found: list[IntArray] = []
     while len(found) < count:
+        near = pairs[np.isin(pairs[:, 1], founders), 0]
+        apart = np.bincount(near, minlength=constraints.n_points)
         of = component[alone]
         left = alone[(apart[of] == len(founders)) & (degree[of] > 0)]
         if left.size == 0:
@@ -144,7 +143,6 @@ def _singletons(
         chosen = int(left[degree[component[left]].argmax()])
         found.append(np.array([chosen]))
         founders.append(int(component[chosen]))
-        apart[pairs[pairs[:, 0] == founders[-1], 1]] += 1
     return found
 
 

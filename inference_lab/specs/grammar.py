@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -194,7 +195,7 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
         If a setting is unknown, missing, or its value is not of the field's type.
     """
     known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, raw in settings.items():
         if key not in known:
@@ -215,6 +216,12 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
         raise
     except (ValueError, TypeError) as problem:
         raise SpecError(f"{name}: {problem}") from problem
+
+
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of the fields of a class, which are texts to be evaluated."""
+    return typing.get_type_hints(cls)
 
 
 def _convert(raw: str | None, hint: Any, where: str) -> Any:

@@ -141,12 +141,11 @@ def summary_section(
             )
         )
     for score in shown:
-        at = study.scores.index(score) if score in study.scores else math.inf
         published = {
-            (method, column): figures[int(at)]
+            (method, column): figures[study.scores.index(score)]
             for method, columns in summary.published.items()
             for column, figures in columns.items()
-            if at < len(figures)
+            if score in study.scores[: len(figures)]
         }
         blocks.append(_means(summary, summed, score, published))
     if summary.baseline is not None:

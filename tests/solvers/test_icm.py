@@ -340,7 +340,7 @@ def test_limits():
 
 def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
     """The first part of the variables may have nothing to gain where the rest has."""
-    monkeypatch.setattr("inference_lab.solvers.icm._STEPS", 2)
+    monkeypatch.setattr("inference_lab.algorithms.crew._ALONE", 2)
     monkeypatch.setattr(Run, "remaining", property(lambda self: 0.0))
     monkeypatch.setattr(Run, "should_stop", lambda self, done=0: done > 0)
     graph = FactorGraph.potts([[0.0, 1.0]] * 3 + [[0.0, 0.1]], [(2, 3)], [0.0])
