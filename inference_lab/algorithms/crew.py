@@ -52,11 +52,15 @@ class Waves(NamedTuple):
 
     @classmethod
     def of(cls, graph: FactorGraph, order: IntArray) -> Self:
-        """Sort an order into waves."""
+        """Sort an order into waves: of tiles where it has no others of some size.
+
+        On forests, where what is exact goes from the roots to the leaves, it stays as it is: tiles
+        may turn single terms round.
+        """
         # As read-only as that of the graph: kernels are compiled for one of the two.
         order = freeze(order.copy())
         ordered, starts = waves(graph.arrays, order, _WINDOW)
-        if (starts.size - 1) * 2 * _piece(graph) > order.size:
+        if (starts.size - 1) * 2 * _piece(graph) > order.size and not graph.is_forest:
             across = math.isqrt(_work(graph) // _PIECE)
             if across >= _FEWEST:
                 tiled, parts, first = tiles(graph.arrays, order, graph.breadth_first_order, across)

@@ -1,15 +1,18 @@
-"""What a second thread gains: ``python tests/benchmarks/threads.py``.
+"""What threads gain: ``python tests/benchmarks/threads.py``, some minutes.
 
-Each solver without ``threads``, with one and with two, in turn; the best of the rounds. Beside wall
-and processor time stands that of the thread that calls: with as many free cores as threads, wall
-time is little more. How many cores two threads get, and so what a ratio of wall times can be at
-most, is measured before and after, since other work may have them.
+Each solver without ``threads``, and with one, two and four where there are as many cores, in turn;
+the best of the rounds. Ratios are to no setting. Beside wall and processor time stands that of the
+thread that calls: with as many free cores as threads, wall time is little more. How many cores the
+threads get, and so what a ratio of wall times can be at most, is measured before and after, since
+other work may have them. Teddy is read from the data folder; without it a picture of its size is
+drawn.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import threading
 import time
 
@@ -17,20 +20,21 @@ import numpy as np
 from workloads import estep
 
 import inference_lab as il
+from inference_lab.data.datasets import DataNotFoundError
 from inference_lab.graph.arrays import TABLE
 from inference_lab.graph.grids import grid_edges
 from inference_lab.registry.sources import as_problem
 
 #: Specs without their last parenthesis.
-SOLVERS = ("loopy-bp(damping=0.5", "loopy-bp(", "mean-field(", "icm(order=sequential")
+SOLVERS = ("loopy-bp(damping=0.5", "loopy-bp(", "mean-field(", "icm(order=sequential", "trw-s(")
 COLUMNS = (
     *("problem", "solver", "threads", "wall s", "ratio", "CPU s", "CPU s of the caller", "ratio"),
     *("energy", "sweeps"),
 )
 
 
-def cores() -> float:
-    """Return how many times as much two threads get done as one, here and now."""
+def cores(threads: int) -> float:
+    """Return how many times as much so many threads get done as one, here and now."""
     block = bytes(1 << 28)
 
     def work() -> None:
@@ -39,12 +43,14 @@ def cores() -> float:
     begin = time.perf_counter()
     work()
     one = time.perf_counter() - begin
-    other = threading.Thread(target=work)
+    others = [threading.Thread(target=work) for _ in range(threads - 1)]
     begin = time.perf_counter()
-    other.start()
+    for other in others:
+        other.start()
     work()
-    other.join()
-    return 2.0 * one / (time.perf_counter() - begin)
+    for other in others:
+        other.join()
+    return threads * one / (time.perf_counter() - begin)
 
 
 def picture(height: int, width: int, labels: int) -> il.FactorGraph:
@@ -57,19 +63,35 @@ def picture(height: int, width: int, labels: int) -> il.FactorGraph:
     return il.FactorGraph.pairwise(unary, edges, np.minimum(apart, 3.0), weights)
 
 
-def compare(name: str, graph: il.FactorGraph, solver: str, rounds: int, sweeps: int) -> None:
-    """Print a row each for no setting, one thread and two."""
-    specs = {n: f"{solver}{'' if solver.endswith('(') else ', '}threads={n})" for n in (None, 1, 2)}
+def teddy() -> tuple[str, il.FactorGraph]:
+    """Return the stereo pair, or a picture of its size where it is not to be found."""
+    try:
+        return "Teddy, 450 x 375 x 60", as_problem("stereo(pair=teddy)").graph
+    except DataNotFoundError:
+        return "random, 450 x 375 x 60", picture(375, 450, 60)
+
+
+def compare(
+    name: str, graph: il.FactorGraph, solver: str, settings: list[int | None], seconds: float,
+    chosen: argparse.Namespace,
+) -> None:  # fmt: skip
+    """Print a row for each setting; no further round is begun after so many seconds."""
+    specs = {n: f"{solver}{'' if solver.endswith('(') else ', '}threads={n})" for n in settings}
+    for spec in specs.values():
+        # Compiles, or loads what was compiled before.
+        il.solve(graph, spec, seed=0, max_iterations=1)
     times: dict[int | None, list[tuple[float, float, float]]] = {n: [] for n in specs}
     found = {}
-    for _ in range(rounds + 1):
+    start = time.perf_counter()
+    for done in range(chosen.rounds):
+        if done and time.perf_counter() - start > seconds * done / (done + 1):
+            break
         for n, spec in specs.items():
             begin = time.perf_counter(), time.process_time(), time.thread_time()
-            found[n] = il.solve(graph, spec, seed=0, max_iterations=sweeps)
+            found[n] = il.solve(graph, spec, seed=0, max_iterations=chosen.sweeps)
             end = time.perf_counter(), time.process_time(), time.thread_time()
             times[n].append((end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]))
-    # The first round compiles, or loads what was compiled before.
-    best = {n: np.min(taken[1:], axis=0) for n, taken in times.items()}
+    best = {n: np.min(taken, axis=0) for n, taken in times.items()}
     for n, (wall, cpu, caller) in best.items():
         print(
             f"| {name} | {solver.rstrip('(')}{')' if '=' in solver else ''} | {n or '-'} "
@@ -83,25 +105,30 @@ def compare(name: str, graph: il.FactorGraph, solver: str, rounds: int, sweeps: 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sweeps", type=int, default=100, help="at most so many a run")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sweeps", type=int, default=20, help="at most so many a run")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for the rounds of all rows")
     parser.add_argument("--problem", help="a spec, instead of the E-step and the picture")
     chosen = parser.parse_args()
     if chosen.problem:
         graphs = {chosen.problem: as_problem(chosen.problem).graph}
     else:
-        graphs = {
-            "a million points": estep(1_000_000, 3, 2_000_000).build(),
-            "450 x 375 x 60": picture(375, 450, 60),
-        }
-    print(f"two threads get {cores():.2f} cores")
+        graphs = {"a million points": estep(1_000_000, 3, 2_000_000).build()} | dict([teddy()])
+    rows = [
+        (name, graph, solver)
+        for name, graph in graphs.items()
+        for solver in SOLVERS
+        # A minute a run where terms are tables.
+        if not (solver.startswith("mean-field") and (graph.edge_kinds == TABLE).any())
+    ]
+    here = len(os.sched_getaffinity(0))
+    numbers = [n for n in (1, 2, 4) if n <= max(2, here)]
+    gets = ", ".join(f"{n} threads get {cores(n):.2f} cores" for n in numbers[1:])
+    print(f"{here} cores; {gets}")
     print(f"| {' | '.join(COLUMNS)} |\n|---|---|{'---:|' * 8}")
-    for name, graph in graphs.items():
-        for solver in SOLVERS:
-            if solver.startswith("mean-field") and (graph.edge_kinds == TABLE).any():
-                continue  # a minute a run
-            compare(name, graph, solver, chosen.rounds, chosen.sweeps)
-    print(f"two threads get {cores():.2f} cores")
+    for row in rows:
+        compare(*row, [None, *numbers], chosen.seconds / len(rows), chosen)
+    print(", ".join(f"{n} threads get {cores(n):.2f} cores" for n in numbers[1:]))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ SPECS = (
     *("icm(order=random, restarts=1, {})", "icm(order=sequential, {})", "icm({})"),
     *("mean-field({})", "mean-field(damping=0.3, {})"),
     *("loopy-bp(max_sweeps=60, {})", "loopy-bp(damping=0.4, max_sweeps=60, {})"),
+    *("trw-s(max_sweeps=60, {})", "trw-s(max_sweeps=9, order=breadth-first, tighten=cycles, {})"),
 )
 
 
@@ -102,7 +103,7 @@ def test_results_do_not_depend_on_the_number_of_threads(spec: str, shared: list[
     assert {2, 4} == set(shared)
 
 
-@pytest.mark.parametrize("spec", ["icm({})", "mean-field({})", "loopy-bp({})"])
+@pytest.mark.parametrize("spec", ["icm({})", "mean-field({})", "loopy-bp({})", "trw-s({})"])
 @pytest.mark.parametrize("name", ["pairs", "picture"])
 def test_graphs_of_some_size(name: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where thousands of variables are updated at once, by windows or by tiles."""
@@ -137,6 +138,29 @@ def test_belief_propagation_sends_what_it_sends_without_threads() -> None:
     alone, shared = (il.solve(graph, f"loopy-bp(threads={n})", temperature=1.0) for n in (None, 2))
     assert alone.status == shared.status == "converged"
     assert np.abs(alone.marginals - shared.marginals).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["pairs", "picture"])
+def test_trw_s_does_what_it_does_without_threads(name: str) -> None:
+    """But for rounding, since variables add their messages up in another order."""
+    graph = medium(name)
+    alone, shared = (il.solve(graph, f"trw-s(max_sweeps=30, threads={n})") for n in (None, 2))
+    assert shared.lower_bound == pytest.approx(alone.lower_bound, rel=1e-9)
+    assert shared.energy == pytest.approx(alone.energy, rel=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["loopy-bp", "trw-s"])
+def test_forests_are_swept_from_the_roots_whatever_their_numbers(spec: str) -> None:
+    """A comb that is cut into tiles across its teeth, these numbered from their ends."""
+    n, rng = 251, np.random.default_rng(0)
+    number = np.arange(n * n).reshape(n, n)
+    number[:, 1:] = number[:, :0:-1].copy()
+    teeth = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
+    edges = np.sort(np.concatenate([teeth, np.stack([number[:-1, 0], number[1:, 0]], axis=1)]))
+    comb = FactorGraph.potts(0.02 * rng.random((n * n, 16)), edges, 1.0 + rng.random(len(edges)))
+    alone, shared = (il.solve(comb, f"{spec}(threads={n})") for n in (None, 2))
+    assert alone.status == shared.status == "optimal"
+    assert shared.energy == pytest.approx(alone.energy, abs=1e-6)
 
 
 @pytest.mark.parametrize("family", ["ragged", "higher-order", "own-tables", "mixed"])
