@@ -33,8 +33,10 @@ _WIDE = "-wide"
 _RATIOS = ("", "-1.1", "-1.2", "-1.4", "-1.6", "-1.8")
 #: Points of which methods are told another number of classes than there are.
 _TOLD = re.compile(r"(.+), k([+-]\d+)")
-#: Points of which some are drawn, and features that are brought to unit variance.
+#: Points of which some are drawn, points that stand for more of their kind, and features that are
+#: brought to unit variance.
 _DRAWN = re.compile(r"(.+), n=(\d+)")
+_ENLARGED = re.compile(r"(.+), enlarged to (\d+)")
 _STANDARDISED = ", standardised"
 
 
@@ -98,11 +100,12 @@ def told_apart(name: str) -> tuple[str, int]:
     --------
     >>> told_apart("iris"), told_apart("iris, k+2")
     (('iris', 0), ('iris', 2))
-    >>> told_apart("iris, standardised, n=100")
-    ('iris', 0)
+    >>> told_apart("iris, standardised, n=100"), told_apart("iris, k+2, enlarged to 5000")
+    (('iris', 0), ('iris', 2))
     """
-    if drawn := _DRAWN.fullmatch(name):
-        name = drawn[1]
+    for size in (_DRAWN, _ENLARGED):
+        if found := size.fullmatch(name):
+            name = found[1]
     name = name.removesuffix(_STANDARDISED)
     found = _TOLD.fullmatch(name)
     return (found[1], int(found[2])) if found else (name, 0)
@@ -213,6 +216,44 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
     return found
 
 
+def _measured(
+    name: str, data_dir: str | os.PathLike[str] | None, asked: str, verb: str
+) -> StudyPoints:
+    """Load points that are a table of numbers, or say what cannot be done to them."""
+    points = load_points(name, data_dir)
+    if not isinstance(points.values, np.ndarray) or points.distortion != "euclidean":
+        raise StudyError(f"data {asked!r}: only tables of numbers can be {verb}")
+    return points
+
+
+def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
+    """Return n points from an estimate of each class's density, with its share of the points.
+
+    The smoothed bootstrap (Silverman 1986, sec. 6.4.1): a point of the class, and noise with the
+    covariance of the class times h^2, drawn together so that mean and covariance stay what they
+    are; h by the rule for Gaussian kernels (4.14), which is wide, so that classes keep their shape
+    but not single points.
+    """
+    rng = np.random.default_rng(0)
+    upto = np.cumsum(np.bincount(points.labels))
+    labels = np.searchsorted(upto * (n / upto[-1]), np.arange(n) + 0.5).astype(np.int64)
+    rng.shuffle(labels)
+    dimensions = points.values.shape[1]
+    values = np.empty((n, dimensions))
+    for label in range(len(upto)):
+        of_class, here = points.values[points.labels == label], np.flatnonzero(labels == label)
+        mean = of_class.mean(axis=0)
+        h = (4.0 / ((dimensions + 2) * len(of_class))) ** (1.0 / (dimensions + 4))
+        covariance = np.atleast_2d(np.cov(of_class, rowvar=False, bias=True))
+        # Of a class of few points it has fewer dimensions than there are, up to rounding.
+        noise = rng.multivariate_normal(
+            np.zeros(dimensions), covariance, size=here.size, check_valid="ignore"
+        )
+        chosen = of_class[rng.integers(len(of_class), size=here.size)]
+        values[here] = mean + (chosen - mean + h * noise) / np.sqrt(1.0 + h * h)
+    return replace(points, values=values, labels=labels)
+
+
 def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> StudyPoints:
     """Load the points of a study.
 
@@ -221,13 +262,15 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
     name : str
         See `known_points`. "iris, k+1" is iris with one class more told than there are; "iris,
         standardised" has features of mean 0 and variance 1; of "iris, n=100", or "iris,
-        standardised, n=100", each run draws 100 points, or takes all where there are no more.
+        standardised, n=100", each run draws 100 points, or takes all where there are no more;
+        "iris, enlarged to 5000" are 5000 points drawn from kernel estimates of the densities of its
+        classes, whose means, covariances and shares stay what they are.
     data_dir : path, optional
 
     Raises
     ------
     StudyError
-        If there are no such data.
+        If there are no such data, or there is no such form of them.
     DataNotFoundError, DataFormatError
         If their files are not there, or are not what they should be.
     """
@@ -235,10 +278,13 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
         if int(found[2]) < 2:
             raise StudyError(f"data {name!r}: at least 2 points are to be drawn")
         return replace(load_points(found[1], data_dir), name=name, few=int(found[2]))
+    if found := _ENLARGED.fullmatch(name):
+        points = _measured(found[1], data_dir, name, "enlarged")
+        if int(found[2]) < len(points.labels):
+            raise StudyError(f"data {name!r}: there are {len(points.labels)} points already")
+        return replace(_enlarged(points, int(found[2])), name=name)
     if name.endswith(_STANDARDISED):
-        points = load_points(name.removesuffix(_STANDARDISED), data_dir)
-        if not isinstance(points.values, np.ndarray) or points.distortion != "euclidean":
-            raise StudyError(f"data {name!r}: only tables of numbers can be standardised")
+        points = _measured(name.removesuffix(_STANDARDISED), data_dir, name, "standardised")
         spread = points.values.std(axis=0)
         values = (points.values - points.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return replace(points, name=name, values=values)

@@ -59,6 +59,32 @@ def test_what_varies_is_named_in_the_label(method, said):
         varied(**method).variants()
 
 
+def test_points_enlarged_are_of_the_same_kind():
+    iris, many = load_points("iris"), load_points("iris, k+1, enlarged to 30000")
+    assert many.values.shape == (30_000, 4) and many.n_classes == 4
+    assert np.bincount(many.labels).tolist() == [10_000] * 3
+    assert np.flatnonzero(np.diff(many.labels))[0] < 100  # in random order
+    for label in range(3):
+        few, here = iris.values[iris.labels == label], many.values[many.labels == label]
+        assert here.mean(axis=0) == pytest.approx(few.mean(axis=0), abs=0.03)
+        assert np.cov(here.T) == pytest.approx(np.cov(few.T, bias=True), abs=0.02)
+    # Classes keep their shape: a crescent is emptier in its middle than a Gaussian, of which a
+    # twentieth has a squared distance below 0.10 in units of its covariance.
+    moon = load_points("crescent-full-moon, enlarged to 9000")
+    crescent = moon.values[moon.labels == 1] - moon.values[moon.labels == 1].mean(axis=0)
+    whitened = np.linalg.solve(np.linalg.cholesky(np.cov(crescent.T)), crescent.T)
+    assert np.quantile((whitened**2).sum(axis=0), 0.05) > 0.2
+    again = load_points("iris, enlarged to 30000")
+    assert again.n_classes == 3 and np.array_equal(again.values, many.values)
+    assert load_points("iris, enlarged to 500, n=40").drawn(np.random.default_rng(0)).few is None
+    scaled = load_points("ecoli, standardised, enlarged to 20000").values  # classes of two points
+    assert np.isfinite(scaled).all() and scaled.std(axis=0) == pytest.approx(1.0, abs=0.1)
+    with pytest.raises(StudyError, match="there are 150 points already"):
+        load_points("iris, enlarged to 100")
+    with pytest.raises(StudyError, match="only tables of numbers can be enlarged"):
+        load_points("news-similar-3, enlarged to 100000")
+
+
 def test_points_drawn_and_standardised():
     points = load_points("iris, standardised, n=40")
     assert points.values.std(axis=0) == pytest.approx(np.ones(4))
