@@ -30,9 +30,13 @@ _DENSE = 2000
 _ILP_ENTRIES = 60_000
 #: Edges a variable up to which a graph counts as sparse.
 _SPARSE = 2.5
+#: Edges a variable up to which an ILP of two labels is worth a short try.
+_LOOSE = 5.0
+#: Variables above which anneals find lower energies than a population in the same time.
+_LARGE = 200
 #: Variables, edges and factors up to which an order of elimination is looked for.
 _ELIMINABLE = 10_000
-#: Share of the first try of a solver that proved most of what is like a graph.
+#: Share of the first try of a solver that is likely to prove.
 _TRY = 0.3
 #: Variables and edges up to which frustration is measured; it takes a tenth of a second then.
 _MEASURED = 100_000
@@ -108,28 +112,37 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
     eliminable = n + m + graph.n_factors <= _ELIMINABLE
     small = f"junction-tree(max_bytes={_SMALL_TREE})"
     if eliminable and as_solver(small).supports(graph, 0.0) is None:
-        yield Stage(small, 1.0, "small treewidth: elimination is exact")
-    general = kind in ("pairwise", "higher-order")
-    if general:
-        # It proves many a graph of general tables in a moment, and says early what it cannot.
-        begin = _SECONDS_AN_ENTRY * n_entries(graph)
-        yield Stage("branch-and-bound", 0.15, "a short exact search over cost functions", begin)
+        # Not all of the time: half of it may go into an order that is not found.
+        yield Stage(small, 0.2, "small treewidth: elimination is exact")
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
     entries = first @ second + graph.table_values.size
     why = "small enough for branch and bound"
     ilp = [Stage("ilp", 0.6, why)] if int(entries) <= _ILP_ENTRIES else []
+    why = "loosely tied: cutting planes and branching often prove soon"
+    tried = [stage._replace(share=0.6 if sparse else _TRY, why=why) for stage in ilp]
+    general = kind in ("pairwise", "higher-order")
+    if general:
+        # It proves many a graph of general tables in a moment, and says early what it cannot.
+        begin = _SECONDS_AN_ENTRY * n_entries(graph)
+        yield Stage("branch-and-bound", 0.2, "a short exact search over cost functions", begin)
+        yield Stage("memetic", 0.2, "a population of local optima, for whatever follows")
     either_sign = kind in ("binary", "signed-potts")
     if kind == "attractive":
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
     elif either_sign:
-        stages = [Stage("memetic", 0.4, "terms of either sign: a population of local optima")]
+        stages = [Stage("memetic", 0.3, "terms of either sign: a population of local optima")]
+        if kind == "binary" and m > _LOOSE * n and n > _LARGE:
+            why = "two labels, large and dense: many short anneals"
+            yield Stage("simulated-annealing", 0.4, why)
         if sparse:
             why = "few neighbours: exact moves on large subgraphs"
             stages.append(Stage("subgraph-search", 0.2, why))
-        elif n <= _DENSE:
+        if kind == "binary" and m <= _LOOSE * n:
+            stages += tried
+        if not sparse and n <= _DENSE:
             why = "frustrated and dense: the LP says little"
             stages.append(Stage("semidefinite", 0.7, why))
         if kind == "binary":
@@ -143,6 +156,8 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
+        yield from tried
+        yield Stage("trw-s", 0.3, "messages along chains, where the factors are of a form it knows")
         yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
     if not either_sign:
         yield from ilp
