@@ -185,6 +185,33 @@ class Rows:
         self.free = np.concatenate([self.free, np.full(count, free)])
         self.key = np.concatenate([self.key, key])
 
+    def extend(
+        self,
+        lengths: IntArray,
+        i: IntArray,
+        j: IntArray,
+        value: FloatArray,
+        rhs: FloatArray,
+        multiplier: FloatArray,
+        free: npt.NDArray[np.bool_],
+    ) -> None:
+        """Add rows of any lengths ``(r,)``, their terms one after the other, which no search finds.
+
+        Terms of a row are of different entries, none of them known.
+        """
+        # Between the keys of equations and those of patterns.
+        key = np.iinfo(np.int64).min // 2 + np.arange(rhs.size)
+        ends = np.cumsum(lengths)
+        squares = np.add.reduceat(value * value, ends - lengths) if rhs.size else rhs
+        self.norm = np.concatenate([self.norm, squares])
+        self.ptr = np.concatenate([self.ptr, self.ptr[-1] + ends])
+        self.i, self.j = np.concatenate([self.i, i]), np.concatenate([self.j, j])
+        self.value = np.concatenate([self.value, value])
+        self.rhs = np.concatenate([self.rhs, rhs])
+        self.multiplier = np.concatenate([self.multiplier, multiplier])
+        self.free = np.concatenate([self.free, free])
+        self.key = np.concatenate([self.key, key])
+
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
         """Drop all other rows."""
         lengths = np.diff(self.ptr)

@@ -280,6 +280,8 @@ class Relaxation:
     cuts : bool
         Whether inequalities are added beyond the lower limits and hard constraints.
     rng : numpy.random.Generator
+    slack : float
+        By how much energies of the part may be wrong, which is taken off the bound.
 
     Attributes
     ----------
@@ -328,7 +330,9 @@ class Relaxation:
     definiteness", BIT 46, 2006.
     """
 
-    def __init__(self, part: Part, cuts: bool, rng: np.random.Generator) -> None:
+    def __init__(
+        self, part: Part, cuts: bool, rng: np.random.Generator, slack: float = 0.0
+    ) -> None:
         self.part = part
         self.cuts = cuts
         self.rng = rng
@@ -340,7 +344,7 @@ class Relaxation:
         self.costs, self.constant = costs_of(part)
         # Costs and constant are sums of a few shares of these, and |X_ij| is at most 1.
         given = abs(part.constant) + np.abs(part.unary).sum() + np.abs(part.coupling).sum()
-        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given)
+        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given) + slack
         self.scale = float(np.sqrt(2.0 * (self.costs**2).sum() / order)) or 1.0
         self.costs /= self.scale
         self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
