@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
     make_general,
@@ -19,12 +21,18 @@ from inference_lab.algorithms.belief_propagation.layout import (
 from inference_lab.algorithms.belief_propagation.schedules import (
     DOWN,
     UP,
+    News,
     Part,
+    Proposals,
+    choose,
+    collect,
+    pass_along,
+    propose_all,
     residual_sweep,
     sequential_sweep,
     synchronous_sweep,
 )
-from inference_lab.algorithms.crew import Crew, Stage, Waves
+from inference_lab.algorithms.crew import Crew, Stage, Waves, in_any_order
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
@@ -39,6 +47,8 @@ from inference_lab.specs.settings import setting
 #: Sweeps after which messages that have not settled are damped, and by how much.
 _UNDAMPED = 50
 _DAMPING = 0.5
+#: And before: along chains a little, or messages take turns where costs tie, as whole numbers do.
+_FIRST = {"chains": 0.05}
 
 
 def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) -> FloatArray:
@@ -79,24 +89,31 @@ class LoopyBP(Solver):
 
     Parameters
     ----------
-    schedule : {"sequential", "residual", "synchronous"}
-        Variables in breadth-first order, there and back again, each sending to those that come
-        after it, and skipped where nothing new arrived; the variable with the largest incoming
-        change next (Elidan et al. 2006, by variables); or all messages at once from those of the
-        last sweep.
+    schedule : {"sequential", "chains", "residual", "synchronous"}, optional
+        ``sequential``: variables in breadth-first order, there and back again, each sending to
+        those that come after it, and skipped where nothing new arrived. ``chains``: there and back
+        along the rows of a grid, then along its columns (BP-M; Tappen and Freeman 2003); the terms
+        of other graphs are sorted into forests, the first of them breadth-first. ``residual``: the
+        message that would change most next (Elidan et al. 2006; SEQMAX in libDAI), which settles
+        more often than all others and costs ten times as much. ``synchronous``: all messages at
+        once from those of the last sweep. By default chains at T = 0 where variables are numbered
+        along a grid without higher-order factors, else sequential.
     damping : float in [0, 1), or None
         Share of the old message that is kept, in the log domain; not applied on forests. By
-        default none at first, and a half once 50 sweeps have not settled the messages.
+        default none at first (along chains 0.05, which keeps ties from taking turns), and a half
+        once 50 sweeps have not settled the messages.
     tolerance : float
         Messages have converged when no entry changes by more than this share of its size (plus
         the mean cost).
     max_sweeps : int
-        Limit on sweeps; a sweep is at most n variable updates, one way in the sequential schedule.
+        Limit on sweeps. A sweep is at most n variable updates, one way in the sequential schedule;
+        along chains each message once; by residuals as many messages as there are, less where
+        sixteen times as many had to be compared.
     threads : int or None
-        Threads that share the sweeps of the sequential schedule: variables are updated at once
-        where no term joins them. Results do not depend on their number. With it, a variable is
-        visited after a change above the tolerance; without it (None), also after several that are
-        in sum, so that messages differ a little where they are not exact.
+        Threads that share the sweeps: variables that no term joins are updated at once, rows are
+        and columns are. Results do not depend on their number. With it, the sequential schedule
+        visits a variable after a change above the tolerance; without it (None), also after several
+        that are in sum, so that messages differ a little where they are not exact.
 
     Guarantees
     ----------
@@ -111,8 +128,10 @@ class LoopyBP(Solver):
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
     O(k^2) for tables, O(table size * arity^2) for higher-order factors, O(k) for each variable and
     label cost (a factor over all variables, by its star encoding); at T > 0 two to five
-    exponentials or logarithms a label. Memory: one message array of ``8 * 2 m k`` bytes, two for
-    the synchronous schedule; 112 bytes an edge for the layout, and a copy of the unaries.
+    exponentials or logarithms a label. By residuals, each message renewed costs as many as its
+    receiver sends. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
+    residual schedules; 112 bytes an edge for the layout, 32 more along chains, and a copy of the
+    unaries, along chains and by residuals two.
 
     References
     ----------
@@ -121,6 +140,8 @@ class LoopyBP(Solver):
     F. R. Kschischang, B. J. Frey, H.-A. Loeliger, "Factor graphs and the sum-product algorithm",
     IEEE Trans. Inf. Theory 47(2), 2001.
     G. Elidan, I. McGraw, D. Koller, "Residual belief propagation", UAI 2006.
+    M. F. Tappen, W. T. Freeman, "Comparison of graph cuts with belief propagation for stereo, using
+    identical MRF parameters", ICCV 2003.
     S. Basu, thesis, 2005, appendix A.1 (the E-step).
 
     Examples
@@ -138,7 +159,7 @@ class LoopyBP(Solver):
     label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 80.0
 
-    schedule: Literal["sequential", "residual", "synchronous"] = "sequential"
+    schedule: Literal["sequential", "chains", "residual", "synchronous"] | None = None
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
@@ -147,10 +168,17 @@ class LoopyBP(Solver):
     def __post_init__(self) -> None:
         """Check the settings, and what they must be to each other."""
         super().__post_init__()
-        if self.threads is not None and self.schedule != "sequential":
+        if self.threads is not None and self.schedule in ("residual", "synchronous"):
             raise ValueError(
-                f"threads can share the sequential schedule only, got schedule={self.schedule!r}"
+                "threads can share the sequential schedule and chains only, got "
+                f"schedule={self.schedule!r}"
             )
+
+    def schedule_for(self, graph: FactorGraph, temperature: float) -> str:
+        """Return the schedule on a graph that is no forest."""
+        if self.schedule is not None:
+            return self.schedule
+        return "chains" if temperature == 0.0 and is_grid(graph) else "sequential"
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""
@@ -193,9 +221,9 @@ class LoopyBP(Solver):
 class Passes:
     """Messages of a run and what is needed to renew and decode them.
 
-    ``arrays`` are those of the graph with its variables in breadth-first order, for threads sorted
-    into waves, and infinite unaries at labels that hard terms forbid; all that has an entry a
-    variable is in that order.
+    ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
+    labels that hard terms forbid; all that has an entry a variable is in that order: breadth-first,
+    for threads sorted into waves; along a grid as they are numbered.
 
     Parameters
     ----------
@@ -203,22 +231,24 @@ class Passes:
     graph : FactorGraph
     temperature : float
     crew : Crew, optional
-        Who makes the sequential sweeps.
+        Who makes the sweeps that can be shared.
     """
 
     def __init__(
         self, settings: LoopyBP, graph: FactorGraph, temperature: float, crew: Crew | None = None
     ) -> None:
         n = graph.n_variables
-        self.schedule = "forest" if graph.is_forest else settings.schedule
         self.graph = graph
+        self.schedule = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
+        along_grid = self.schedule == "chains" and is_grid(graph)
+        self.order = np.arange(n) if along_grid else graph.breadth_first_order
         self._crew = crew or Crew(None)
-        self._order = graph.breadth_first_order
         self._stages: list[Stage] = [[(0, n)]]
-        if settings.threads is not None:
-            waves = Waves.of(graph, self._order)
-            self._order, self._stages = waves.order, waves.stages(graph)
-        self.arrays, self._entries = renumber(graph.arrays, self._order)
+        shared = settings.threads is not None
+        if shared and self.schedule != "chains":
+            waves = Waves.of(graph, self.order)
+            self.order, self._stages = waves.order, waves.stages(graph)
+        self.arrays, self._entries = renumber(graph.arrays, self.order)
         self.feasible = True
         if graph.has_infinite:
             domains = allowed_labels(graph)
@@ -244,27 +274,55 @@ class Passes:
         self._temperature = temperature or None
         self._works = [make_scratch(graph) for _ in range(self._crew.size)]
         self._calms_down = settings.damping is None and self.schedule != "forest"
-        damping = 0.0 if self.schedule == "forest" else settings.damping or 0.0
-        at_once = settings.threads is not None
-        self._step = Step(damping, cost_scale(graph), settings.tolerance, at_once)
+        damping = settings.damping if settings.damping is not None else _FIRST.get(self.schedule, 0)
+        damping = 0.0 if self.schedule == "forest" else float(damping)
+        self._step = Step(damping, cost_scale(graph), settings.tolerance, shared)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf
-        self.priority = np.full(2 * n, np.inf)
-        self.pending = np.zeros(n)
-        self._second = np.empty(self.messages.size if self.schedule == "synchronous" else 0)
-        n_queued = n if self.schedule == "residual" else 0
-        # Finite, distinct keys: every variable is visited once first, in order.
-        self.heap = empty_heap(-np.arange(n_queued, 0, -1, dtype=np.float64) - 1e6)
-        self.heap.items[:] = self.heap.place[:] = np.arange(n_queued)
-        self.heap.size[0] = n_queued
+        self._prepare(along_grid)
+        self._renew_all()
+
+    def _prepare(self, along_grid: bool) -> None:
+        """Make what only one of the schedules needs."""
+        graph, n, n_sent = self.graph, self.graph.n_variables, self.net.start.size
+        if self.schedule == "synchronous":
+            self._before = np.empty_like(self.messages)
+        elif self.schedule == "chains":
+            # In one piece columns are passed side by side, and memory read as it lies.
+            pieces = in_any_order(graph) if self._crew.size > 1 else [(0, n)]
+            # A group has a term a variable at most.
+            size = pieces[0][1]
+            self._trees, self._groups = make_trees(self.arrays, along_grid, size)
+            self._each: Stage = [(0, n)] if graph.n_factors else pieces
+            self._beliefs = np.empty_like(self.net.unary)
+            self._news = News(np.zeros(n), np.empty(n_sent), np.zeros(self._crew.size))
+        elif self.schedule == "residual":
+            self._proposals = Proposals(
+                np.empty_like(self.messages),
+                np.empty_like(self.general.from_factor),
+                np.empty_like(self.net.unary),
+            )
+            self.heap = empty_heap(np.empty(n_sent + graph.factor_scopes.size))
+        else:
+            self.priority = np.empty(2 * n)
+
+    def _renew_all(self) -> None:
+        """Have every message renewed, whether or not something arrived at its sender."""
+        if self.schedule == "chains":
+            self._news.sent[:] = -np.inf
+            self._collected = False
+        elif self.schedule == "residual":
+            self._proposed = False
+        elif self.schedule != "synchronous":
+            self.priority[:] = np.inf
 
     def recall(self, marginals: FloatArray) -> None:
         """Begin with the messages that variables of these marginals would send on their own."""
         net, self.net = self.net, self.net._replace(unary=self._as_costs(marginals))
         self.sweep(0)
         self.net = net
-        self.priority[:] = np.inf
+        self._renew_all()
 
     def _as_costs(self, marginals: FloatArray) -> FloatArray:
         assert self._temperature is not None
@@ -274,36 +332,27 @@ class Passes:
 
     def sweep(self, number: int) -> bool:
         """Make one sweep; return whether the messages have converged."""
-        n = self.graph.n_variables
-        if n == 0:
+        if self.graph.n_variables == 0:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Held back, every message has to be renewed.
             self._step = self._step._replace(damping=_DAMPING)
+            self._renew_all()
+        if self.schedule == "forest":
             self.priority[:] = np.inf
-        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, x, work = self.messages, self._x, self._works[0]
-        if self.schedule == "synchronous":
-            self.updates += n
-            self.change = synchronous_sweep(
-                net, general, temperature, step, messages, self._second, self.pending, x, work
-            )
-        elif self.schedule == "residual":
-            self.updates += residual_sweep(
-                net, general, temperature, step, messages, self.heap, self.pending, x, work
-            )
-            self.change = float(-self.heap.key.min())
-        else:
-            forest = self.schedule == "forest"
-            if forest:
-                self.priority[:] = np.inf
-            # On a forest from the leaves to the roots first, and back.
-            self._sweep_in_turn(DOWN if (number % 2 == 0) == forest else UP)
-            if forest:
-                # Then every message is final, whatever rounding would make of a test for change.
-                self.change = 0.0 if number else np.inf
-                return number > 0
+            # From the leaves to the roots first, and back.
+            self._sweep_in_turn(DOWN if number % 2 == 0 else UP)
+            # Then every message is final, whatever rounding would make of a test for change.
+            self.change = 0.0 if number else np.inf
+        elif self.schedule == "sequential":
+            self._sweep_in_turn(UP if number % 2 == 0 else DOWN)
             self.change = float(self.priority.max())
+        elif self.schedule == "chains":
+            self._sweep_along_trees()
+        elif self.schedule == "residual":
+            self._sweep_by_residual()
+        else:
+            self._sweep_at_once()
         return bool(self.change <= self._step.tolerance)
 
     def _sweep_in_turn(self, direction: int) -> None:
@@ -318,10 +367,58 @@ class Passes:
         stages = self._stages if direction == UP else self._stages[::-1]
         self.updates += self._crew.sweep(stages, update)
 
+    def _sweep_along_trees(self) -> None:
+        net, temperature, step, trees = self.net, self._temperature, self._step, self._trees
+        state = self.messages, self._beliefs
+        self._news.largest[:] = 0.0
+
+        def news_of(member: int) -> News:
+            return self._news._replace(largest=self._news.largest[member : member + 1])
+
+        def add_up(member: int, first: int, last: int) -> int:
+            general, news, work = _own(self._needed), news_of(member), self._works[member]
+            part, x = (first, last), self._x
+            collect(net, general, part, temperature, step, news, state, x, work)
+            return 0
+
+        if not self._collected:
+            self._crew.sweep([self._each], add_up)
+            self._collected = True
+        for group, direction in itertools.product(self._groups, (UP, DOWN)):
+
+            def send(member: int, first: int, last: int, direction: int = direction) -> int:
+                general, news, work = _own(self._needed), news_of(member), self._works[member]
+                part = Part(direction, first, last)
+                return pass_along(net, general, trees, part, temperature, step, news, state, work)
+
+            self.updates += self._crew.sweep([group], send)
+        self._crew.sweep([self._each], add_up)
+        self.change = float(self._news.largest.max())
+
+    def _sweep_by_residual(self) -> None:
+        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
+        messages, proposals, heap, work = self.messages, self._proposals, self.heap, self._works[0]
+        if not self._proposed:
+            propose_all(net, general, temperature, step, messages, proposals, heap, work)
+            self._proposed = True
+        self.updates += residual_sweep(
+            net, general, temperature, step, messages, proposals, heap, work
+        )
+        choose(net, proposals.beliefs, self._x)
+        self.change = float(-heap.key.min())
+
+    def _sweep_at_once(self) -> None:
+        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
+        messages, before, work = self.messages, self._before, self._works[0]
+        self.updates += self._x.size
+        self.change = synchronous_sweep(
+            net, general, temperature, step, messages, before, self._x, work
+        )
+
     def labels(self) -> IntArray:
         """Return the best label of each variable when it was last updated."""
         x = np.empty_like(self._x)
-        x[self._order] = self._x
+        x[self.order] = self._x
         return x
 
     def decode(self, run: Run) -> None:

@@ -104,6 +104,13 @@ def in_turn(first: int, last: int) -> list[Stage]:
     return [[(at, min(at + _ALONE, last))] for at in range(first, last, _ALONE)]
 
 
+def in_any_order(graph: FactorGraph) -> Stage:
+    """Return pieces of all variables, for a step in which none depends on another."""
+    n = graph.n_variables
+    cuts = np.linspace(0, n, max(1, n // _piece(graph)) + 1).astype(np.int64)
+    return list(pairwise(cuts.tolist()))
+
+
 def _work(graph: FactorGraph) -> int:
     """Return the labels of all variables, times their terms."""
     return int(graph.cardinalities @ (1 + graph.degrees))

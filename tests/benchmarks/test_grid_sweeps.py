@@ -62,7 +62,7 @@ def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
 def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -> Pair:
     from inference_lab.solvers.loopy_bp import LoopyBP, Passes
 
-    passes = Passes(LoopyBP(), graph, temperature)
+    passes = Passes(LoopyBP(schedule="sequential"), graph, temperature)
 
     def sweep() -> None:
         for number in (0, 1):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from strategies import random_pairs, recipes, truncated_linear
 
 import inference_lab as il
+from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.layout import renumber
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -22,8 +25,12 @@ from inference_lab.kernels.messages import GENERAL
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
 
+DATA = Path(os.environ.get("INFERENCE_LAB_DATA", "shared/data"))
+needs_data = pytest.mark.skipif(
+    not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
+)
 INF = math.inf
-SCHEDULES = ("sequential", "residual", "synchronous")
+SCHEDULES = ("sequential", "chains", "residual", "synchronous")
 EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
 
 
@@ -39,7 +46,7 @@ class Reference:
     def __init__(self, graph: FactorGraph, passes: Passes) -> None:
         self.graph = graph
         a, general = passes.arrays, passes.general
-        place = graph.breadth_first_order.argsort()
+        place = passes.order.argsort()
         # Forbidden labels cost +inf; messages have nothing to say there.
         self.unaries = [passes.net.unary[a.unary_ptr[i] : a.unary_ptr[i + 1]] for i in place]
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
@@ -452,7 +459,8 @@ def test_truncated_linear_messages_are_those_of_the_table(schedule):
         forms = np.zeros_like(graph.arrays.forms)
         forms.flags.writeable = False
         plain.__dict__["arrays"] = graph.arrays._replace(forms=forms)
-        solver = LoopyBP(schedule=schedule, damping=0.2, max_sweeps=20)
+        # What is below the tolerance may be skipped, and how large a change is, is estimated.
+        solver = LoopyBP(schedule=schedule, damping=0.2, max_sweeps=20, tolerance=0)
         fast, _ = pass_messages(graph, solver, 0.0)
         slow, _ = pass_messages(plain, solver, 0.0)
         assert np.allclose(fast.messages, slow.messages, atol=1e-11)
@@ -628,10 +636,11 @@ def test_the_sweeps_of_a_converged_run_are_few_updates():
     n = 500
     edges = [(i, (i + 1) % n) for i in range(n)]
     graph = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 0.2)
-    for schedule in ("sequential", "residual"):
+    # Variables are updated, or two messages for each of them are renewed.
+    for schedule, in_a_sweep in (("sequential", n), ("chains", 2 * n), ("residual", 2 * n)):
         s = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=0.3)
         assert s.status == "converged" and s.diagnostics["last_change"] <= 1e-6
-        assert n <= s.diagnostics["updates"] <= n * s.iterations
+        assert in_a_sweep <= s.diagnostics["updates"] < 0.9 * in_a_sweep * s.iterations
     sequential = il.solve(graph, "loopy-bp", temperature=0.3)
     synchronous = il.solve(graph, "loopy-bp(schedule=synchronous)", temperature=0.3)
     assert sequential.iterations < synchronous.iterations
@@ -678,7 +687,10 @@ def test_messages_that_do_not_settle_are_damped_in_the_end():
         ("loopy-bp(tolerance=-1)", "tolerance must be at least 0, got -1.0"),
         ("loopy-bp(tolerance=nan)", "tolerance must be at least 0, got nan"),
         ("loopy-bp(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
-        ("loopy-bp(schedule=random)", "'random' is not one of sequential, residual, synchronous"),
+        (
+            "loopy-bp(schedule=random)",
+            "'random' is not one of sequential, chains, residual, synchronous",
+        ),
     ],
 )
 def test_settings_out_of_range(spec, message):
@@ -714,8 +726,8 @@ def test_no_randomness():
 
 
 def test_the_residual_schedule_keeps_its_heap_in_order():
-    # Several priorities change in one update; a heap mended only afterwards loses its order, and
-    # the schedule stops short of convergence or visits variables in the wrong order.
+    # Several changes become others in one update; a heap mended only afterwards loses its order,
+    # and the schedule stops short of convergence or renews messages in the wrong order.
     graph = as_problem("random-graph(variables=300, labels=3, degree=6, coupling=2)").graph
     state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
     for number in range(40):
@@ -724,9 +736,151 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
         parents = (np.arange(1, keys.size) - 1) // 2
         assert (keys[parents] <= keys[1:]).all()
         assert np.array_equal(state.heap.place[state.heap.items], np.arange(keys.size))
-        assert not state.pending.any()
         if done:
             break
+    assert done
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("family", ["own-tables", "ragged", "higher-order", "all"])
+def test_the_residual_schedule_renews_the_message_of_largest_change(family, damping, temperature):
+    """Message by message, as in libDAI: all are proposed, and the one that changes most is sent."""
+    drawn = (easy(s) if family == "all" else random_graph(family, s) for s in range(50))
+    graph = next(g for g in drawn if not g.is_forest)
+    state = Passes(LoopyBP(schedule="residual", damping=damping), graph, temperature)
+    reference, scale = Reference(graph, state), state._step.scale
+    state.sweep(0)
+    for _ in range(state.updates):
+        changes = {}
+        proposed = reference.renewed(temperature)
+        for key, new in proposed.items():
+            size = max(scale, new.max(initial=0.0)) + scale
+            changes[key] = np.abs(new - reference.messages[key]).max() / size
+        largest = max(changes, key=lambda key: changes[key])
+        kept = damping * (reference.messages[largest] - proposed[largest])
+        reference.messages[largest] = proposed[largest] + kept
+    after = Reference(graph, state)
+    assert state.updates > 3
+    for key, message in reference.messages.items():
+        assert np.allclose(after.messages[key], message, rtol=1e-9, atol=1e-9)
+
+
+@needs_data
+def test_residuals_on_published_models():
+    """What libDAI finds by its schedule SEQMAX: log Z within .09, where others are 5.25 below."""
+    for name, error, converged in (("Segmentation_11", -0.0900, 10), ("Grids_15", 6.658, 200)):
+        graph = as_problem(f"instances(instance=uai2014_mar/{name})", DATA).graph
+        exact = il.solve(graph, "junction-tree", temperature=1.0).log_partition
+        s = il.solve(graph, "loopy-bp(schedule=residual)", temperature=1.0)
+        assert s.status == "converged" and s.iterations < converged
+        assert s.log_partition - exact == pytest.approx(error, abs=1e-3)
+
+
+# ---------------------------------------------------------------------- along chains
+
+
+def pixel(row: int, column: int) -> int:
+    return 4 * row + column
+
+
+#: The messages of a sweep over 4 x 4 pixels, from whom to whom: rows there and back, then columns.
+LINES = [
+    *(((r, c), (r, c + 1)) for r in range(4) for c in range(3)),
+    *(((r, c), (r, c - 1)) for r in range(4) for c in (3, 2, 1)),
+    *(((r, c), (r + 1, c)) for c in range(4) for r in range(3)),
+    *(((r, c), (r - 1, c)) for c in range(4) for r in (3, 2, 1)),
+]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("labels", [(3, 3), (2, 4)])
+def test_along_a_grid_rows_come_first_and_columns_then(labels, damping, temperature):
+    """Message by message as in Tappen and Freeman 2003; also where numbers of labels differ."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(labels[0], labels[1] + 1, size=16)
+    edges = grid_edges(4, 4)
+    factors = [((i,), rng.normal(size=sizes[i])) for i in range(16)]
+    factors += [((i, j), rng.normal(size=(sizes[i], sizes[j]))) for i, j in edges.tolist()]
+    graph = FactorGraph.from_factors(sizes, factors)
+    state = Passes(LoopyBP(schedule="chains", damping=damping, tolerance=0), graph, temperature)
+    reference = Reference(graph, state)
+    place = {frozenset(scope): t for t, (scope, _) in enumerate(reference.terms)}
+    for number in range(3):
+        for one, other in LINES:
+            i, j = pixel(*one), pixel(*other)
+            t = place[frozenset((i, j))]
+            key = t, reference.terms[t][0].index(j)
+            new = reference.renewed(temperature)[key]
+            reference.messages[key] = new + damping * (reference.messages[key] - new)
+        state.sweep(number)
+        after = Reference(graph, state)
+        for key, message in reference.messages.items():
+            assert np.allclose(after.messages[key], message, rtol=1e-10, atol=1e-10)
+
+
+def test_terms_are_sorted_into_trees():
+    """Every term once; no variable of a group has two parents, none of a stage is in two pieces."""
+    rng = np.random.default_rng(0)
+    grid = FactorGraph.potts(np.zeros((30 * 40, 2)), grid_edges(30, 40, diagonals=True), 1.0)
+    other = FactorGraph.potts(np.zeros((400, 2)), random_pairs(rng, 400, 900), 1.0)
+    for graph, n_groups in ((grid, 4), (other, None)):
+        g = graph.arrays
+        for piece in (10, 10**6):
+            trees, stages = make_trees(g, is_grid(graph), piece)
+            child, parent = g.adj_var[trees.away], g.adj_var[trees.back]
+            assert np.array_equal(g.adj_reverse[trees.away], trees.back) and (parent < child).all()
+            assert sorted((g.adj_half[trees.back] // 2).tolist()) == list(range(graph.n_edges))
+            bounds = [b for stage in stages for piece_ in stage for b in piece_]
+            assert bounds[0] == 0 and bounds[-1] == graph.n_edges and bounds[1:-1:2] == bounds[2::2]
+            assert n_groups is None or len(stages) == n_groups
+            assert max(map(len, stages)) == 1 if piece == 10**6 else max(map(len, stages)) > 1
+            for stage in stages:
+                first, last = stage[0][0], stage[-1][1]
+                assert np.unique(child[first:last]).size == last - first
+                met: set[int] = set()
+                for begin, end in stage:
+                    assert (np.diff(child[begin:end]) > 0).all()
+                    here = {*child[begin:end].tolist(), *parent[begin:end].tolist()}
+                    assert not met & here
+                    met |= here
+            if n_groups:
+                steps = [np.unique((child - parent)[s[0][0] : s[-1][1]]).tolist() for s in stages]
+                assert steps == [[1], [39], [40], [41]]
+
+
+def test_the_schedule_goes_by_structure():
+    """Along chains where variables are numbered along a grid and the best labelling is wanted."""
+    rng = np.random.default_rng(0)
+    grid = FactorGraph.potts(np.zeros((20, 2)), grid_edges(4, 5), 1.0)
+    shuffled = FactorGraph.potts(np.zeros((20, 2)), rng.permutation(20)[grid_edges(4, 5)], 1.0)
+    solver = LoopyBP()
+    assert solver.schedule_for(grid, 0.0) == "chains"
+    assert solver.schedule_for(grid, 1.0) == solver.schedule_for(shuffled, 0.0) == "sequential"
+    assert LoopyBP(schedule="sequential").schedule_for(grid, 0.0) == "sequential"
+    assert is_grid(FactorGraph.potts(np.zeros((30, 2)), grid_edges(5, 6, wrap=True), 1.0))
+    factor = [((0, 1, 2), np.zeros((2, 2, 2)))]
+    assert not is_grid(FactorGraph.from_terms(np.zeros((20, 2)), [], factor))
+
+
+@needs_data
+def test_published_energies_of_tsukuba():
+    """Szeliski et al. 2008 as rerun: 421,385 after 20 sweeps of BP-M, and 409,569 after 60.
+
+    With a fifth of the old messages kept, ours are within a thousandth of these; as they are by
+    default, below.
+    """
+    graph = as_problem("stereo(pair=tsukuba)", DATA).graph
+    published = {20: 421_385.0, 60: 409_569.0}
+    damped, ours = (Passes(LoopyBP(damping=d), graph, 0.0) for d in (0.2, None))
+    for number in range(60):
+        damped.sweep(number)
+        ours.sweep(number)
+        if number + 1 in published:
+            energy = published[number + 1]
+            assert graph.energy(damped.labels()) == pytest.approx(energy, rel=1e-3)
+            assert graph.energy(ours.labels()) < 0.99 * energy
 
 
 def test_marginals_sum_to_one_where_rounding_begins_to_decide():

@@ -33,6 +33,7 @@ SPECS = (
     *("mean-field({})", "mean-field(damping=0.3, {})"),
     *("loopy-bp(max_sweeps=60, {})", "loopy-bp(damping=0.4, max_sweeps=60, {})"),
     *("trw-s(max_sweeps=60, {})", "trw-s(max_sweeps=9, order=breadth-first, tighten=cycles, {})"),
+    "loopy-bp(schedule=chains, max_sweeps=60, {})",
 )
 
 
@@ -125,6 +126,17 @@ def test_in_sequential_order_icm_does_what_it_does_without_threads(name: str) ->
     spec = "icm(order=sequential, {})"
     alone, shared = (il.solve(graph, spec.format(f"threads={n}")) for n in (None, 2))
     assert told(alone) == told(shared)
+
+
+def test_along_chains_the_results_are_those_without_threads() -> None:
+    """Rows at once, then columns at once; or trees, where they are many."""
+    for name in ("pairs", "picture"):
+        graph = medium(name)
+        spec = "loopy-bp(schedule=chains, {})"
+        alone, shared = (
+            il.solve(graph, spec.format(f"threads={n}"), max_iterations=8) for n in (None, 2)
+        )
+        assert told(alone) == told(shared)
 
 
 def test_belief_propagation_sends_what_it_sends_without_threads() -> None:

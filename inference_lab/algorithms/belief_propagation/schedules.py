@@ -1,4 +1,4 @@
-"""In which order messages are renewed: variables in turn, all at once, or where most changed.
+"""In which order messages are renewed: variables in turn, along trees, by change, or all at once.
 
 Each sweep is compiled for what a graph needs, see `inference_lab.kernels.beliefs`: `general` and
 `temperature` may be None.
@@ -24,13 +24,18 @@ from inference_lab.kernels.beliefs import (
     relative_change,
     renew,
     send_to_factor,
+    store,
 )
-from inference_lab.kernels.heap import Heap, rise, sink
-from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, greatest
+from inference_lab.kernels.heap import Heap, settle, sink
+from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, factor_message, greatest
 from inference_lab.kernels.waves import note_change
 
 #: The directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
+
+#: Messages that are proposed in a sweep by residuals, over those that there are, at most: where
+#: variables have many terms, there would be little else to do in a sweep.
+_MOST_PROPOSALS = 16
 
 
 class Part(NamedTuple):
@@ -139,45 +144,6 @@ def sequential_sweep(
     return updated
 
 
-@inlined
-def send_all(
-    net: Network,
-    general: General | None,
-    i: int,
-    temperature: float | None,
-    step: Step,
-    source: FloatArray,
-    target: FloatArray,
-    pending: FloatArray,
-    work: Scratch,
-) -> float:
-    """Renew all messages that variable ``i`` sends; return the largest change.
-
-    ``work.belief`` holds its belief, made of the messages in `source`. Pairwise messages go to
-    `target`. The change of each message is added to what is pending for its receiver.
-    """
-    k = net.cardinalities[i]
-    largest = 0.0
-    for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-        renew(net, general, q, k, temperature, step.damping, source, target, work)
-        cut_message(net, q, k, temperature, source, work)
-        j = np.uint64(net.links[np.uint64(q)]["other"])
-        change = relative_change(net.cardinalities[j], step, work)
-        pending[j] += change
-        largest = max(largest, change)
-    if general is not None:
-        g = general.g
-        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[q]
-            change = send_to_factor(general, slot, k, step, work)
-            largest = max(largest, change)
-            f = g.slot_factor[slot]
-            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                if s != slot:
-                    pending[g.scopes[s]] += change
-    return largest
-
-
 @lean_kernel
 def synchronous_sweep(
     net: Network,
@@ -186,13 +152,12 @@ def synchronous_sweep(
     step: Step,
     messages: FloatArray,
     before: FloatArray,
-    pending: FloatArray,
     x: IntArray,
     work: Scratch,
 ) -> float:
     """Renew all messages from the last sweep's; return the largest change.
 
-    `before` holds the last sweep's pairwise messages on return; `pending` is of no use.
+    `before` holds the last sweep's pairwise messages on return.
     """
     largest = 0.0
     for q in range(before.size):
@@ -205,18 +170,122 @@ def synchronous_sweep(
         k = net.cardinalities[i]
         add_up(net, general, i, k, before, work.belief)
         x[i] = least_label(k, work.belief)
-        sent = send_all(net, general, i, temperature, step, before, messages, pending, work)
-        largest = max(largest, sent)
+        for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
+            renew(net, general, q, k, temperature, step.damping, before, messages, work)
+            cut_message(net, q, k, temperature, before, work)
+            j = np.uint64(net.links[np.uint64(q)]["other"])
+            largest = max(largest, relative_change(net.cardinalities[j], step, work))
+        if general is not None:
+            g = general.g
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, step, work))
     return largest
 
 
+class Proposals(NamedTuple):
+    """What each message would be if it were renewed next.
+
+    ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
+    are made of those that are.
+    """
+
+    messages: FloatArray
+    from_factor: FloatArray
+    beliefs: FloatArray
+
+
 @inlined
-def _take_pending(j: np.int64, pending: FloatArray, heap: Heap) -> None:
-    """Add what is pending for one variable to its priority and mend the heap there."""
-    if pending[j] > 0.0:
-        heap.key[j] -= pending[j]
-        pending[j] = 0.0
-        rise(heap, int(j))
+def _propose(
+    net: Network,
+    general: General | None,
+    q: int,
+    k: int,
+    temperature: float | None,
+    step: Step,
+    messages: FloatArray,
+    proposed: FloatArray,
+    work: Scratch,
+) -> float:
+    """Propose the message that a variable of `k` labels sends at a position; return its change."""
+    link = net.links[np.uint64(q)]
+    size = k
+    if general is not None:
+        size = net.cardinalities[np.uint64(link["other"])]
+    to = np.uint64(link["to"])
+    for b in range(size):
+        a = np.uint64(b)
+        proposed[to + a] = messages[to + a]
+    renew(net, general, q, k, temperature, step.damping, messages, proposed, work)
+    cut_message(net, q, k, temperature, messages, work)
+    return relative_change(size, step, work)
+
+
+@inlined
+def _propose_from_factor(
+    general: General,
+    slot: int,
+    k: int,
+    temperature: float | None,
+    step: Step,
+    proposed: FloatArray,
+    work: Scratch,
+) -> float:
+    """Propose the message of a factor to a variable of `k` labels; return its change."""
+    heat = 0.0 if temperature is None else temperature
+    start = general.slot_ptr[slot]
+    for a in range(k):
+        proposed[start + a] = general.from_factor[start + a]
+    smallest = factor_message(
+        general.g, slot, heat, general.to_factor, general.slot_ptr, work.new, general.digits
+    )
+    store(k, smallest, proposed, np.uint64(start), step.damping, work)
+    return relative_change(k, step, work)
+
+
+@lean_kernel
+def propose_all(
+    net: Network,
+    general: General | None,
+    temperature: float | None,
+    step: Step,
+    messages: FloatArray,
+    proposals: Proposals,
+    heap: Heap,
+    work: Scratch,
+) -> None:
+    """Propose all messages, and put them in the heap.
+
+    Their items are the adjacency positions at which pairwise ones are sent, and behind these the
+    positions of scopes to which factors send.
+    """
+    n = net.adj_ptr.size - 1
+    for i in range(n):
+        k, own = net.cardinalities[i], net.unary_ptr[i]
+        add_up(net, general, i, k, messages, proposals.beliefs[own : own + k])
+        if general is not None:
+            here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
+            for p in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
+                send_to_factor(general, general.g.inc_slot[p], k, step, here)
+    for i in range(n):
+        k, own = net.cardinalities[i], net.unary_ptr[i]
+        here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
+        for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
+            heap.key[q] = -_propose(
+                net, general, q, k, temperature, step, messages, proposals.messages, here
+            )
+        if general is not None:
+            g = general.g
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                slot = g.inc_slot[p]
+                heap.key[net.start.size + slot] = -_propose_from_factor(
+                    general, slot, k, temperature, step, proposals.from_factor, here
+                )
+    size = heap.key.size
+    heap.size[0] = size
+    for item in range(size):
+        heap.items[item] = heap.place[item] = item
+    for at in range(size // 2, -1, -1):
+        sink(heap, heap.items[at])
 
 
 @lean_kernel
@@ -226,37 +295,213 @@ def residual_sweep(
     temperature: float | None,
     step: Step,
     messages: FloatArray,
+    proposals: Proposals,
     heap: Heap,
-    pending: FloatArray,
-    x: IntArray,
     work: Scratch,
 ) -> int:
-    """Update the variable of largest incoming change, n times or until none is left.
+    """Renew the message of largest change, and propose those that depend on it, time and again.
 
-    Returns the number of updates made; fewer than n means convergence. The keys of the heap are
-    the changes with the sign turned. `pending` is all zero before and after: changes wait there,
-    because the heap must be mended after each single change of a key.
+    Until as many have been renewed as there are, or `_MOST_PROPOSALS` times as many proposed, or no
+    change is above the tolerance. The keys of the heap are the changes with the sign turned.
+    Returns the number of messages renewed.
     """
-    for done in range(x.size):
-        i = heap.items[0]
-        if -heap.key[i] <= step.tolerance:
-            return done
-        k = net.cardinalities[i]
-        pulled = 0.0
-        if general is not None:
-            pulled = pull_from_factors(general, i, k, temperature, step, work)
-        add_up(net, general, i, k, messages, work.belief)
-        x[i] = least_label(k, work.belief)
-        sent = send_all(net, general, i, temperature, step, messages, messages, pending, work)
-        # A damped message has not arrived at its new value yet.
-        heap.key[i] = -step.damping * max(sent, pulled)
-        sink(heap, i)
-        for p in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            _take_pending(np.int64(net.links[np.uint64(p)]["other"]), pending, heap)
+    n_pairwise = net.start.size
+    n_messages = heap.key.size
+    left = _MOST_PROPOSALS * n_messages
+    renewed = 0
+    while renewed < n_messages and left > 0 and -heap.key[heap.items[0]] > step.tolerance:
+        top = heap.items[0]
+        renewed += 1
+        # Who is told, and by which term, which is told nothing in turn.
+        by_link, by_factor = net.start.size, np.int64(-1)
+        sent_from = np.int64(messages.size)
+        if general is None or top < n_pairwise:
+            link = net.links[np.uint64(top)]
+            j, to, sent_from = np.int64(link["other"]), np.int64(link["to"]), np.int64(link["at"])
+            old, new = messages, proposals.messages
+        else:
+            at = top - n_pairwise
+            j, to = np.int64(general.g.scopes[at]), general.slot_ptr[at]
+            by_factor = general.g.slot_factor[at]
+            old, new = general.from_factor, proposals.from_factor
+        k, own = net.cardinalities[j], net.unary_ptr[j]
+        for a in range(k):
+            proposals.beliefs[own + a] += new[to + a] - old[to + a]
+            old[to + a] = new[to + a]
+        heap.key[top] = 0.0
+        sink(heap, top)
+        here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
+        for q in range(net.adj_ptr[j], net.adj_ptr[j + 1]):
+            if net.links[np.uint64(q)]["to"] == sent_from:
+                by_link = q
+                continue
+            heap.key[q] = -_propose(
+                net, general, q, k, temperature, step, messages, proposals.messages, here
+            )
+            settle(heap, q)
+            left -= 1
         if general is not None:
             g = general.g
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[p]]
-                for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    _take_pending(np.int64(g.scopes[s]), pending, heap)
-    return x.size
+            for p in range(g.inc_ptr[j], g.inc_ptr[j + 1]):
+                slot = g.inc_slot[p]
+                f = g.slot_factor[slot]
+                if f == by_factor:
+                    continue
+                send_to_factor(general, slot, k, step, here)
+                for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                    if other != slot:
+                        size = net.cardinalities[g.scopes[other]]
+                        heap.key[n_pairwise + other] = -_propose_from_factor(
+                            general, other, size, temperature, step, proposals.from_factor, work
+                        )
+                        settle(heap, n_pairwise + other)
+                        left -= 1
+        if step.damping > 0.0:
+            # A damped message has not arrived at its new value yet.
+            if general is None or top < n_pairwise:
+                i = np.int64(net.links[np.uint64(by_link)]["other"])
+                k, own = net.cardinalities[i], net.unary_ptr[i]
+                here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
+                heap.key[top] = -_propose(
+                    net, general, top, k, temperature, step, messages, proposals.messages, here
+                )
+            else:
+                heap.key[top] = -_propose_from_factor(
+                    general, top - n_pairwise, k, temperature, step, proposals.from_factor, work
+                )
+            settle(heap, top)
+            left -= 1
+    return renewed
+
+
+@lean_kernel
+def choose(net: Network, beliefs: FloatArray, x: IntArray) -> None:
+    """Give each variable its label of least belief."""
+    for i in range(x.size):
+        start, k = net.unary_ptr[i], net.cardinalities[i]
+        x[i] = least_label(k, beliefs[start : start + k])
+
+
+class Trees(NamedTuple):
+    """The pairwise terms, sorted into groups that are forests.
+
+    Each variable has a term with one earlier variable of a group at most, its parent there. The
+    terms of a tree are in the order of their later variables: messages away from its root are
+    passed in this order, those towards it in reverse.
+
+    * ``away`` (m,): the adjacency position at the earlier variable of each term; ``back`` (m,):
+      that at the later one.
+    """
+
+    away: IntArray
+    back: IntArray
+
+
+class News(NamedTuple):
+    """What is new to whom: the changes of messages, added up.
+
+    ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
+    was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
+    change of a message so far.
+    """
+
+    arrived: FloatArray
+    sent: FloatArray
+    largest: FloatArray
+
+
+@lean_kernel
+def collect(
+    net: Network,
+    general: General | None,
+    part: tuple[int, int],
+    temperature: float | None,
+    step: Step,
+    news: News,
+    state: tuple[FloatArray, FloatArray],
+    x: IntArray,
+    work: Scratch,
+) -> None:
+    """Fill the beliefs and best labels of variables, and renew messages of higher-order factors.
+
+    The variables are those from the first to before the last number of `part`; `state` are the
+    messages and the beliefs, which lie like the unaries.
+    """
+    messages, beliefs = state
+    k = net.cardinalities[0]
+    for i in range(part[0], part[1]):
+        if general is not None:
+            k = net.cardinalities[i]
+            change = pull_from_factors(general, i, k, temperature, step, work)
+            news.arrived[i] += change
+            news.largest[0] = max(news.largest[0], change)
+        add_up(net, general, i, k, messages, work.belief)
+        x[i] = least_label(k, work.belief)
+        start = net.unary_ptr[i]
+        for a in range(k):
+            beliefs[start + a] = work.belief[a]
+        if general is not None:
+            g = general.g
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                change = send_to_factor(general, g.inc_slot[q], k, step, work)
+                news.largest[0] = max(news.largest[0], change)
+
+
+@lean_kernel
+def pass_along(
+    net: Network,
+    general: General | None,
+    trees: Trees,
+    part: Part,
+    temperature: float | None,
+    step: Step,
+    news: News,
+    state: tuple[FloatArray, FloatArray],
+    work: Scratch,
+) -> int:
+    """Renew the messages of terms that form trees, one way; return how many were renewed.
+
+    The terms are those of a `part` of the trees; from the roots to the leaves if its direction is
+    up, else from the leaves to the roots. `state` are the messages and the beliefs, which are kept
+    up to date. A message is left as it is if no more than the tolerance arrived at its sender since
+    it was sent.
+    """
+    messages, beliefs = state
+    k = net.cardinalities[0]
+    size = k
+    largest = 0.0
+    renewed = 0
+    for t in range(part.last - part.first):
+        if part.direction == UP:
+            q, back = trees.away[part.first + t], trees.back[part.first + t]
+        else:
+            q, back = trees.back[part.last - 1 - t], trees.away[part.last - 1 - t]
+        p = np.uint64(q)
+        i = np.uint64(net.links[np.uint64(back)]["other"])
+        j = np.uint64(net.links[p]["other"])
+        if not news.arrived[i] - news.sent[p] > step.tolerance:
+            continue
+        renewed += 1
+        if general is not None:
+            k = net.cardinalities[i]
+            size = net.cardinalities[j]
+        own, other = net.unary_ptr[i], np.uint64(net.unary_ptr[j])
+        to = np.uint64(net.links[p]["to"])
+        for b in range(size):
+            a = np.uint64(b)
+            beliefs[other + a] -= messages[to + a]
+        here = Scratch(beliefs[own : own + k], work.cavity, work.new, work.change)
+        renew(net, general, q, k, temperature, step.damping, messages, messages, here)
+        for b in range(size):
+            a = np.uint64(b)
+            beliefs[other + a] += messages[to + a]
+        # As `relative_change` has it, but for damping.
+        start = net.links[p]["to"]
+        change = greatest(size, work.change)
+        change /= step.scale + max(step.scale, greatest(size, messages[start : start + size]))
+        largest = max(largest, change)
+        news.arrived[j] += change
+        # A damped message has not arrived at its new value yet.
+        news.sent[p] = news.arrived[i] - step.damping * change
+    news.largest[0] = max(news.largest[0], largest)
+    return renewed
