@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import lean_kernel
+from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.graph.traversal import nearest
@@ -107,6 +107,115 @@ def heat_bath(
 
 
 @lean_kernel
+def fill_fields(
+    g: GraphArrays, x: IntArray, cost: FloatArray, infinite: IntArray, fields: FloatArray
+) -> None:
+    """Fill the costs of all labels of each variable while the others keep theirs, all finite.
+
+    `fields` lies as the unaries do; the others are scratch.
+    """
+    for i in range(x.size):
+        local_costs(g, x, i, cost, infinite)
+        first = g.unary_ptr[i]
+        for a in range(g.cardinalities[i]):
+            fields[first + a] = cost[a]
+
+
+@inlined
+def relabel(g: GraphArrays, x: IntArray, i: int, new: int, fields: FloatArray) -> None:
+    """Give a variable another label, and its neighbours the costs that follow."""
+    old = x[i]
+    x[i] = new
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        q = np.uint64(p)
+        h = np.uint64(g.adj_half[q])
+        j = np.uint64(g.adj_var[q])
+        e = h >> np.uint64(1)
+        k = g.cardinalities[j]
+        first = g.unary_ptr[j]
+        kind = g.kinds[e]
+        weight = g.weights[e]
+        at = g.offsets[e]
+        if kind != TABLE:
+            # `weight` is what unequal labels pay.
+            if old < k:
+                fields[np.uint64(first + old)] -= g.pairwise[np.uint64(at + old * kind)] - weight
+            if new < k:
+                fields[np.uint64(first + new)] += g.pairwise[np.uint64(at + new * kind)] - weight
+            continue
+        # The rows of the table that belong to the two labels, or the columns.
+        own, step = (k, 1) if h & np.uint64(1) == np.uint64(0) else (1, g.cardinalities[i])
+        for b in range(k):
+            paid = g.pairwise[np.uint64(at + old * own + b * step)]
+            pays = g.pairwise[np.uint64(at + new * own + b * step)]
+            fields[np.uint64(first + b)] += weight * (pays - paid)
+
+
+@lean_kernel
+def put_back(
+    g: GraphArrays, x: IntArray, order: IntArray, labels: IntArray, fields: FloatArray
+) -> None:
+    """Give the variables in `order` these labels again."""
+    for t in range(order.size):
+        if x[order[t]] != labels[t]:
+            relabel(g, x, order[t], labels[t], fields)
+
+
+@lean_kernel
+def heat_bath_by_fields(
+    g: GraphArrays,
+    x: IntArray,
+    order: IntArray,
+    start: int,
+    uniforms: FloatArray,
+    temperatures: FloatArray,
+    fields: FloatArray,
+    weights: FloatArray,
+) -> float:
+    """Do what `heat_bath` does where all costs are finite, with fields kept up to date.
+
+    A visit that changes nothing, as nearly all do at the end of an anneal, looks at no neighbour.
+    `fields` are those of `fill_fields`; `weights` is scratch of the length of the largest
+    cardinality. Returns the change of the energy.
+    """
+    at = start
+    turn = 0
+    change = 0.0
+    beta = 1.0 / temperatures[0]
+    for v in range(uniforms.size):
+        i = order[at]
+        k = g.cardinalities[i]
+        first = g.unary_ptr[i]
+        least = np.inf
+        for a in range(k):
+            least = min(least, fields[np.uint64(first + a)])
+        total = 0.0
+        for a in range(k):
+            above = (fields[np.uint64(first + a)] - least) * beta
+            weights[a] = np.exp(-above) if above < _CUTOFF else 0.0
+            total += weights[a]
+        rest = uniforms[v] * total
+        new = x[i]
+        for a in range(k):
+            if weights[a] > 0.0:
+                # The last label with weight is taken whatever rounding leaves of the rest.
+                new = a
+                rest -= weights[a]
+                if rest < 0.0:
+                    break
+        if new != x[i]:
+            change += fields[np.uint64(first + new)] - fields[np.uint64(first + x[i])]
+            relabel(g, x, i, new, fields)
+        at += 1
+        if at == order.size:
+            at = 0
+            turn += 1
+            if turn < temperatures.size:
+                beta = 1.0 / temperatures[turn]
+    return change
+
+
+@lean_kernel
 def move_costs(
     g: GraphArrays,
     p: LabelCosts,
@@ -184,10 +293,11 @@ class SimulatedAnnealing(Solver):
 
     Complexity
     ----------
-    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity)
-    more a higher-order factor, and as much more as sets with label costs have labels. A round of
-    reheats costs as much as `reheat_sweeps` sweeps.
-    Memory: n labels, orders and flags.
+    A sweep costs O(k) a variable, and O(degree) more a change for diagonal terms, O(k) more a
+    table. Where there are infinite costs, factors or label costs, it is O(k + degree) a variable,
+    O(k) more a table, O(k * arity) more a factor, and as much more as sets with label costs have
+    labels. A round of reheats costs as much as `reheat_sweeps` sweeps.
+    Memory: n labels, orders and flags, and the unaries once more.
 
     References
     ----------
@@ -262,6 +372,8 @@ class _State:
         self.n = graph.n_variables
         width = int(graph.cardinalities.max(initial=1))
         self.cost, self.infinite = np.empty(width), np.empty(width, dtype=np.int64)
+        finite = not (graph.has_infinite or graph.n_factors or graph.n_label_costs)
+        self.fields = np.empty(graph.unary_values.size) if finite else None
         self.order = np.arange(self.n, dtype=np.int64)
         mean_degree = float(graph.degrees.mean()) if self.n else 0.0
         self.block = max(1, int(_STEPS / (10.0 + width * (1.0 + mean_degree))))
@@ -287,6 +399,12 @@ class _State:
         """Go on from this labelling."""
         self.x = x
         self.used = count_users(self.graph.label_costs, x)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Fill the fields anew, after changes that they were not told of."""
+        if self.fields is not None:
+            fill_fields(self.graph.arrays, self.x, self.cost, self.infinite, self.fields)
 
     @property
     def sweeps(self) -> int:
@@ -302,9 +420,15 @@ class _State:
     ) -> tuple[float, int]:
         """Visit so many variables; return the changes of finite costs and violations."""
         self.visits += size
+        arrays, uniforms = self.graph.arrays, self.run.rng.random(size)
+        if self.fields is not None:
+            change = heat_bath_by_fields(
+                arrays, self.x, order, start, uniforms, temperatures, self.fields, self.cost
+            )
+            return float(change), 0
         change, violations = heat_bath(
-            self.graph.arrays, self.graph.label_costs, self.x, self.used, order, start,
-            self.run.rng.random(size), temperatures, penalty, self.cost, self.infinite,
+            arrays, self.graph.label_costs, self.x, self.used, order, start,
+            uniforms, temperatures, penalty, self.cost, self.infinite,
         )  # fmt: skip
         return float(change), int(violations)
 
@@ -386,7 +510,11 @@ class _State:
         temperatures[-1] = cold * 1e-6
         change, violations = self.visit(order, 0, size * sweeps, temperatures, penalty * hot)
         if violations > 0 or (violations == 0 and change > 0.0):
-            self.x[order], self.used = before, users
+            self.used = users
+            if self.fields is None:
+                self.x[order] = before
+            else:
+                put_back(self.graph.arrays, self.x, order, before, self.fields)
         elif violations < 0 or change < 0.0:
             self.gains += 1
 
@@ -400,6 +528,7 @@ class _State:
         while True:
             order = np.flatnonzero(dirty)
             if order.size == 0:
+                self.refresh()
                 return True
             for lo in range(0, order.size, self.block):
                 block = order[lo : lo + self.block]

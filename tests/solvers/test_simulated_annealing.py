@@ -18,7 +18,10 @@ from inference_lab.kernels.label_costs import count_users
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
     SimulatedAnnealing,
+    fill_fields,
     heat_bath,
+    heat_bath_by_fields,
+    put_back,
 )
 
 
@@ -61,6 +64,41 @@ def test_a_visit_draws_from_the_conditional(family: str) -> None:
                 cost[x[i]] - cost[start[i]], abs=1e-9
             )
         assert drawn == pytest.approx(weight / weight.sum(), abs=1 / 300)
+
+
+def fields_of(graph: FactorGraph, x: np.ndarray) -> np.ndarray:
+    """Return the costs of all labels of each variable, flat."""
+    width = int(graph.cardinalities.max())
+    fields = np.empty(graph.unary_values.size)
+    fill_fields(graph.arrays, x, np.empty(width), np.empty(width, dtype=np.int64), fields)
+    return fields
+
+
+PAIRWISE = [
+    (family, seed)
+    for family, seed in itertools.product(FINITE, range(5))
+    if random_graph(family, seed).n_factors == 0
+]
+
+
+def test_fields_are_kept_up_to_date_and_draw_the_same() -> None:
+    """Visit after visit, and when a region is put back."""
+    for family, seed in PAIRWISE:
+        graph, rng = random_graph(family, seed), np.random.default_rng(seed)
+        n, width = graph.n_variables, int(graph.cardinalities.max())
+        x = rng.integers(0, graph.cardinalities)
+        begun, other, order = x.copy(), x.copy(), rng.permutation(n)
+        fields, uniforms = fields_of(graph, x), rng.random(7 * n)
+        change = heat_bath_by_fields(
+            graph.arrays, x, order, 0, uniforms, np.full(7, 0.8), fields, np.empty(width)
+        )
+        plain, _ = visits(graph, other, order.tolist(), uniforms.tolist(), 0.8)
+        assert x.tolist() == other.tolist()
+        assert [change, plain] == pytest.approx([graph.energy(x) - graph.energy(begun)] * 2)
+        assert fields == pytest.approx(fields_of(graph, x), abs=1e-9)
+        put_back(graph.arrays, x, order, begun[order], fields)
+        assert x.tolist() == begun.tolist()
+        assert fields == pytest.approx(fields_of(graph, begun), abs=1e-9)
 
 
 @pytest.mark.parametrize("schedule", ["geometric", "linear", "logarithmic"])
