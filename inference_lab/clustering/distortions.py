@@ -207,8 +207,11 @@ def in_blocks(n: int, step: int, work: Callable[[slice], None]) -> None:
     """Call `work` on blocks of rows, with as many threads as the linear algebra has.
 
     The library's own threads wait for each other in every product, which for small ones takes
-    longer than the product; one thread a block does not.
+    longer than the product; one thread a block does not. What several blocks come to does not
+    depend on the number of threads.
     """
+    if n <= step:
+        return work(slice(0, n))
     controller = _libraries()
     threads = max(
         (lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"), default=1
@@ -648,7 +651,7 @@ class SquaredEuclidean(Distortion):
         return row_products(points, self.times(points))
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return squared distances, through inner products.
+        """Return squared distances, through inner products, in blocks that stay in the cache.
 
         Parameters
         ----------
@@ -668,10 +671,17 @@ class SquaredEuclidean(Distortion):
         """
         scaled = np.asarray(self.times(centroids))
         offset = np.einsum("hm,hm->h", centroids, scaled)
-        result = product(points, -2.0 * scaled)
-        result += offset
-        result += self.norms(points)[:, np.newaxis]
-        return np.maximum(result, 0.0, out=result)
+        result = np.empty((points.shape[0], len(centroids)))
+
+        def work(rows: slice) -> None:
+            some = points[rows]
+            gaps = product(some, -2.0 * scaled)
+            gaps += offset
+            gaps += self.norms(some)[:, np.newaxis]
+            np.maximum(gaps, 0.0, out=result[rows])
+
+        in_blocks(len(result), max(1, _BLOCK // max(1, len(centroids))), work)
+        return result
 
     def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
         """Return the nearest centroid of each point, in blocks that stay in the cache.

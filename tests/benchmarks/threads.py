@@ -121,7 +121,8 @@ def main() -> None:
         # A minute a run where terms are tables.
         if not (solver.startswith("mean-field") and (graph.edge_kinds == TABLE).any())
     ]
-    here = len(os.sched_getaffinity(0))
+    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
+    here = len(affinity(0)) if affinity else os.cpu_count() or 1
     numbers = [n for n in (1, 2, 4) if n <= max(2, here)]
     gets = ", ".join(f"{n} threads get {cores(n):.2f} cores" for n in numbers[1:])
     print(f"{here} cores; {gets}")

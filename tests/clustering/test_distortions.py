@@ -1,10 +1,13 @@
 """Distortions against their definitions, point by point."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from inference_lab.clustering import (
     Cosine,
@@ -174,6 +177,30 @@ def test_kl_is_the_divergence_of_the_rows_scaled_to_one():
     p, q = prepared[0], np.array([0.25, 0.25, 0.5])
     expected = sum(a * np.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
     assert KullbackLeibler().distances(prepared, q[np.newaxis])[0, 0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_of_distances_do_not_depend_on_the_number_of_threads(sparse):
+    """With two threads of the linear algebra, others than the caller take part."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(50_001, 16))
+    centroids, seen = points[:10].copy(), set()
+
+    class Watched(SquaredEuclidean):
+        def norms(self, points):
+            seen.add(threading.get_ident())
+            return super().norms(points)
+
+    rows = csr_array(points) if sparse else points
+    found = []
+    for threads in (1, 2, 3):
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(Watched().distances(rows, centroids))
+        assert (len(seen) > 1) == (threads > 1)
+    assert (found[1] == found[0]).all() and (found[2] == found[0]).all()
+    some = rng.integers(len(points), size=500)
+    gaps = ((points[some, np.newaxis] - centroids) ** 2).sum(axis=2)
+    assert found[0][some] == pytest.approx(gaps, abs=1e-9)
 
 
 def test_ties_keep_the_label():
