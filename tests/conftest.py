@@ -41,9 +41,8 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reports have empty pictures: all but a tenth of the time of a page goes into drawing."""
     from inference_lab.reporting import writing
 
-    empty = writing._Drawing(
-        b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>', b"", None
-    )
+    blank = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+    empty = writing._Drawing(blank, b"", None)
     monkeypatch.setattr(writing, "_draw", lambda picture: empty)
 
 

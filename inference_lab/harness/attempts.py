@@ -53,7 +53,7 @@ class Limits:
 
 def now() -> str:
     """Return the time in UTC, for people to read: durations are told by other clocks."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def one_line(problem: BaseException | str, limit: int = 400) -> str:
@@ -192,6 +192,7 @@ def crashed(asked: _R, crash: Crash) -> _R:
 
 def _recordable(asked: _R, record: _R) -> _R:
     """Return a record as its store gives it back, or one that says why no store can hold it."""
+    record = record.to_resolution()
     try:
         return type(record).from_json(record.to_json())
     except RecordError as problem:

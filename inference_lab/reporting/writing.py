@@ -16,6 +16,7 @@ from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.style import RC
+from inference_lab.reporting.vectors import slim_svg
 from inference_lab.results.files import write_whole
 from inference_lab.specs.extras import require
 
@@ -31,7 +32,7 @@ _OURS = re.compile(
 
 
 class _Drawing(NamedTuple):
-    svg: bytes
+    svg: str
     pdf: bytes
     chart: Chart | None
 
@@ -46,7 +47,7 @@ def _draw(picture: Picture) -> _Drawing:
         figure = picture.draw()
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    return _Drawing(svg.getvalue(), pdf.getvalue(), chart_of(figure))
+    return _Drawing(slim_svg(svg.getvalue().decode()), pdf.getvalue(), chart_of(figure))
 
 
 def _listed(folder: Path) -> set[str]:
@@ -110,7 +111,7 @@ def write_document(
         Write ``index.html``, one page that needs no other file; the tables in the forms asked for
         can be saved from it.
     markdown : bool
-        Write ``README.md``.
+        Write ``README.md``, from which each table leads to its file: CSV, or LaTeX without that.
 
     Returns
     -------
@@ -163,14 +164,14 @@ def write_document(
     for stem, form in zip(table_stems, forms, strict=True):
         files |= {f"tables/{stem}.{suffix}": text.encode() for suffix, text in form.items()}
     for stem, drawing in zip(picture_stems, drawings, strict=True):
-        files[f"figures/{stem}.svg"] = drawing.svg
+        files[f"figures/{stem}.svg"] = drawing.svg.encode()
         files[f"figures/{stem}.pdf"] = drawing.pdf
     if markdown:
-        suffixes = ["csv"] * csv + ["tex"] * latex
+        suffixes = ["csv"] * csv or ["tex"] * latex
         text = render_markdown(document, table_stems, picture_stems, suffixes)
         files["README.md"] = text.encode()
     if html:
-        shown = [drawing.chart or drawing.svg.decode() for drawing in drawings]
+        shown = [drawing.chart or drawing.svg for drawing in drawings]
         page = render_page(document, table_stems, picture_stems, shown, forms)
         files["index.html"] = page.encode()
 

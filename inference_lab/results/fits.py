@@ -173,7 +173,7 @@ class StudyRecord(RunRecord):
 
     @property
     def identity(self) -> str:
-        """A digest of all there is: no fit takes the same time as another, to the nanosecond."""
+        """A digest of all there is: no fit takes the same times as another, to the microsecond."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def score(self, name: str) -> Any:

@@ -18,6 +18,10 @@ __all__ = ["SUFFIXES", "Unpacked", "pack", "unpack"]
 _CHUNK = 1 << 16
 
 
+#: Bytes of content from which on it is packed as ``xz -9e`` does.
+_TIGHTLY_FROM = 1 << 20
+
+
 class _Form(NamedTuple):
     """A format: its name, how a member begins, what makes one, what reads one, what that raises."""
 
@@ -39,7 +43,10 @@ _FORMS = {
     ".xz": _Form(
         "xz",
         b"\xfd7zXZ\0",
-        lzma.compress,
+        # Tightly, which takes much memory and time, where there is something to gain by it.
+        lambda content: lzma.compress(
+            content, preset=9 | lzma.PRESET_EXTREME if len(content) > _TIGHTLY_FROM else None
+        ),
         # The head of a file says how much its reader has to set aside: 65 MiB after ``xz -9``.
         lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 27),
         lzma.LZMAError,

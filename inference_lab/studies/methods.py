@@ -268,7 +268,7 @@ def _fit(
         {
             "solved": len(solved),
             "optimal": sum(line.status == "optimal" for line in solved),
-            "mean_gap": float(np.mean(gaps)) if gaps else math.nan,
+            "mean_gap": float(f"{np.mean(gaps):.6g}") if gaps else math.nan,
             # Of the whole objective, to what tells one run from another.
             "energies": [float(f"{line.objective:.7g}") for line in e_steps[:_ENERGIES]],
         },

@@ -118,6 +118,28 @@ def test_a_record_equals_its_copy_from_strict_json(
     assert Record.from_json(line) == record
 
 
+@given(st.lists(st.floats(0, 1e6), min_size=4, max_size=4), st.integers(0, 2**40))
+def test_times_are_rounded_to_the_microsecond_and_memory_to_the_megabyte(times, peak):
+    record = make(
+        **dict(zip(("seconds", "cpu_seconds", "setup_seconds"), times, strict=False)),
+        trace=(TracePoint(times[3], 1 / 3, 1 / 7, -1 / 9),),
+        peak_memory=peak,
+        energy=1 / 3,
+    )
+    rounded = record.to_resolution()
+    found = [rounded.seconds, rounded.cpu_seconds, rounded.setup_seconds]
+    assert found == [round(old, 6) for old in times[:3]]
+    # Up, so that what was found within a number of microseconds still is.
+    reached = rounded.trace[0].seconds
+    assert times[3] - 1e-9 <= reached < times[3] + 1.001e-6 and reached == round(reached, 6)
+    assert rounded.wall_seconds is None and rounded.peak_memory % 10**6 == 0
+    assert abs(rounded.peak_memory - peak) <= 500_000
+    # What was found is as it was, and so is a record that is rounded again.
+    assert (rounded.energy, rounded.trace[0][1:]) == (1 / 3, record.trace[0][1:])
+    assert rounded.to_resolution() == rounded
+    assert make(seconds=math.nan, wall_seconds=math.inf).to_resolution().wall_seconds == math.inf
+
+
 def test_infinities_are_strings_and_come_back_as_numbers():
     line = make(lower_bound=-math.inf, energy=math.inf, accuracy=math.nan).to_json()
     data = json.loads(line)
@@ -486,3 +508,16 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, suffix):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 << 20
+
+
+def test_many_records_are_packed_as_tightly_as_they_can_be(tmp_path):
+    """The same as ``xz -9e``; one at a time, which would take 700 MB of memory, as by default."""
+    many = [make(seed=seed, problem_hash=os.urandom(32).hex()) for seed in range(1200)]
+    store = RecordStore(tmp_path / "runs.jsonl.xz")
+    store.extend(many)
+    lines = "".join(record.to_json() + "\n" for record in many).encode()
+    assert len(lines) > 1 << 20
+    assert store.path.read_bytes() == lzma.compress(lines, preset=9 | lzma.PRESET_EXTREME)
+    store.append(one := make(seed=2000))
+    assert store.path.read_bytes().endswith(lzma.compress(one.to_json().encode() + b"\n"))
+    assert store.read() == [*many, one]
