@@ -31,8 +31,11 @@ _CORNERS = 1.5 * np.eye(3) - 0.5
 #: A vector of the simplex by the corners, for the two bits of a node and the terminal: with ``z =
 #: (1 - x) / 2`` it is ``z_0 c_0 + z_1 c_1 + (1 - z_0 - z_1) c_2``.
 _NODE = np.array([[-0.5, 0.0, 0.5], [0.0, -0.5, 0.5], [0.5, 0.5, 0.0]])
-#: Penalty to begin with; lower than for other parts.
-_PENALTY = 0.1
+#: Penalty to begin with, and how far the primal residual may be from the dual one before it rises.
+#: The multipliers are good to begin with and the matrix is not: on E-steps of 300 points the bound
+#: gained in 22 s at 0.03 what it gained in 52 s where both residuals were kept alike.
+_PENALTY = 0.03
+_IMBALANCE = 100.0
 
 
 def has_bits(part: Part) -> bool:
@@ -111,7 +114,7 @@ def with_bits(simplex: Relaxation) -> Relaxation:
     n = simplex.part.n_nodes
     bits, slack = as_bits(simplex.part)
     made = Relaxation(bits, simplex.cuts, simplex.rng, slack)
-    made.penalty = _PENALTY
+    made.penalty, made.imbalance = _PENALTY, _IMBALANCE
     ratio = simplex.scale / made.scale
     whole = ratio * (np.tril(simplex.z) + np.tril(simplex.z, -1).T)
     z = np.zeros_like(made.z)

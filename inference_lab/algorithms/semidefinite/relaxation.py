@@ -290,6 +290,8 @@ class Relaxation:
     raw_bound : float
         The same before it is rounded up to the next energy there can be.
     iterations : int
+    imbalance : float
+        The penalty rises when the primal residual is so many times the dual one.
     primal, dual : float
         Residuals per square root of the order: distance of the two matrices, and how far the last
         step moved one of them, by the penalty.
@@ -359,6 +361,7 @@ class Relaxation:
         self.floor = np.zeros((order, order)) if self.boxed else np.zeros((1, 1))
         self.factor = np.eye(order)
         self.penalty = _PENALTY
+        self.imbalance = _IMBALANCE
         self.bound = self.raw_bound = -math.inf
         self.iterations = 0
         self.primal = self.dual = math.inf
@@ -474,7 +477,7 @@ class Relaxation:
         self.primal, self.dual = (math.sqrt(residual / self.order) for residual in residuals)
         self.dual *= self.penalty
         if self.iterations % _BALANCE_EVERY == 0:
-            if self.primal > _IMBALANCE * self.dual:
+            if self.primal > self.imbalance * self.dual:
                 self.penalty *= _PENALTY_STEP
             elif self.dual > _IMBALANCE * self.primal:
                 self.penalty /= _PENALTY_STEP
