@@ -54,13 +54,15 @@ _REDUCTION = 0.1
 class Stage(NamedTuple):
     """One step of a plan: a solver, its share of the time that is left, and why it is there.
 
-    A solver is left out whose share is not at least twice the seconds that it takes to begin.
+    A solver is left out whose share is not at least twice the seconds that it takes to begin. One
+    that starts `afresh` is given the labelling of the first descent instead of the best so far.
     """
 
     solver: str
     share: float
     why: str
     begin: float = 0.0
+    afresh: bool = False
 
 
 #: Where no other stage could begin in time, the first descent has not come to its end.
@@ -127,7 +129,9 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
         # It proves many a graph of general tables in a moment, and says early what it cannot.
         begin = _SECONDS_AN_ENTRY * n_entries(graph)
         yield Stage("branch-and-bound", 0.2, "a short exact search over cost functions", begin)
-        yield Stage("memetic", 0.2, "a population of local optima, for whatever follows")
+        # What an exact search has come upon would make all of the population like itself.
+        why = "a population of local optima, for whatever follows"
+        yield Stage("memetic", 0.3, why, afresh=True)
     either_sign = kind in ("binary", "signed-potts")
     if kind == "attractive":
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
@@ -164,6 +168,7 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
     if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
         yield Stage("junction-tree", 0.8, "its tables still fit into memory")
     if general:
+        yield Stage("memetic", 0.4, "another population, before more is tried to prove")
         yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
 
@@ -312,7 +317,7 @@ class Auto(Solver):
             run.bound(rest.constant)
             run.offer(reduction.fixed)
             return Outcome(converged=True, diagnostics=diagnostics)
-        best = reduction.restrict(first)
+        start = best = reduction.restrict(first)
         diagnostics["structure"] = structure(rest)
         best_energy = float(rest.energy(best))
         iterations = 0
@@ -337,7 +342,7 @@ class Auto(Solver):
                 seed=int(run.rng.integers(2**32)),
                 time_limit=stage.share * left,
                 max_iterations=_iterations_left(run, iterations),
-                initial=best,
+                initial=start if stage.afresh else best,
                 on_offer=lambda point: run.bound(point.lower_bound),
                 # Nothing is lost if this run is ended by force.
                 on_improve=lambda labels, energy, seconds: _tell(
