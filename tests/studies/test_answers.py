@@ -60,7 +60,9 @@ def test_every_number_of_an_answer_is_quoted_and_on_the_page(name):
 
 def ends(text: str) -> tuple[float, float]:
     """Return the ends of an interval as a cell shows it, or its number twice."""
-    first, *more = (float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?", text))
+    first, *more = (
+        float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?", text)
+    )
     if "±" in text:
         return first - more[0], first + more[0]
     return (first, more[0]) if " to " in text else (first, first)
@@ -579,6 +581,54 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             "neither certain",
             "open",
             "e-steps-ari-less | RDP-means, icm | E-steps, p = 1; E-steps, p = 0.9",
+        ),
+        (
+            "the order turns round: TVClust is best",
+            "above",
+            "a-hundred-thousand-points-ari-less | TVClust | "
+            "100,000 points, p = 1; 100,000 points, p = 0.9; 100,000 points, p = 0.8",
+        ),
+        *(
+            (
+                "the order turns round: TVClust is best",
+                "falling",
+                f"a-hundred-thousand-points-ari | TVClust | 100,000 points, p = {p}",
+                f"a-hundred-thousand-points-ari | PCKMeans | 100,000 points, p = {p}",
+                f"a-hundred-thousand-points-ari | MPCKMeans | 100,000 points, p = {p}",
+            )
+            for p in ("1", "0.9", "0.8")
+        ),
+        (
+            "while PCKMeans falls to",
+            "falling",
+            *(
+                "a-hundred-thousand-points-a-wrong-number-of-clusters-ari | PCKMeans | "
+                f"100,000 points, {at}"
+                for at in ("p = 1", "k + 3", "k - 2")
+            ),
+        ),
+        *(
+            (
+                "a lower objective than the paper's sweeps on all eight sets",
+                "falling",
+                f"ten-thousand-points-e-steps-objective | RDP-means, xi fixed | {data}",
+                f"ten-thousand-points-e-steps-objective | RDP-means, alpha-expansion | {data}",
+            )
+            for data in (
+                "iris",
+                "wine",
+                "ecoli",
+                "glass",
+                "balance",
+                "gaussians-round",
+                "gaussians-long",
+                "gaussians-uneven",
+            )
+        ),
+        (
+            ", not certain).",
+            "open",
+            "ten-thousand-points-e-steps-ari-less | RDP-means, alpha-expansion | mean",
         ),
         (
             "is best on average, with right and with wrong answers. holds under conditions",
