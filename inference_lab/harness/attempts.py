@@ -192,9 +192,8 @@ def crashed(asked: _R, crash: Crash) -> _R:
 
 def _recordable(asked: _R, record: _R) -> _R:
     """Return a record as its store gives it back, or one that says why no store can hold it."""
-    record = record.to_resolution()
     try:
-        return type(record).from_json(record.to_json())
+        return type(record).from_json(record.to_json()).to_resolution()
     except RecordError as problem:
         message = f"the run reports what no record can hold: {problem}"
         return crashed(asked, Crash(message, ""))

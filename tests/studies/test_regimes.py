@@ -59,7 +59,7 @@ def test_what_varies_is_named_in_the_label(method, said):
         varied(**method).variants()
 
 
-def test_points_enlarged_are_of_the_same_kind():
+def test_points_enlarged_are_of_the_same_kind(data_dir):
     iris, many = load_points("iris"), load_points("iris, k+1, enlarged to 30000")
     assert many.values.shape == (30_000, 4) and many.n_classes == 4
     assert np.bincount(many.labels).tolist() == [10_000] * 3
@@ -77,12 +77,13 @@ def test_points_enlarged_are_of_the_same_kind():
     again = load_points("iris, enlarged to 30000")
     assert again.n_classes == 3 and np.array_equal(again.values, many.values)
     assert load_points("iris, enlarged to 500, n=40").drawn(np.random.default_rng(0)).few is None
-    scaled = load_points("ecoli, standardised, enlarged to 20000").values  # classes of two points
+    # Some of its classes have two points.
+    scaled = load_points("ecoli, standardised, enlarged to 20000", data_dir).values
     assert np.isfinite(scaled).all() and scaled.std(axis=0) == pytest.approx(1.0, abs=0.1)
     with pytest.raises(StudyError, match="there are 150 points already"):
         load_points("iris, enlarged to 100")
     with pytest.raises(StudyError, match="only tables of numbers can be enlarged"):
-        load_points("news-similar-3, enlarged to 100000")
+        load_points("news-similar-3, enlarged to 100000", data_dir)
 
 
 def test_points_drawn_and_standardised():
