@@ -29,7 +29,7 @@ from inference_lab.specs.settings import setting
 #: Sweeps of the descent that finds a first labelling.
 _SWEEPS = 200
 #: Costs looked at between two looks at the clock: some hundredths of a second.
-_CHUNK = 1 << 24
+_CHUNK = 1 << 21
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
 _BYTES_EACH = 1500
 #: Copies of a table that exist at a time: the graph's, the network's, the search's.
