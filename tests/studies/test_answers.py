@@ -598,6 +598,15 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             )
             for p in ("1", "0.9", "0.8")
         ),
+        *(
+            (
+                "with wrong ones it stays behind",
+                "falling",
+                f"a-hundred-thousand-points-ari | TVClust | 100,000 points, p = {p}",
+                f"a-hundred-thousand-points-ari | PCKMeans, loopy BP | 100,000 points, p = {p}",
+            )
+            for p in ("0.9", "0.8")
+        ),
         (
             "while PCKMeans falls to",
             "falling",
