@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +23,6 @@ from inference_lab.kernels.messages import GENERAL
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
 
-DATA = Path(os.environ.get("INFERENCE_LAB_DATA", "shared/data"))
-needs_data = pytest.mark.skipif(
-    not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
-)
 INF = math.inf
 SCHEDULES = ("sequential", "chains", "residual", "synchronous")
 EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
@@ -766,11 +760,10 @@ def test_the_residual_schedule_renews_the_message_of_largest_change(family, damp
         assert np.allclose(after.messages[key], message, rtol=1e-9, atol=1e-9)
 
 
-@needs_data
-def test_residuals_on_published_models():
+def test_residuals_on_published_models(data_dir):
     """What libDAI finds by its schedule SEQMAX: log Z within .09, where others are 5.25 below."""
     for name, error, converged in (("Segmentation_11", -0.0900, 10), ("Grids_15", 6.658, 200)):
-        graph = as_problem(f"instances(instance=uai2014_mar/{name})", DATA).graph
+        graph = as_problem(f"instances(instance=uai2014_mar/{name})", data_dir).graph
         exact = il.solve(graph, "junction-tree", temperature=1.0).log_partition
         s = il.solve(graph, "loopy-bp(schedule=residual)", temperature=1.0)
         assert s.status == "converged" and s.iterations < converged
@@ -864,14 +857,13 @@ def test_the_schedule_goes_by_structure():
     assert not is_grid(FactorGraph.from_terms(np.zeros((20, 2)), [], factor))
 
 
-@needs_data
-def test_published_energies_of_tsukuba():
+def test_published_energies_of_tsukuba(data_dir):
     """Szeliski et al. 2008 as rerun: 421,385 after 20 sweeps of BP-M, and 409,569 after 60.
 
     With a fifth of the old messages kept, ours are within a thousandth of these; as they are by
     default, below.
     """
-    graph = as_problem("stereo(pair=tsukuba)", DATA).graph
+    graph = as_problem("stereo(pair=tsukuba)", data_dir).graph
     published = {20: 421_385.0, 60: 409_569.0}
     damped, ours = (Passes(LoopyBP(damping=d), graph, 0.0) for d in (0.2, None))
     for number in range(60):
