@@ -240,7 +240,9 @@ class Passes:
         n = graph.n_variables
         self.graph = graph
         self.schedule = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
-        along_grid = self.schedule == "chains" and is_grid(graph)
+        # Where nobody asked for chains they were chosen for a grid.
+        unasked = settings.schedule is None
+        along_grid = self.schedule == "chains" and (unasked or is_grid(graph))
         self.order = np.arange(n) if along_grid else graph.breadth_first_order
         self._crew = crew or Crew(None)
         self._stages: list[Stage] = [[(0, n)]]

@@ -90,10 +90,10 @@ class Waves(NamedTuple):
             first, last = starts[wave : wave + 2].tolist()
             pass_to(first)
             if self.parts is None:
-                cuts = np.linspace(first, last, (last - first) // size + 1).astype(np.int64)
+                found.append(_cut(first, last, size))
             else:
                 cuts = np.unique(self.parts[self.starts[wave] : self.starts[wave + 1] + 1])
-            found.append(list(pairwise(cuts.tolist())))
+                found.append(list(pairwise(cuts.tolist())))
             done = last
         pass_to(self.order.size)
         return found
@@ -106,8 +106,12 @@ def in_turn(first: int, last: int) -> list[Stage]:
 
 def in_any_order(graph: FactorGraph) -> Stage:
     """Return pieces of all variables, for a step in which none depends on another."""
-    n = graph.n_variables
-    cuts = np.linspace(0, n, max(1, n // _piece(graph)) + 1).astype(np.int64)
+    return _cut(0, graph.n_variables, _piece(graph))
+
+
+def _cut(first: int, last: int, size: int) -> Stage:
+    """Return pieces of about that size, and at least."""
+    cuts = np.linspace(first, last, max(1, (last - first) // size) + 1).astype(np.int64)
     return list(pairwise(cuts.tolist()))
 
 

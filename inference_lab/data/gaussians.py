@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MIXTURES", "Mixture"]
+__all__ = ["MIXTURES", "Mixture", "labels_by_share"]
+
+
+def labels_by_share(
+    rng: np.random.Generator, shares: npt.NDArray[Any], n: int
+) -> npt.NDArray[np.int64]:
+    """Return labels in random order, of each as many as its share of all of them comes to.
+
+    Parameters
+    ----------
+    rng : np.random.Generator
+    shares : (k,) array
+        In any unit.
+    n : int
+
+    Returns
+    -------
+    (n,) int64 array
+
+    Examples
+    --------
+    >>> np.bincount(labels_by_share(np.random.default_rng(0), np.array([3, 1]), 8)).tolist()
+    [6, 2]
+    """
+    limits = np.cumsum(shares) / shares.sum() * n
+    labels = np.searchsorted(limits, np.arange(n) + 0.5).astype(np.int64)
+    rng.shuffle(labels)
+    return labels
 
 
 @dataclass(frozen=True)
@@ -64,9 +92,7 @@ class Mixture:
         directions = rng.normal(size=(k, d))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         shares = 1.5 ** -np.arange(k, dtype=np.float64) if self.uneven else np.ones(k)
-        limits = np.cumsum(shares) / shares.sum() * n
-        labels = np.searchsorted(limits, np.arange(n) + 0.5).astype(np.int64)
-        rng.shuffle(labels)
+        labels = labels_by_share(rng, shares, n)
         points = means[labels] + rng.normal(size=(n, d))
         further = rng.normal(size=(n, 1)) * np.sqrt(self.long**2 - 1.0)
         return points + further * directions[labels], labels

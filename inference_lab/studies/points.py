@@ -15,6 +15,7 @@ import numpy as np
 
 from inference_lab.data.corpus import latent_semantics
 from inference_lab.data.datasets import available, load
+from inference_lab.data.gaussians import labels_by_share
 from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -235,12 +236,10 @@ def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
     but not single points.
     """
     rng = np.random.default_rng(0)
-    upto = np.cumsum(np.bincount(points.labels))
-    labels = np.searchsorted(upto * (n / upto[-1]), np.arange(n) + 0.5).astype(np.int64)
-    rng.shuffle(labels)
+    labels = labels_by_share(rng, np.bincount(points.labels), n)
     dimensions = points.values.shape[1]
     values = np.empty((n, dimensions))
-    for label in range(len(upto)):
+    for label in np.unique(points.labels).tolist():
         of_class, here = points.values[points.labels == label], np.flatnonzero(labels == label)
         mean = of_class.mean(axis=0)
         h = (4.0 / ((dimensions + 2) * len(of_class))) ** (1.0 / (dimensions + 4))
