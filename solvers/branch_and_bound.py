@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
@@ -22,12 +23,9 @@ from inference_lab.algorithms.search.state import (
     with_longer_trail,
 )
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
-#: Sweeps of the descent that finds a first labelling.
-_SWEEPS = 200
 #: Costs looked at between two looks at the clock: some hundredths of a second.
 _CHUNK = 1 << 21
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
@@ -138,16 +136,10 @@ class BranchAndBound(Solver):
         """Reduce the graph to a network, and search it part by part."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        labels = unary_minimum(graph)
-        run.offer(labels)
-        if graph.n_variables == 0:
-            return Outcome(converged=True)
-        descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)
-        run.offer(labels)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
+        first_descent(graph, run)
         domains = allowed_labels(graph)
         if not domains.feasible:
             return Outcome(converged=True, infeasible=True)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.linear.backends import (
     Relaxation,
@@ -131,13 +132,9 @@ class ILP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        if graph.n_variables == 0:
-            energy = run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True, claimed_energy=energy)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
         run.offer(unary_minimum(graph))
         search = _Search(self, graph, run)
         if search.infeasible:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.linear.backends import (
     check_backend,
     seconds_to_start,
@@ -187,13 +188,9 @@ class LPRelaxation(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build, solve, bound, round, polish."""
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        if graph.n_variables == 0:
-            energy = run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True, claimed_energy=energy)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
         if seconds_to_start(model_size(graph).nonzeros) > run.remaining:
             return self._without_lp(graph, run, {"lp_status": "no time for an LP of this size"})
         begin = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     plan_rounding,
@@ -17,8 +18,7 @@ from inference_lab.algorithms.linear.integer_costs import (
 )
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -31,8 +31,6 @@ _BITS = 45
 _MAX_CLAUSES = 5_000_000
 #: Terms turned into clauses between two looks at the clock.
 _BLOCK = 500
-#: Sweeps of the descent that finds a first labelling.
-_SWEEPS = 200
 
 
 @dataclass(frozen=True)
@@ -106,17 +104,10 @@ class CPSAT(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build the model, solve it, and report labellings and bounds as they come."""
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        if graph.n_variables == 0:
-            run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True)
-        labels = unary_minimum(graph)
-        run.offer(labels)
-        descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)
-        run.offer(labels)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
+        first_descent(graph, run)
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         model = _Model(graph, rounding)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
@@ -91,13 +92,9 @@ class PgmpyMPLP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update messages, sweep by sweep, until the bound rests."""
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        if graph.n_variables == 0:
-            run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
         run.offer(unary_minimum(graph))
         terms = merged_terms(graph)
         if any(table.min() == math.inf for _, table in terms):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
 from inference_lab.algorithms.semidefinite.bits import bits_of, has_bits, labels_of, with_bits
 from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
@@ -186,13 +187,9 @@ class Semidefinite(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Iterate until the bound is proved, converged or stands still, or the budget is spent."""
-        trivial = graph.sum_of_minima
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        run.bound(trivial)
-        if graph.n_variables == 0:
-            run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
         first = unary_minimum(graph)
         run.offer(first)
         building = _SECONDS_AN_ENTRY * n_entries(graph)

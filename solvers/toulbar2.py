@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,
@@ -23,8 +24,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     unary_rises,
 )
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -37,8 +37,6 @@ _BITS = 50
 _MAX_ENTRIES = 200_000_000
 #: Entries of tables of four and more variables, which are handed over one by one (1 us each).
 _MAX_TUPLES = 5_000_000
-#: Sweeps of the descent that finds a first labelling.
-_SWEEPS = 200
 #: Seconds of processor time that are never used up: the limit is one of wall time.
 _NEVER = 10**6
 
@@ -122,17 +120,10 @@ class Toulbar2(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Hand the problem over, search, and report the labelling and the bound."""
-        trivial = graph.sum_of_minima
-        run.bound(trivial)
-        if trivial == math.inf:
-            return Outcome(infeasible=True)
-        if graph.n_variables == 0:
-            run.offer(np.empty(0, dtype=np.int64))
-            return Outcome(converged=True)
-        labels = unary_minimum(graph)
-        run.offer(labels)
-        descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)
-        run.offer(labels)
+        outcome = settled_at_once(graph, run)
+        if outcome is not None:
+            return outcome
+        first_descent(graph, run)
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         network = self._network(graph, run, rounding)
