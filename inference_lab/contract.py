@@ -3,7 +3,7 @@
 A solver is a frozen dataclass of settings with one method, `Solver.run`, which is handed the graph
 and a `Run`: the temperature, the budget, the random generator, and the incumbent to which it
 offers labellings and bounds. `inference_lab.solving.solve` makes the `Run`, and turns what came
-of it into a `Solution`, with the energy evaluated anew.
+of it into a `Solution`, with an energy that the graph evaluated.
 """
 
 from __future__ import annotations
@@ -252,6 +252,8 @@ class Run:
         self.trace: list[TracePoint] = []
         self._small = small_energy(graph) / self.unit
         self._resolution = graph.resolution / self.unit
+        # The best labelling and its energy in the graph that was given, out of reach of solvers.
+        self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
         # Seconds that do not count as the solver's: looking at labellings. Those of loading
@@ -395,15 +397,50 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                energy = float(self._given.energy(checked)) / self.unit
-            if self.best_labels is None or energy < self.best_energy:
-                self.best_labels = checked.copy()
-                self.best_energy = energy
-                self.lower_bound = self._clipped(self.lower_bound)
-                if self._on_improve is not None:
-                    self._on_improve(self.best_labels, energy * self.unit, now)
+                given = float(self._given.energy(checked))
+                energy = given / self.unit
+                if self.best_labels is None or energy < self.best_energy:
+                    self._kept = checked, given
+                    self.best_labels = checked.copy()
+                    self.best_energy = energy
+                    self.lower_bound = self._clipped(self.lower_bound)
+                    if self._on_improve is not None:
+                        self._on_improve(self.best_labels, given, now)
             self._record(now, energy)
         return energy
+
+    def incumbent(self) -> float:
+        """Return the energy of the best labelling in the graph that was given, ``inf`` without one.
+
+        As it was evaluated when it was offered; anew if what a solver did to the run's state has
+        put another labelling in its place.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If that does not fit the graph.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = Run(g)
+        >>> run.offer([0, 1]), run.incumbent()
+        (0.5, 0.5)
+        >>> import numpy as np
+        >>> run.best_labels = np.array([0, 0])
+        >>> run.incumbent()
+        0.6
+        """
+        if self.best_labels is None:
+            return math.inf
+        if self._kept is not None and np.array_equal(self.best_labels, self._kept[0]):
+            return self._kept[1]
+        return float(self._given.energy(self.best_labels))
 
     def bound(self, value: float) -> None:
         """Report a proved lower bound on the minimum energy; the largest is kept.

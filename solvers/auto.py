@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
+from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -294,6 +294,11 @@ class Auto(Solver):
             outcome = TreeDP().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
+        # Of two labels one cut may settle everything; else a descent comes first.
+        binary = int(graph.cardinalities.max(initial=1)) <= 2
+        reduction = _reduced(graph, run, end) if binary else None
+        if reduction is not None and reduction.settled:
+            return _settled(reduction, run)
         run.bound(graph.sum_of_minima)
         first = unary_minimum(graph)
         run.offer(first)
@@ -302,21 +307,13 @@ class Auto(Solver):
         if descent.labels is not None:
             first = descent.labels
             run.offer(first)
-        last = _REDUCTION * end - run.evaluations(SHRINKING)
-        reduction = reduce(
-            graph,
-            lambda: run.seconds >= last or run.should_stop(),
-            keep_forms=True,
-        )
+        if reduction is None:
+            reduction = _reduced(graph, run, end)
+        if reduction.settled:
+            return _settled(reduction, run)
         rest = reduction.graph
         plans: list[dict[str, Any]] = []
         diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": plans}
-        if reduction.infeasible:
-            return Outcome(infeasible=True, diagnostics=diagnostics)
-        if rest.n_variables == 0:
-            run.bound(rest.constant)
-            run.offer(reduction.fixed)
-            return Outcome(converged=True, diagnostics=diagnostics)
         start = best = reduction.restrict(first)
         diagnostics["structure"] = structure(rest)
         best_energy = float(rest.energy(best))
@@ -378,6 +375,25 @@ class Auto(Solver):
         return Outcome(
             converged=converged or run.proved, iterations=iterations, diagnostics=diagnostics
         )
+
+
+def _reduced(graph: FactorGraph, run: Run, end: float) -> Reduction:
+    """Rule out labels, as long as that may take."""
+    return reduce(
+        graph,
+        lambda: run.seconds >= _REDUCTION * end - run.evaluations(SHRINKING) or run.should_stop(),
+        keep_forms=True,
+    )
+
+
+def _settled(reduction: Reduction, run: Run) -> Outcome:
+    """Report that nothing was left to be solved."""
+    diagnostics = {"share_fixed": reduction.share_fixed, "plan": []}
+    if reduction.infeasible:
+        return Outcome(infeasible=True, diagnostics=diagnostics)
+    run.bound(reduction.graph.constant)
+    run.offer(reduction.fixed)
+    return Outcome(converged=True, diagnostics=diagnostics)
 
 
 def _tell(

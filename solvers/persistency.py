@@ -71,11 +71,12 @@ class Persistency(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink, solve what is left, and map the answer back."""
-        if graph.n_variables:
+        # Of two labels the first cut is soon done, and often the last.
+        if int(graph.cardinalities.max(initial=0)) > 2:
             run.offer(unary_minimum(graph))
         before = run.seconds
-        shrinking = run.evaluations(SHRINKING)
-        reduction = reduce(graph, lambda: run.remaining <= shrinking)
+        limited = run.time_limit is not None
+        reduction = reduce(graph, lambda: limited and run.remaining <= run.evaluations(SHRINKING))
         rest = reduction.graph
         labels_left = reduction.labels.size + int((reduction.fixed >= 0).sum())
         diagnostics: dict[str, Any] = {

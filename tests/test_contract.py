@@ -561,6 +561,36 @@ def test_the_energy_is_evaluated_anew(graph):
     assert solution.energy == 1.0
 
 
+@pytest.mark.parametrize("change", ["in place", "another"])
+def test_a_labelling_put_in_the_place_of_the_best_is_evaluated(graph, change):
+    def what(graph, run):
+        run.offer([0, 1])
+        if change == "in place":
+            run.best_labels[:] = [1, 0]
+        else:
+            run.best_labels = np.array([1, 0])
+
+    solution = scripted(graph, what)
+    assert solution.labels.tolist() == [1, 0]
+    assert solution.energy == graph.energy([1, 0]) != graph.energy([0, 1])
+
+
+def test_the_best_labelling_is_evaluated_once(graph, monkeypatch):
+    def what(graph, run):
+        run.offer([0, 1])
+        run.offer([0, 0])
+        run.offer([0, 0])
+
+    assert graph.resolution > 0
+    evaluated = []
+    energies = il.FactorGraph._energies
+    monkeypatch.setattr(
+        il.FactorGraph, "_energies", lambda g, x: evaluated.append(x.tolist()) or energies(g, x)
+    )
+    assert scripted(graph, what).energy == 0.0
+    assert evaluated == [[[0, 1]], [[0, 0]]]
+
+
 @pytest.mark.parametrize(
     ("bound", "temperature", "status"),
     [

@@ -77,6 +77,7 @@ def test_each_test_alone_keeps_an_optimum(family, seed, alone):
             patch.setattr(persistency._Search, "eliminate", lambda _: 0)
         if alone != "roof":
             patch.setattr(persistency._Search, "roof_duality", lambda _: 0)
+            patch.setattr(persistency, "_whole_choice", lambda *_: None)
         check(graph, reduce(graph))
 
 
@@ -86,6 +87,98 @@ def test_stopped_early_it_is_still_right(family, seed, asked):
     graph = random_graph(family, seed)
     answers = iter([False] * asked)
     check(graph, reduce(graph, lambda: next(answers, True)))
+
+
+def submodular(seed, hard):
+    """Draw a graph of at most two labels whose terms are submodular once some labels are swapped.
+
+    Of every form, and with either end first; `hard` makes some costs infinite. Returns whether
+    labels were swapped, too.
+    """
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    sizes = rng.choice([1, 2, 2, 2, 2], size=n)
+    swapped = rng.random(n) < 0.4 if seed % 2 else np.zeros(n, dtype=bool)
+    unary = [rng.normal(scale=3.0, size=k) for k in sizes]
+    for row in unary:
+        if hard and row.size == 2 and rng.random() < 0.2:
+            row[rng.integers(2)] = math.inf
+    terms = []
+    pairs = [pair for pair in itertools.permutations(range(n), 2) if rng.random() < 0.3]
+    for i, j in pairs:
+        a, b, c, d = rng.normal(scale=2.0, size=4)
+        # What two that differ cost together is at least what two that are equal do.
+        table = np.array([[a, b], [a + c - b + abs(d), c]])
+        if hard and rng.random() < 0.3:
+            table[0, 1] = math.inf
+        if hard and rng.random() < 0.2:
+            table[1, 0] = math.inf
+        for axis, end in enumerate((i, j)):
+            if swapped[end]:
+                table = np.flip(table, axis)
+        weight = rng.exponential()
+        alike = swapped[i] == swapped[j]
+        form = rng.integers(4) if sizes[i] == sizes[j] == 2 else 0
+        if form == 1:
+            terms.append(il.SharedTable([(i, j)], np.where(table == math.inf, 9.0, table), weight))
+        elif form == 2:
+            weight = math.inf if hard and rng.random() < 0.3 else weight
+            low, high = (0.0, weight) if alike else (weight, 0.0)
+            terms.append(il.DiagonalTerms([(i, j)], low, high))
+        elif form == 3 and alike:
+            terms.append(il.DiagonalTerms([(i, j)], [[-weight, 0.5 * weight]], weight))
+        else:
+            terms.append(il.OwnTables([(i, j)], [table[: sizes[i], : sizes[j]]]))
+    return il.FactorGraph.from_terms(unary, terms, constant=rng.normal()), bool(swapped.any())
+
+
+@given(SEEDS, st.booleans(), st.sampled_from(["persistency(then=icm)", "auto", "alpha-expansion"]))
+def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
+    """A graph that is submodular, whatever its labels are called: nothing else is tried."""
+    graph, swapped = submodular(seed, hard)
+    exact = exhaustive(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        if not swapped:
+            patch.setattr(persistency, "_Search", None)
+        s = il.solve(graph, solver)
+    if math.isinf(exact.optimum):
+        assert s.status == "infeasible"
+        return
+    if not swapped:
+        assert s.status == "optimal"
+    if s.status == "optimal":
+        assert s.energy == pytest.approx(exact.optimum, abs=1e-9 * exact.scale)
+    assert s.lower_bound <= exact.optimum + 1e-9 * exact.scale
+
+
+def evaluations(patch):
+    """Return a list that takes down the labellings that are evaluated from now on."""
+    evaluated, energies = [], il.FactorGraph._energies
+    patch.setattr(il.FactorGraph, "_energies", lambda g, x: evaluated.append(x) or energies(g, x))
+    return evaluated
+
+
+def test_what_one_cut_settles_is_offered_once(monkeypatch):
+    """A grid of one sign, and one whose signs are balanced, are evaluated once and no more."""
+    rng = np.random.default_rng(3)
+    edges = grid_edges(12, 12)
+    side = rng.random(144) < 0.5
+    weights = rng.exponential(size=len(edges))
+    unary = rng.normal(size=(144, 2))
+    signs = np.where(side[edges[:, 0]] == side[edges[:, 1]], 1.0, -1.0)
+    for graph in (
+        il.FactorGraph.potts(unary, edges, weights),
+        il.FactorGraph.potts(unary, edges, signs * weights),
+    ):
+        expected = il.solve(graph, "ilp").energy
+        assert graph.resolution > 0
+        for solver in ("persistency(then=icm)", "auto"):
+            with monkeypatch.context() as patch:
+                evaluated = evaluations(patch)
+                s = il.solve(graph, solver)
+            assert (s.status, s.energy) == ("optimal", pytest.approx(expected, abs=1e-9))
+            assert s.diagnostics["share_fixed"] == 1.0
+            assert len(evaluated) == 1
 
 
 @given(SEEDS)

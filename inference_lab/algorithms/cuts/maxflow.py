@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
@@ -303,27 +303,31 @@ def _flow(c: CutArrays, budget: int) -> bool:
 
 
 @lean_kernel
-def _dual_value(c: CutArrays, capacity: FloatArray, excess: FloatArray) -> float:
-    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of `excess`.
+def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
+    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of the excess.
 
-    `capacity` and `excess` are what ``residual`` and ``excess`` were before. Clipped to the
-    capacities the flow is feasible whatever rounding did to it, so this is a lower bound on
-    ``sum_i excess_i y_i`` plus the cut arcs, by weak duality.
+    `capacity` and `left` are what ``residual`` and ``excess`` were before; ``e`` is left in `left`.
+    Clipped to the capacities the flow is feasible whatever rounding did to it, so this is a lower
+    bound on ``sum_i excess_i y_i`` plus the cut arcs, by weak duality.
     """
-    total = 0.0
     for v in range(c.level.size):
-        left = excess[v]
         for a in range(c.ptr[v], c.ptr[v + 1]):
-            s = c.sister[a]
-            # Both ends must see the same number, so it is formed in the order of the arcs.
-            if a < s:
-                flow = 0.5 * ((capacity[a] - c.residual[a]) - (capacity[s] - c.residual[s]))
-                left -= max(-capacity[s], min(capacity[a], flow))
-            else:
-                flow = 0.5 * ((capacity[s] - c.residual[s]) - (capacity[a] - c.residual[a]))
-                left += max(-capacity[a], min(capacity[s], flow))
-        total += min(0.0, left)
+            # What flows back is found at the other arc: their difference is within both.
+            flow = min(capacity[a], capacity[a] - c.residual[a])
+            if flow > 0.0:
+                left[v] -= flow
+                left[c.head[a]] += flow
+    total = 0.0
+    for v in range(left.size):
+        total += min(0.0, left[v])
     return total
+
+
+@lean_kernel
+def _find_places(half: Int32Array, place: Int32Array) -> None:
+    """Write where each half-edge stands in an adjacency."""
+    for a in range(half.size):
+        place[half[a]] = a
 
 
 class CutGraph:
@@ -387,6 +391,13 @@ class CutGraph:
             orphans=np.zeros(n, dtype=np.int32),
             state=np.zeros(_LENGTH + 4, dtype=np.int64),
         )
+
+    @classmethod
+    def of(cls, g: GraphArrays) -> CutGraph:
+        """Lay out a network of the variables and edges of a graph, on its own adjacency."""
+        place = np.empty(g.adj_half.size, dtype=np.int32)
+        _find_places(g.adj_half, place)
+        return cls(g.adj_ptr, g.adj_var, g.adj_reverse, place.reshape(-1, 2))
 
     @classmethod
     def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
@@ -525,7 +536,7 @@ class CutGraph:
         capacity, excess : arrays
             What ``arrays.residual`` and ``arrays.excess`` held before `solve`.
         """
-        return _dual_value(self.arrays, capacity, excess)
+        return _dual_value(self.arrays, capacity, excess.copy())
 
 
 def larger_power_of_two(total: float) -> float:

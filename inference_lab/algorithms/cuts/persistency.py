@@ -15,7 +15,9 @@ find next to nothing:
   ``H_U(V)``; if it is empty, ``U`` has the property, else ``V`` is taken out of ``U`` and the
   test repeated (as Swoboda et al. 2014 prune);
 * *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels left:
-  the variables that the roof dual labels have these labels in every optimal labelling.
+  the variables that the roof dual labels have these labels in every optimal labelling. Where none
+  has more to begin with, it comes first, and is all where it labels everything: where terms are
+  submodular, or are once some labels are swapped, a plain minimum cut or one in twice the network.
 
 Each test may use that some optimal labelling survived those before, so they can be chained.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +41,19 @@ from inference_lab.algorithms.cuts.label_tests import (
     write_scores,
 )
 from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
-from inference_lab.algorithms.cuts.reduction import Reduction, shrink, unchanged, with_forms
-from inference_lab.algorithms.cuts.roof_duality import LabelChoice, magnitude, unsupported_arity
+from inference_lab.algorithms.cuts.reduction import (
+    Reduction,
+    settled,
+    shrink,
+    unchanged,
+    with_forms,
+)
+from inference_lab.algorithms.cuts.roof_duality import (
+    Choice,
+    LabelChoice,
+    magnitude,
+    unsupported_arity,
+)
 from inference_lab.graph.arrays import Flags, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
@@ -66,7 +80,12 @@ _WORTH_BUILDING = 0.01
 class _Search:
     """The labels that are left, and the tests that rule out more."""
 
-    def __init__(self, graph: FactorGraph, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        graph: FactorGraph,
+        should_stop: Callable[[], bool],
+        whole: _WholeChoice | None = None,
+    ) -> None:
         self.graph = graph
         self.should_stop = should_stop
         self.alive = np.ones(graph.unary_values.size, dtype=np.uint8)
@@ -81,15 +100,16 @@ class _Search:
         self._infinity = math.inf
         if graph.has_infinite:
             self._infinity = 2.0 * larger_power_of_two(magnitude(arrays)[0])
-        place = np.empty(arrays.adj_half.size, dtype=np.int32)
-        place[arrays.adj_half] = np.arange(place.size, dtype=np.int32)
-        self._network = CutGraph(
-            arrays.adj_ptr, arrays.adj_var, arrays.adj_reverse, place.reshape(-1, 2)
-        )
+        self._network = CutGraph.of(arrays)
         self._choice: LabelChoice | None = None
+        # How many labels were left when roof duality was asked last.
+        self._asked = -1
         m, width = graph.n_edges, int(graph.cardinalities.max(initial=1))
         step = max(1, _PAIRS // width**2)
         self._edge_blocks = [(lo, min(m, lo + step)) for lo in range(0, max(1, m), step)]
+        if whole is not None:
+            self._choice = whole.chooser
+            self._take(whole.choice, whole.zero, whole.one)
 
     def eliminate(self) -> int:
         """Eliminate dead ends until there are none; return the number of labels ruled out."""
@@ -155,6 +175,8 @@ class _Search:
         """Fix what roof duality labels, of two labels each; return the number ruled out."""
         if int(self.left.max(initial=0)) > 2 or unsupported_arity(self.graph) is not None:
             return 0
+        if int(self.left.sum()) == self._asked:
+            return 0
         starts = self.graph.unary_ptr[:-1]
         places = np.flatnonzero(self.alive)
         first = np.searchsorted(places, starts)
@@ -163,11 +185,14 @@ class _Search:
         if self._choice is None:
             self._choice = LabelChoice(self.graph)
         choice = self._choice.minimise(zero, one, bound=True, should_stop=self.should_stop)
-        if choice is None:
-            return 0
+        return 0 if choice is None else self._take(choice, zero, one)
+
+    def _take(self, choice: Choice, zero: IntArray, one: IntArray) -> int:
+        """Fix what roof duality has labelled; return the number ruled out."""
         self.infeasible = choice.bound == math.inf
         fixed = np.flatnonzero((self.left > 1) & (choice.taken >= 0))
         self._keep_only(fixed, np.where(choice.taken > 0, one, zero)[fixed])
+        self._asked = int(self.left.sum())
         return int(fixed.size)
 
     def _keep_only(self, variables: IntArray, labels: IntArray) -> None:
@@ -185,6 +210,36 @@ class _Search:
             scope = graph.factor_scopes[graph.factor_ptr[f] : graph.factor_ptr[f + 1]]
             self._dirty[scope] = 1
         self._dirty[self.left <= 1] = 0
+
+
+class _WholeChoice(NamedTuple):
+    """What roof duality says of a graph of at most two labels, `zero` and `one`."""
+
+    chooser: LabelChoice
+    choice: Choice
+    zero: IntArray
+    one: IntArray
+
+    @property
+    def labels(self) -> IntArray | None:
+        """An optimum, where everything is labelled."""
+        taken = self.choice.taken
+        if ((taken < 0) & (self.zero != self.one)).any():
+            return None
+        return np.where(taken > 0, self.one, self.zero)
+
+
+def _whole_choice(
+    graph: FactorGraph, should_stop: Callable[[], bool] | None
+) -> _WholeChoice | None:
+    """Choose between all labellings; None for more than two labels, or if it was stopped."""
+    one = graph.cardinalities - 1
+    if int(one.max(initial=0)) > 1 or unsupported_arity(graph) is not None:
+        return None
+    zero = np.zeros_like(one)
+    chooser = LabelChoice(graph)
+    choice = chooser.minimise(zero, one, bound=True, should_stop=should_stop)
+    return None if choice is None else _WholeChoice(chooser, choice, zero, one)
 
 
 def reduce(
@@ -243,9 +298,15 @@ def reduce(
     >>> reduction.fixed.tolist(), reduction.graph.constant
     ([0, 0, 2], 3.5)
     """
+    # Of two labels the first cut often settles everything.
+    whole = _whole_choice(graph, should_stop)
+    optimum = None if whole is None else whole.labels
+    if whole is not None and optimum is not None:
+        # Of the energy of a labelling no allowance for rounding is taken off.
+        return settled(optimum, whole.choice.bound + whole.chooser.rounding)
     if should_stop is not None and should_stop():
         return unchanged(graph, 0)
-    search = _Search(graph, should_stop if should_stop is not None else lambda: False)
+    search = _Search(graph, should_stop if should_stop is not None else lambda: False, whole)
     rounds = 0
     # The cuts pay off again only where something has changed since.
     while not search.infeasible and not search.should_stop():

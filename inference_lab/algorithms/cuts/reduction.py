@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,11 @@ class Reduction:
         return out
 
     @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be solved."""
+        return self.infeasible or self.variables.size == 0
+
+    @property
     def share_fixed(self) -> float:
         """The share of variables that have only one label left; 1 for an empty graph."""
         return float((self.fixed >= 0).mean()) if self.fixed.size else 1.0
@@ -135,6 +140,18 @@ def unchanged(graph: FactorGraph, rounds: int) -> Reduction:
     n, ptr = graph.n_variables, graph.unary_ptr
     labels = np.arange(graph.unary_values.size) - np.repeat(ptr[:-1], graph.cardinalities)
     return Reduction(graph, np.full(n, -1), np.arange(n), ptr, labels, False, rounds)
+
+
+#: The graph without variables.
+_NOTHING = FactorGraph.from_terms([])
+
+
+def settled(labels: IntArray, least: float) -> Reduction:
+    """Return what is left where an optimum is known, of this least energy: nothing."""
+    none = np.zeros(0, dtype=np.int64)
+    infeasible = math.isinf(least)
+    graph = replace(_NOTHING, constant=0.0 if infeasible else least)
+    return Reduction(graph, labels, none, np.zeros(1, dtype=np.int64), none, infeasible, 1)
 
 
 def shrink(

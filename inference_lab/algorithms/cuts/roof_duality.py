@@ -92,6 +92,12 @@ def _finite(value: float, infinity: float) -> float:
 
 
 @inlined
+def _add_up(value: float, infinite: int, finite: float) -> tuple[int, float]:
+    """Add a cost to the number of infinite ones, or to the sum of the others."""
+    return (infinite + 1, finite) if np.isinf(value) else (infinite, finite + value)
+
+
+@inlined
 def _add_pair(t: Moves, c: CutArrays, p: int, q: float) -> None:
     """Add ``q y_i y_j = q / 2 (y_i + y_j) - q / 2 |y_i - y_j|`` to the network."""
     first = t.place[p, 0]
@@ -114,8 +120,10 @@ def _fill_factor(
     one: IntArray,
     infinity: float,
     table: FloatArray,
-) -> None:
-    """Add a higher-order factor to the network; `table` is scratch for its ``2^r`` values.
+) -> float:
+    """Add a higher-order factor to the network; return what it costs under `zero`.
+
+    `table` is scratch for its ``2^r`` values.
 
     Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform).
     A monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d``,
@@ -129,12 +137,16 @@ def _fill_factor(
     arity = g.factor_ptr[f + 1] - lo
     size = 1 << arity
     scale = 0.0
+    base = 0.0
     for mask in range(size):
         index = 0
         for s in range(arity):
             v = g.scopes[lo + s]
             index = index * g.cardinalities[v] + (one[v] if mask >> s & 1 else zero[v])
-        table[mask] = _finite(g.tables[g.table_ptr[f] + index], infinity)
+        cost = g.tables[g.table_ptr[f] + index]
+        if mask == 0:
+            base = cost
+        table[mask] = _finite(cost, infinity)
         scale = max(scale, abs(table[mask]))
     noise = _NOISE * size * scale
     for s in range(arity):
@@ -182,6 +194,7 @@ def _fill_factor(
             if not 0.0 < q <= noise:
                 _add_pair(t, c, t.factor_pairs[at], q)
             at += 1
+    return base
 
 
 @lean_kernel
@@ -193,8 +206,11 @@ def _fill(
     one: IntArray,
     infinity: float,
     table: FloatArray | None,
-) -> None:
+) -> tuple[int, float]:
     """Write the choice between two labellings into the network.
+
+    Returns what `zero` costs beside the constant: how many infinite costs, and the sum of the
+    others.
 
     `table` is scratch for the largest factor; None for a graph without factors, so that nothing
     about them is compiled.
@@ -203,13 +219,15 @@ def _fill(
     """
     n = g.cardinalities.size
     m = g.edges.shape[0]
+    infinite = 0
+    finite = 0.0
     for i in range(n):
+        start = g.unary_ptr[i]
+        cost = g.unary[start + zero[i]]
+        infinite, finite = _add_up(cost, infinite, finite)
         c.excess[i] = 0.0
         if zero[i] != one[i]:
-            start = g.unary_ptr[i]
-            c.excess[i] = _finite(g.unary[start + one[i]], infinity) - _finite(
-                g.unary[start + zero[i]], infinity
-            )
+            c.excess[i] = _finite(g.unary[start + one[i]], infinity) - _finite(cost, infinity)
     for e in range(m):
         i = g.edges[e, 0]
         j = g.edges[e, 1]
@@ -218,8 +236,10 @@ def _fill(
         j0 = zero[j]
         j1 = one[j]
         half = 0.0
+        cost = edge_cost(g, e, i0, j0)
+        infinite, finite = _add_up(cost, infinite, finite)
         if i0 != i1 or j0 != j1:
-            c00 = _finite(edge_cost(g, e, i0, j0), infinity)
+            c00 = _finite(cost, infinity)
             c10 = _finite(edge_cost(g, e, i1, j0), infinity)
             c01 = _finite(edge_cost(g, e, i0, j1), infinity)
             c11 = _finite(edge_cost(g, e, i1, j1), infinity)
@@ -241,7 +261,9 @@ def _fill(
         c.residual[t.place[p, 1]] = 0.0
     if table is not None:
         for f in range(g.factor_ptr.size - 1):
-            _fill_factor(g, t, c, f, zero, one, infinity, table)
+            cost = _fill_factor(g, t, c, f, zero, one, infinity, table)
+            infinite, finite = _add_up(cost, infinite, finite)
+    return infinite, finite
 
 
 @lean_kernel
@@ -316,35 +338,6 @@ def _load_double(
         c.excess[v] = single.excess[v]
         c.excess[n + v] = -single.excess[v]
     return positive
-
-
-@lean_kernel
-def _energy(g: GraphArrays, x: IntArray) -> tuple[int, float]:
-    """Return the number of infinite costs of a labelling and the sum of the finite ones."""
-    infinite = 0
-    total = 0.0
-    for i in range(g.cardinalities.size):
-        value = g.unary[g.unary_ptr[i] + x[i]]
-        if np.isinf(value):
-            infinite += 1
-        else:
-            total += value
-    for e in range(g.edges.shape[0]):
-        value = edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
-        if np.isinf(value):
-            infinite += 1
-        else:
-            total += value
-    for f in range(g.factor_ptr.size - 1):
-        index = 0
-        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
-        value = g.tables[g.table_ptr[f] + index]
-        if np.isinf(value):
-            infinite += 1
-        else:
-            total += value
-    return infinite, total
 
 
 @inlined
@@ -526,7 +519,6 @@ class LabelChoice:
         if reason is not None:
             raise ValueError(reason)
         self.graph = graph
-        n, m = graph.n_variables, graph.n_edges
         #: Takes the place of an infinite cost. A labelling without one costs at most a quarter of
         #: it beside the constant, one with at least three quarters.
         self.infinity = math.inf
@@ -536,56 +528,11 @@ class LabelChoice:
             self.infinity = larger_power_of_two(finite)
             size += hard * self.infinity
         #: What bounds are lowered by: the rounding of sums in which these numbers cancel.
-        self._rounding = _ROUNDING * size
-        arities = np.diff(graph.factor_ptr)
-        sizes = np.unique(arities).tolist()
-        aux_nodes = np.zeros(graph.n_factors, dtype=np.int64)
-        aux_pairs = np.zeros(graph.n_factors, dtype=np.int64)
-        for arity in sizes:
-            node, _ = _aux_pairs(arity)
-            aux_nodes[arities == arity] = node[-1] + 1
-            aux_pairs[arities == arity] = node.size
-        inner_ptr = _starts(arities * (arities - 1) // 2)
-        inner = np.empty((int(inner_ptr[-1]), 2), dtype=np.int64)
-        for arity in sizes:
-            members = np.flatnonzero(arities == arity)
-            scope = graph.factor_scopes[graph.factor_ptr[members, None] + np.arange(arity)]
-            first, second = np.triu_indices(arity, 1)
-            rows = inner_ptr[members, None] + np.arange(first.size)
-            inner[rows] = np.stack([scope[:, first], scope[:, second]], axis=2)
-        # Pairs that stand in several factors, or are edges, too, share their coefficient.
-        pairs, which = _merged(np.concatenate([graph.edges, inner]), n)
-        self._pairs = len(pairs)
-        aux_node = n + _starts(aux_nodes)
-        aux_pair = self._pairs + _starts(aux_pairs)
-        nodes = int(aux_node[-1])
-        self._nodes = nodes
-        if graph.n_factors:
-            edges = np.empty((int(aux_pair[-1]), 2), dtype=np.int64)
-            edges[: self._pairs] = pairs
-            for arity in sizes:
-                members = np.flatnonzero(arities == arity)
-                node, position = _aux_pairs(arity)
-                rows = aux_pair[members, None] + np.arange(node.size)
-                edges[rows, 0] = aux_node[members, None] + node
-                edges[rows, 1] = graph.factor_scopes[graph.factor_ptr[members, None] + position]
-            self.network = CutGraph.from_edges(nodes, edges)
-        else:
-            # The network is the graph itself, whose adjacency is there already.
-            a = graph.arrays
-            place = np.empty(2 * m, dtype=np.int32)
-            place[a.adj_half] = np.arange(2 * m, dtype=np.int32)
-            self.network = CutGraph(a.adj_ptr, a.adj_var, a.adj_reverse, place.reshape(-1, 2))
+        self.rounding = _ROUNDING * size
+        self.network, self._moves, self._pairs = _laid_out(graph)
         self._double: CutGraph | None = None
-        self._moves = Moves(
-            place=self.network.arcs,
-            factor_pair_ptr=inner_ptr,
-            factor_pairs=which[m:].astype(np.int32),
-            aux_node=aux_node[:-1],
-            aux_pair=aux_pair[:-1],
-            quadratic=np.zeros(len(self.network.arcs)),
-        )
-        self._table = np.zeros(1 << int(arities.max())) if graph.n_factors else None
+        arity = int(np.diff(graph.factor_ptr).max(initial=0))
+        self._table = np.zeros(1 << arity) if graph.n_factors else None
 
     def minimise(
         self,
@@ -617,20 +564,21 @@ class LabelChoice:
         Choice, or None if it was stopped
         """
         t, single = self._moves, self.network.arrays
-        _fill(self.graph.arrays, t, single, zero, one, self.infinity, self._table)
+        n, nodes = self.graph.n_variables, single.excess.size
+        g = self.graph.arrays
+        infinite, finite = _fill(g, t, single, zero, one, self.infinity, self._table)
         quadratic = t.quadratic[: self._pairs]
         pairs = int(np.count_nonzero(quadratic))
         positive = int(np.count_nonzero(quadratic > 0.0))
         truncated = positive > 0 and rule == "truncate"
         if truncated:
             _truncate(t, single, self._pairs, zero, one, zero if current is None else current)
-        n = self.graph.n_variables
         doubled = positive > 0 and not truncated
+        surplus = 0.0
+        network = self.network
         if doubled:
             network = self._doubled()
             surplus = _load_double(t, single, network.arrays, *self._ends)
-        else:
-            network = self.network
         capacity = excess = np.empty(0)
         if bound and not truncated:
             capacity, excess = network.arrays.residual.copy(), network.arrays.excess.copy()
@@ -639,7 +587,7 @@ class LabelChoice:
         level = network.arrays.level
         if doubled:
             # The two nodes of a variable are mirror images up to rounding: both must agree.
-            mirrored = level[self._nodes : self._nodes + n]
+            mirrored = level[nodes : nodes + n]
             taken = np.full(n, -1, dtype=np.int8)
             taken[(level[:n] < 0) & (mirrored > 0)] = 1
             taken[(level[:n] > 0) & (mirrored < 0)] = 0
@@ -649,14 +597,13 @@ class LabelChoice:
         if bound and not truncated:
             value = network.dual_value(capacity, excess)
             if doubled:
-                value = 0.5 * (value + float(excess[: self._nodes].sum()) - surplus)
-            infinite, finite = _energy(self.graph.arrays, zero)
+                value = 0.5 * (value + float(excess[:nodes].sum()) - surplus)
             value += finite
             if infinite:
                 value += infinite * self.infinity
             if value > 0.5 * self.infinity:
                 value = math.inf
-            value += self.graph.constant - self._rounding
+            value += self.graph.constant - self.rounding
         return Choice(taken, value, positive == 0, pairs, positive)
 
     def _doubled(self) -> CutGraph:
@@ -675,6 +622,70 @@ class LabelChoice:
         return self._double
 
 
+def _laid_out(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
+    """Return a network for the choices of a graph, where their parts stand in it, and its pairs.
+
+    These are the pairs of variables, of which there are as many as edges if there are no factors.
+    """
+    if graph.n_factors:
+        return _laid_out_with_factors(graph)
+    # The network is the graph itself, whose adjacency is there already.
+    network = CutGraph.of(graph.arrays)
+    none = np.zeros(0, dtype=np.int64)
+    moves = Moves(
+        place=network.arcs,
+        factor_pair_ptr=np.zeros(1, dtype=np.int64),
+        factor_pairs=none.astype(np.int32),
+        aux_node=none,
+        aux_pair=none,
+        quadratic=np.zeros(graph.n_edges),
+    )
+    return network, moves, graph.n_edges
+
+
+def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
+    """Lay out variables, the auxiliary ones of factors, and the pairs of both."""
+    n, m = graph.n_variables, graph.n_edges
+    arities = np.diff(graph.factor_ptr)
+    sizes = np.unique(arities).tolist()
+    aux_nodes = np.zeros(graph.n_factors, dtype=np.int64)
+    aux_pairs = np.zeros(graph.n_factors, dtype=np.int64)
+    for arity in sizes:
+        node, _ = _aux_pairs(arity)
+        aux_nodes[arities == arity] = node[-1] + 1
+        aux_pairs[arities == arity] = node.size
+    inner_ptr = _starts(arities * (arities - 1) // 2)
+    inner = np.empty((int(inner_ptr[-1]), 2), dtype=np.int64)
+    for arity in sizes:
+        members = np.flatnonzero(arities == arity)
+        scope = graph.factor_scopes[graph.factor_ptr[members, None] + np.arange(arity)]
+        first, second = np.triu_indices(arity, 1)
+        rows = inner_ptr[members, None] + np.arange(first.size)
+        inner[rows] = np.stack([scope[:, first], scope[:, second]], axis=2)
+    # Pairs that stand in several factors, or are edges, too, share their coefficient.
+    pairs, which = _merged(np.concatenate([graph.edges, inner]), n)
+    aux_node = n + _starts(aux_nodes)
+    aux_pair = len(pairs) + _starts(aux_pairs)
+    edges = np.empty((int(aux_pair[-1]), 2), dtype=np.int64)
+    edges[: len(pairs)] = pairs
+    for arity in sizes:
+        members = np.flatnonzero(arities == arity)
+        node, position = _aux_pairs(arity)
+        rows = aux_pair[members, None] + np.arange(node.size)
+        edges[rows, 0] = aux_node[members, None] + node
+        edges[rows, 1] = graph.factor_scopes[graph.factor_ptr[members, None] + position]
+    network = CutGraph.from_edges(int(aux_node[-1]), edges)
+    moves = Moves(
+        place=network.arcs,
+        factor_pair_ptr=inner_ptr,
+        factor_pairs=which[m:].astype(np.int32),
+        aux_node=aux_node[:-1],
+        aux_pair=aux_pair[:-1],
+        quadratic=np.zeros(len(edges)),
+    )
+    return network, moves, len(pairs)
+
+
 def _starts(sizes: IntArray) -> IntArray:
     """Return where consecutive blocks of these sizes start, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
@@ -682,7 +693,7 @@ def _starts(sizes: IntArray) -> IntArray:
 
 def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:
     """Return the distinct unordered pairs by first appearance, and the number of each row's."""
-    key = pairs.min(axis=1, initial=n) * max(n, 1) + pairs.max(axis=1, initial=-1)
+    key = pairs.min(axis=1) * n + pairs.max(axis=1)
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(order.size, dtype=np.int64)
