@@ -79,6 +79,18 @@ def test_every_name_can_be_loaded_and_named_back(found, name):
     assert line and not line.endswith(".") and "\n" not in line
 
 
+def test_a_module_that_is_executed_again_gives_its_new_class(monkeypatch):
+    from inference_lab.solvers import icm
+
+    old = solver_registry.load("icm")
+    assert old is icm.ICM
+    new = type("ICM", (Solver,), {"__module__": icm.__name__, "run": old.run})
+    monkeypatch.setattr(icm, "ICM", new)
+    assert solver_registry.load("icm") is new
+    monkeypatch.undo()
+    assert solver_registry.load("icm") is old
+
+
 def test_default_solvers_write_their_own_spec():
     for name in solver_registry.names():
         solver = solver_registry.make(name)

@@ -56,9 +56,14 @@ _ROUNDING = 2.0**-50
 Rule = Literal["qpbo", "truncate"]
 
 
+def _largest_arity(graph: FactorGraph) -> int:
+    """Return the number of variables of the largest factor, 0 without one."""
+    return int(np.diff(graph.factor_ptr).max()) if graph.n_factors else 0
+
+
 def unsupported_arity(graph: FactorGraph) -> str | None:
     """Return why the factors are too large to be reduced to pairs, or None."""
-    arity = int(np.diff(graph.factor_ptr).max(initial=0))
+    arity = _largest_arity(graph)
     if arity <= MAX_ARITY:
         return None
     return (
@@ -70,12 +75,12 @@ def unsupported_arity(graph: FactorGraph) -> str | None:
 class Moves(NamedTuple):
     """Where the parts of the quadratic function stand.
 
-    * ``place`` (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges;
+    * ``place`` (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until
+      the flow, the coefficient of a pair is ``-2`` times what is left on either arc;
     * ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
       positions of a factor's scope, in the order of `numpy.triu_indices`;
     * ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
-      of the pairs that join its auxiliary nodes to its variables;
-    * ``quadratic`` (p,) float64: the coefficients of the pairs.
+      of the pairs that join its auxiliary nodes to its variables.
     """
 
     place: npt.NDArray[np.int32]
@@ -83,7 +88,6 @@ class Moves(NamedTuple):
     factor_pairs: npt.NDArray[np.int32]
     aux_node: IntArray
     aux_pair: IntArray
-    quadratic: FloatArray
 
 
 @inlined
@@ -102,7 +106,6 @@ def _add_pair(t: Moves, c: CutArrays, p: int, q: float) -> None:
     """Add ``q y_i y_j = q / 2 (y_i + y_j) - q / 2 |y_i - y_j|`` to the network."""
     first = t.place[p, 0]
     second = t.place[p, 1]
-    t.quadratic[p] += q
     half = 0.5 * q
     c.excess[c.head[second]] += half
     c.excess[c.head[first]] += half
@@ -206,11 +209,11 @@ def _fill(
     one: IntArray,
     infinity: float,
     table: FloatArray | None,
-) -> tuple[int, float]:
+) -> tuple[int, float, int, int]:
     """Write the choice between two labellings into the network.
 
-    Returns what `zero` costs beside the constant: how many infinite costs, and the sum of the
-    others.
+    Returns what `zero` costs beside the constant (how many infinite costs, and the sum of the
+    others), the number of pairs that interact, and of those that are not submodular.
 
     `table` is scratch for the largest factor; None for a graph without factors, so that nothing
     about them is compiled.
@@ -221,16 +224,19 @@ def _fill(
     m = g.edges.shape[0]
     infinite = 0
     finite = 0.0
-    for i in range(n):
-        start = g.unary_ptr[i]
-        cost = g.unary[start + zero[i]]
+    pairs = 0
+    positive = 0
+    for v in range(n):
+        start = g.unary_ptr[v]
+        cost = g.unary[start + zero[v]]
         infinite, finite = _add_up(cost, infinite, finite)
-        c.excess[i] = 0.0
-        if zero[i] != one[i]:
-            c.excess[i] = _finite(g.unary[start + one[i]], infinity) - _finite(cost, infinity)
+        c.excess[v] = 0.0
+        if zero[v] != one[v]:
+            c.excess[v] = _finite(g.unary[start + one[v]], infinity) - _finite(cost, infinity)
     for e in range(m):
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
+        # Unsigned, so that they are not tested for being negative.
+        i = np.uint64(g.edges[e, 0])
+        j = np.uint64(g.edges[e, 1])
         i0 = zero[i]
         i1 = one[i]
         j0 = zero[j]
@@ -250,20 +256,26 @@ def _fill(
             half = 0.5 * q
             c.excess[i] += (c10 - c00) + half
             c.excess[j] += (c01 - c00) + half
-        t.quadratic[e] = 2.0 * half
-        c.residual[t.place[e, 0]] = -half
-        c.residual[t.place[e, 1]] = -half
-    for i in range(n, c.excess.size):
-        c.excess[i] = 0.0
-    for p in range(m, t.quadratic.size):
-        t.quadratic[p] = 0.0
-        c.residual[t.place[p, 0]] = 0.0
-        c.residual[t.place[p, 1]] = 0.0
+        pairs += half != 0.0
+        positive += half > 0.0
+        c.residual[np.uint64(t.place[e, 0])] = -half
+        c.residual[np.uint64(t.place[e, 1])] = -half
     if table is not None:
+        for v in range(n, c.excess.size):
+            c.excess[v] = 0.0
+        for p in range(m, t.place.shape[0]):
+            c.residual[t.place[p, 0]] = 0.0
+            c.residual[t.place[p, 1]] = 0.0
         for f in range(g.factor_ptr.size - 1):
             cost = _fill_factor(g, t, c, f, zero, one, infinity, table)
             infinite, finite = _add_up(cost, infinite, finite)
-    return infinite, finite
+        pairs = 0
+        positive = 0
+        for p in range(t.aux_pair[0]):
+            left = c.residual[t.place[p, 0]]
+            pairs += left != 0.0
+            positive += left < 0.0
+    return infinite, finite, pairs, positive
 
 
 @lean_kernel
@@ -276,7 +288,7 @@ def _truncate(
     that of the current labelling ``x``, so that whatever lowers the new function lowers the old.
     """
     for p in range(n_pairs):
-        q = t.quadratic[p]
+        q = -2.0 * c.residual[t.place[p, 0]]
         if q <= 0.0:
             continue
         i = c.head[t.place[p, 1]]
@@ -305,10 +317,10 @@ def _load_double(
     n = single.excess.size
     arcs = single.head.size
     positive = 0.0
-    for p in range(t.quadratic.size):
-        q = t.quadratic[p]
+    for p in range(t.place.shape[0]):
         first = np.int64(t.place[p, 0])
         second = np.int64(t.place[p, 1])
+        q = -2.0 * single.residual[first]
         i = np.int64(single.head[second])
         j = np.int64(single.head[first])
         half = 0.5 * abs(q)
@@ -491,8 +503,8 @@ class LabelChoice:
     Complexity
     ----------
     A choice costs O(n + m) for filling, 2^r r^2 a factor of arity r, and a minimum cut. Memory,
-    besides the graph: 45 bytes a variable and 48 an edge; once a choice is not submodular, 135
-    and 112. A factor of arity r adds about 2^r auxiliary variables, with r pairs each at most.
+    besides the graph: 45 bytes a variable and 40 an edge; once a choice is not submodular, 135
+    and 104. A factor of arity r adds about 2^r auxiliary variables, with r pairs each at most.
 
     References
     ----------
@@ -531,8 +543,7 @@ class LabelChoice:
         self.rounding = _ROUNDING * size
         self.network, self._moves, self._pairs = _laid_out(graph)
         self._double: CutGraph | None = None
-        arity = int(np.diff(graph.factor_ptr).max(initial=0))
-        self._table = np.zeros(1 << arity) if graph.n_factors else None
+        self._table = np.zeros(1 << _largest_arity(graph)) if graph.n_factors else None
 
     def minimise(
         self,
@@ -566,10 +577,9 @@ class LabelChoice:
         t, single = self._moves, self.network.arrays
         n, nodes = self.graph.n_variables, single.excess.size
         g = self.graph.arrays
-        infinite, finite = _fill(g, t, single, zero, one, self.infinity, self._table)
-        quadratic = t.quadratic[: self._pairs]
-        pairs = int(np.count_nonzero(quadratic))
-        positive = int(np.count_nonzero(quadratic > 0.0))
+        infinite, finite, pairs, positive = _fill(
+            g, t, single, zero, one, self.infinity, self._table
+        )
         truncated = positive > 0 and rule == "truncate"
         if truncated:
             _truncate(t, single, self._pairs, zero, one, zero if current is None else current)
@@ -638,7 +648,6 @@ def _laid_out(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         factor_pairs=none.astype(np.int32),
         aux_node=none,
         aux_pair=none,
-        quadratic=np.zeros(graph.n_edges),
     )
     return network, moves, graph.n_edges
 
@@ -681,7 +690,6 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         factor_pairs=which[m:].astype(np.int32),
         aux_node=aux_node[:-1],
         aux_pair=aux_pair[:-1],
-        quadratic=np.zeros(len(edges)),
     )
     return network, moves, len(pairs)
 
