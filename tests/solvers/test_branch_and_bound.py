@@ -62,6 +62,20 @@ def test_bounds_rise_during_the_search_and_hold(monkeypatch):
     assert max(bounds) <= optimum
 
 
+@pytest.mark.parametrize("search", ["hybrid", "depth-first"])
+def test_a_search_that_takes_long_begins_anew_with_a_larger_bound(monkeypatch, search):
+    graph = frustrated(0, n=10, k=3)
+    method = BranchAndBound(search=search)
+    whole = il.solve(graph, method)
+    monkeypatch.setattr(branch_and_bound, "_CHUNK", 5000)
+    monkeypatch.setattr(branch_and_bound, "_FIRST_PARTS", 3)
+    s = il.solve(graph, method)
+    assert s.iterations > 3
+    assert s.diagnostics["root_bound"] > whole.diagnostics["root_bound"] + 0.1
+    assert (s.energy, s.status) == (whole.energy, "optimal")
+    assert s.energy == pytest.approx(least(graph), rel=1e-12)
+
+
 def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
     monkeypatch.setattr(state, "_POOL", 8)
     monkeypatch.setattr(state, "_TRAIL", 1)
@@ -72,14 +86,17 @@ def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
         assert s.energy == pytest.approx(least(graph), rel=1e-12)
 
 
-def test_more_pigeons_than_holes_are_infeasible():
-    pairs = list(itertools.combinations(range(5), 2))
-    graph = il.FactorGraph.pairwise(np.zeros((5, 4)), pairs, np.diag([np.inf] * 4))
+@pytest.mark.parametrize(("holes", "searches"), [(3, False), (6, True)])
+def test_more_pigeons_than_holes_are_infeasible(holes, searches):
+    pairs = list(itertools.combinations(range(holes + 1), 2))
+    unequal = np.diag([np.inf] * holes)
+    graph = il.FactorGraph.pairwise(np.zeros((holes + 1, holes)), pairs, unequal)
     s = il.solve(graph, "branch-and-bound")
     assert s.status == "infeasible"
-    assert s.diagnostics["nodes"] > 1
-    fewer = [pair for pair in pairs if max(pair) < 4]
-    fits = il.FactorGraph.pairwise(np.zeros((4, 4)), fewer, np.diag([np.inf] * 4))
+    # Where few are left elimination tells.
+    assert (s.diagnostics.get("nodes", 0) > 1) == searches
+    fewer = [pair for pair in pairs if max(pair) < holes]
+    fits = il.FactorGraph.pairwise(np.zeros((holes, holes)), fewer, unequal)
     assert il.solve(fits, "branch-and-bound").energy == 0.0
 
 

@@ -34,7 +34,7 @@ BITS = 50
 
 #: Neighbours of a variable that may be eliminated, and entries of a table that may be made for it
 #: whatever it replaces.
-MOST_NEIGHBOURS = 3
+MOST_NEIGHBOURS = 5
 SMALL_TABLE = 1 << 10
 
 Scope = tuple[int, ...]

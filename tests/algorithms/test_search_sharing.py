@@ -1,0 +1,96 @@
+"""Sharing costs out at the root of a search: the same costs, and a bound that rises and holds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import inference_lab as il
+from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.linear.integer_costs import plan_rounding
+from inference_lab.algorithms.search.branching import AT_ROOT, search, share_out
+from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
+from inference_lab.algorithms.search.state import make_functions, make_state
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+
+def start(graph, cutoff=HARD):
+    """Return the functions of a graph, their unary costs, and a search at its root."""
+    network = integer_network(
+        graph, allowed_labels(graph), plan_rounding(graph, math.inf, BITS), lambda: False
+    )
+    functions, unary = make_functions(network, network.left, 1)
+    state = make_state(functions, unary, cutoff)
+    state.now[0].most_work = 1 << 40
+    return functions, unary, state
+
+
+def costs_of(p, low, unary, shift, xs):
+    """Return what labellings, one a row, pay in functions that costs were moved from."""
+    total = low + sum(unary[p.ptr[i] + xs[:, i]] for i in range(xs.shape[1]))
+    for f in range(p.table_at.size):
+        at, moved = p.table_at[f], 0
+        for t in range(p.slots[f], p.slots[f + 1]):
+            a = xs[:, p.scope[t]]
+            at, moved = at + a * p.stride[t], moved + shift[p.shift_at[t] + a]
+        total = np.minimum(total + p.tables[at] - moved, FORBIDDEN)
+    return total
+
+
+@given(
+    st.sampled_from(sorted(FAMILIES)), st.integers(0, 99), st.integers(1, 6), st.floats(0.0, 1.0)
+)
+def test_shared_costs_are_the_same_and_the_bound_rises_and_holds(family, seed, sweeps, share):
+    graph = random_graph(family, seed)
+    if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
+        return
+    p, unary, state = start(graph)
+    if p.table_at.size == 0:
+        return
+    xs = np.array(list(itertools.product(*map(range, np.diff(p.ptr)))))
+    costs = costs_of(p, 0, unary, np.zeros_like(state.shift), xs)
+    finite = np.sort(costs[costs < HARD])
+    # What costs as much as the cutoff may be ruled out, and nothing else.
+    cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
+    p, _, state = start(graph, cutoff)
+    low = 0
+    for sweep in range(sweeps):
+        share_out(p, state, sweep % 2 == 1)
+        assert low <= state.low[0] <= min([*finite[:1].tolist(), cutoff])
+        low = int(state.low[0])
+        if state.now[0].conflict:
+            break
+        assert (state.unary >= 0).all()
+        left = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)
+        assert (costs[~left] >= cutoff).all()
+        kept = left & (costs < HARD)
+        assert (costs_of(p, low, state.unary, state.shift, xs[kept]) == costs[kept]).all()
+    assert not (finite.size and state.now[0].conflict)
+
+
+def test_sharing_comes_near_the_relaxation_where_arc_consistency_does_not():
+    # With two labels both find its optimum in the limit.
+    pairs = list(itertools.combinations(range(12), 2))
+    tables = np.random.default_rng(0).integers(0, 1000, size=(len(pairs), 2, 2)).astype(float)
+    graph = il.FactorGraph.from_factors([2] * 12, list(zip(pairs, tables, strict=True)))
+    relaxed = il.solve(graph, "lp-relaxation").lower_bound
+    rounding = plan_rounding(graph, math.inf, BITS)
+    p, _, state = start(graph)
+    assert search(p, state) == AT_ROOT
+    consistent = rounding.bound(int(state.low[0]))
+    for sweep in range(100):
+        share_out(p, state, sweep % 2 == 1)
+    shared = rounding.bound(int(state.low[0]))
+    assert relaxed - consistent > 100.0
+    assert 0.0 < relaxed - shared < 1e-3
+
+
+def test_sharing_stops_when_its_work_is_done():
+    p, _, state = start(random_graph("grid", 0))
+    state.now[0].most_work = -1
+    share_out(p, state, False)
+    assert 0 < (state.shift != 0).sum() < state.shift.size // 2
