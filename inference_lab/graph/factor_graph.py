@@ -16,6 +16,7 @@ Pairwise terms keep their structure, so that a message costs O(k) where it can:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,6 +67,9 @@ __all__ = ["FactorGraph"]
 
 #: Differences of energies below this are lost: products and squares of them underflow.
 _FINEST = 1e-200
+
+#: Labels up to which extremes of rows are taken label by label.
+_FEW = 8
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
@@ -502,9 +506,12 @@ class FactorGraph:
         extremes = [self.edge_extremes()]
         if self.n_factors:
             extremes.append(_extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:]))
-        # Of a label cost the least is nothing.
-        extremes.append((np.zeros(self.n_label_costs), self.label_costs.costs))
-        low, high = map(np.concatenate, zip(*extremes, strict=True))
+        if self.n_label_costs:
+            # Of a label cost the least is nothing.
+            extremes.append((np.zeros(self.n_label_costs), self.label_costs.costs))
+        low, high = extremes[0]
+        if len(extremes) > 1:
+            low, high = map(np.concatenate, zip(*extremes, strict=True))
         return _extent(low, high)
 
     @cached_property
@@ -512,7 +519,11 @@ class FactorGraph:
         """The extent of all terms and the constant."""
         starts = self.unary_ptr[:-1]
         low, high = self.unary_values, _finite_or_less(self.unary_values)
-        if starts.size:
+        if self.n_labels is not None and self.n_labels <= _FEW:
+            # Label by label: numpy goes through short rows one by one.
+            low = functools.reduce(np.minimum, low.reshape(-1, self.n_labels).T)
+            high = functools.reduce(np.maximum, high.reshape(-1, self.n_labels).T)
+        elif starts.size:
             # One stretch ends where the next begins; no variable is without a label.
             low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
         unary = _extent(low, high)
@@ -1309,13 +1320,15 @@ def _lowered(costs: FloatArray, cap: float) -> FloatArray:
 def _extent(low: FloatArray, high: FloatArray) -> _Extent:
     """Add up terms of these least and largest finite costs."""
     known = np.isfinite(low)
-    low, high = low[known], high[known]
+    count = low.size
+    if not known.all():
+        low, high = low[known], high[known]
     sizes = np.abs(low)
     return _Extent(
         size=float(np.maximum(sizes, np.abs(high)).sum()),
         low=float(low.sum()),
         low_size=float(sizes.sum()),
-        forbidding=float(known.size - low.size),
+        forbidding=float(count - low.size),
     )
 
 

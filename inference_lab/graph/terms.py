@@ -497,8 +497,10 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     m = len(block.edges)
     if m < 2:
         return block
-    low = block.edges.min(axis=1).astype(np.int64)
-    high = block.edges.max(axis=1).astype(np.int64)
+    # Whole columns: numpy goes through rows of two one by one.
+    ends = block.edges.T
+    low = np.minimum(*ends).astype(np.int64)
+    high = np.maximum(*ends).astype(np.int64)
     key = low * cardinalities.size + high
     order = np.argsort(key, kind="stable")
     repeats = key[order[1:]] == key[order[:-1]]
