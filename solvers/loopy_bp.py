@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
+    in_single_precision,
     make_general,
     make_links,
     make_scratch,
@@ -49,6 +50,8 @@ _UNDAMPED = 50
 _DAMPING = 0.5
 #: And before: along chains a little, or messages take turns where costs tie, as whole numbers do.
 _FIRST = {"chains": 0.05}
+#: Changes of messages below this are rounding of single precision: eight units in the last place.
+_RESOLUTION = 1e-6
 
 
 def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) -> FloatArray:
@@ -114,6 +117,12 @@ class LoopyBP(Solver):
         and columns are. Results do not depend on their number. With it, the sequential schedule
         visits a variable after a change above the tolerance; without it (None), also after several
         that are in sum, so that messages differ a little where they are not exact.
+    precision : {"double", "single"}
+        What messages are stored and computed in; "single" pays with many labels, where sweeps wait
+        for messages to come from memory. It acts at T = 0 on graphs with cycles whose terms are
+        Potts or truncated linear, finite and between variables of as many labels, in the sequential
+        schedule and along chains; the tolerance is then at least 1e-6. All else is computed in
+        double precision, as the energies of labellings always are.
 
     Guarantees
     ----------
@@ -131,7 +140,8 @@ class LoopyBP(Solver):
     exponentials or logarithms a label. By residuals, each message renewed costs as many as its
     receiver sends. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
     residual schedules; 112 bytes an edge for the layout, 32 more along chains, and a copy of the
-    unaries, along chains and by residuals two.
+    unaries, along chains and by residuals two. In single precision messages take half, and so does
+    the second copy along chains; there is one more of half the size.
 
     References
     ----------
@@ -164,15 +174,17 @@ class LoopyBP(Solver):
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
     threads: int | None = setting(None, at_least=1)
+    precision: Literal["double", "single"] = "double"
 
     def __post_init__(self) -> None:
         """Check the settings, and what they must be to each other."""
         super().__post_init__()
-        if self.threads is not None and self.schedule in ("residual", "synchronous"):
-            raise ValueError(
-                "threads can share the sequential schedule and chains only, got "
-                f"schedule={self.schedule!r}"
-            )
+        if self.schedule in ("residual", "synchronous"):
+            got = f"the sequential schedule and chains only, got schedule={self.schedule!r}"
+            if self.threads is not None:
+                raise ValueError(f"threads can share {got}")
+            if self.precision == "single":
+                raise ValueError(f"single precision is for {got}")
 
     def schedule_for(self, graph: FactorGraph, temperature: float) -> str:
         """Return the schedule on a graph that is no forest."""
@@ -267,23 +279,36 @@ class Passes:
             make_links(self.arrays, start, temperature),
         )
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
-        self.messages = aligned_zeros(int(n_entries))
         self.general = make_general(graph, self.arrays)
         plain = graph.n_labels is not None and graph.n_factors == 0
         plain = plain and not (self.net.links["way"] == GENERAL).any()
         # What the graph does not need is not handed to kernels, nor compiled.
         self._needed = None if plain else self.general
         self._temperature = temperature or None
-        self._works = [make_scratch(graph) for _ in range(self._crew.size)]
+        scale, tolerance = cost_scale(graph), settings.tolerance
+        kind: np.dtype[Any] = np.dtype(np.float64)
+        if settings.precision == "single" and plain and self._may_be_single(scale):
+            self.net = in_single_precision(self.net)
+            kind, tolerance = np.dtype(np.float32), max(tolerance, _RESOLUTION)
+        self.messages = aligned_zeros(int(n_entries), kind)
+        self._works = [make_scratch(graph, kind) for _ in range(self._crew.size)]
         self._calms_down = settings.damping is None and self.schedule != "forest"
         damping = settings.damping if settings.damping is not None else _FIRST.get(self.schedule, 0)
         damping = 0.0 if self.schedule == "forest" else float(damping)
-        self._step = Step(damping, cost_scale(graph), settings.tolerance, shared)
+        self._step = Step(kind.type(damping), scale, tolerance, shared)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf
         self._prepare(along_grid)
         self._renew_all()
+
+    def _may_be_single(self, scale: float) -> bool:
+        """Whether messages of this mean cost neither prove anything, nor overflow or vanish.
+
+        At T > 0 exponentials take the time, whatever they are of.
+        """
+        proves_nothing = self.schedule != "forest" and self.feasible
+        return proves_nothing and self._temperature is None and 1e-20 < scale < 1e20
 
     def _prepare(self, along_grid: bool) -> None:
         """Make what only one of the schedules needs."""
@@ -338,7 +363,7 @@ class Passes:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Held back, every message has to be renewed.
-            self._step = self._step._replace(damping=_DAMPING)
+            self._step = self._step._replace(damping=self.messages.dtype.type(_DAMPING))
             self._renew_all()
         if self.schedule == "forest":
             self.priority[:] = np.inf

@@ -5,6 +5,10 @@ infinite: the messages at them say nothing and are kept finite, so that a messag
 of a belief by subtraction. What no term of a graph needs is not handed over and not compiled:
 `General` where all terms are finite Potts or truncated linear ones between variables of as many
 labels, a temperature where the minimum is meant.
+
+Without both, costs, messages and scratch may all be of single precision, for which kernels are
+compiled anew. A constant is then made of the type of an array: one of double precision would have
+the whole loop computed in it.
 """
 
 from __future__ import annotations
@@ -141,10 +145,10 @@ def take_out(
 def least_difference(k: int, values: FloatArray, others: FloatArray, start: np.uint64) -> float:
     """Return the smallest ``values[a] - others[start + a]``."""
     # Four chains, as in `least`.
-    first = np.inf
-    second = np.inf
-    third = np.inf
-    fourth = np.inf
+    first = values.dtype.type(np.inf)
+    second = first
+    third = first
+    fourth = first
     for block in range(k >> 2):
         a = np.uint64(block << 2)
         b = start + a
@@ -210,10 +214,11 @@ def store(
     k: int, smallest: float, target: FloatArray, to: np.uint64, damping: float, work: Scratch
 ) -> None:
     """Store the message ``new - smallest``; it says nothing at a label that is forbidden."""
+    nothing = target.dtype.type(0.0)
     for i in range(k):
         a = np.uint64(i)
         value = work.new[a] - smallest
-        value = value if value < np.inf else 0.0
+        value = value if value < np.inf else nothing
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
@@ -297,7 +302,7 @@ def renew_min_sum(
         store_lower(k, smallest, link["cap"], target, to, damping, work)
         return
     size = k
-    smallest = 0.0
+    smallest = target.dtype.type(0.0)
     if general is not None and way == GENERAL:
         size = net.cardinalities[np.uint64(link["other"])]
         smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)

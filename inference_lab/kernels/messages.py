@@ -79,14 +79,15 @@ def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
     return [flat[lo:hi] for lo, hi in zip(graph.unary_ptr[:-1], graph.unary_ptr[1:], strict=True)]
 
 
-def aligned_zeros(size: int) -> FloatArray:
+def aligned_zeros(size: int, dtype: npt.DTypeLike = np.float64) -> FloatArray:
     """Return an array of zeros in cache lines of its own.
 
     Vectors then do not straddle two, and threads do not wait for each other's scratch.
     """
-    line = 8
-    array = np.zeros((size // line + 2) * line)
-    skip = -(array.ctypes.data // 8) % line
+    item = np.dtype(dtype).itemsize
+    line = 64 // item
+    array = np.zeros((size // line + 2) * line, dtype)
+    skip = -(array.ctypes.data // item) % line
     return array[skip : skip + size]
 
 
@@ -139,10 +140,10 @@ def make_terms(g: GraphArrays) -> Terms:
 def least(k: int, values: FloatArray) -> float:
     """Return the smallest of the first `k` values."""
     # Four chains: one alone waits for itself, and compilers leave it so for few labels.
-    first = np.inf
-    second = np.inf
-    third = np.inf
-    fourth = np.inf
+    first = values.dtype.type(np.inf)
+    second = first
+    third = first
+    fourth = first
     for block in range(k >> 2):
         a = block << 2
         first = min(first, values[a])
@@ -157,10 +158,10 @@ def least(k: int, values: FloatArray) -> float:
 @inlined_minimum
 def greatest(k: int, values: FloatArray) -> float:
     """Return the largest of the first `k` values."""
-    first = -np.inf
-    second = -np.inf
-    third = -np.inf
-    fourth = -np.inf
+    first = values.dtype.type(-np.inf)
+    second = first
+    third = first
+    fourth = first
     for block in range(k >> 2):
         a = block << 2
         first = max(first, values[a])
@@ -209,8 +210,8 @@ def lower_envelope(
     A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
     wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the others.
     """
-    low = np.inf
-    high = np.inf
+    low = given.dtype.type(np.inf)
+    high = low
     for a in range(k):
         low = min(given[a], low + slope)
         up[a] = low

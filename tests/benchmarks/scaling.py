@@ -33,6 +33,13 @@ COLUMNS = (
 )
 
 
+def peak_rss_bytes() -> int:
+    """Return the largest memory that this process had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def run(points: int, solver: str, partners: Any) -> dict[str, Any]:
     """Build a graph, run a solver on it, and return what it took."""
     il.solve(estep(20, 3, 20).build(), solver)  # compiles, or loads what was compiled before
@@ -42,14 +49,12 @@ def run(points: int, solver: str, partners: Any) -> dict[str, Any]:
     built = time.process_time()
     solution = il.solve(graph, solver)
     solved = time.process_time()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "build_s": built - begin,
         "solve_s": solved - built,
         "sweeps": solution.iterations,
         "status": str(solution.status),
-        # Linux counts in KiB, macOS in bytes.
-        "peak_rss_bytes": peak if sys.platform == "darwin" else peak * 1024,
+        "peak_rss_bytes": peak_rss_bytes(),
     }
 
 

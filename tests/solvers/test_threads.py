@@ -34,6 +34,7 @@ SPECS = (
     *("loopy-bp(max_sweeps=60, {})", "loopy-bp(damping=0.4, max_sweeps=60, {})"),
     *("trw-s(max_sweeps=60, {})", "trw-s(max_sweeps=9, order=breadth-first, tighten=cycles, {})"),
     "loopy-bp(schedule=chains, max_sweeps=60, {})",
+    "loopy-bp(precision=single, max_sweeps=60, {})",
 )
 
 

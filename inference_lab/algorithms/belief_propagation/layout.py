@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab.graph.arrays import GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.beliefs import General, Links, Scratch
+from inference_lab.graph.terms import freeze
+from inference_lab.kernels.beliefs import General, Links, Network, Scratch
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -120,7 +122,20 @@ def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     )
 
 
-def make_scratch(graph: FactorGraph) -> Scratch:
-    """Allocate scratch arrays for a graph."""
+def make_scratch(graph: FactorGraph, dtype: npt.DTypeLike = np.float64) -> Scratch:
+    """Allocate scratch arrays for a graph, of the type of its messages."""
     width = int(graph.cardinalities.max(initial=1))
-    return Scratch(*(aligned_zeros(width) for _ in Scratch._fields))
+    return Scratch(*(aligned_zeros(width, dtype) for _ in Scratch._fields))
+
+
+def in_single_precision(net: Network) -> Network:
+    """Return a network with its costs in single precision, unaries relative to their least.
+
+    Each variable must have a finite one. Kernels that are given such a network, and messages and
+    scratch of its kind, do all their arithmetic on labels in single precision.
+    """
+    least = np.minimum.reduceat(net.unary, net.unary_ptr[:-1])
+    unary = (net.unary - np.repeat(least, net.cardinalities)).astype(np.float32)
+    kinds = {name: net.links.dtype[name] for name in net.links.dtype.names or ()}
+    fields = [(name, np.float32 if kind == np.float64 else kind) for name, kind in kinds.items()]
+    return net._replace(unary=freeze(unary), links=net.links.astype(fields))
