@@ -207,15 +207,19 @@ def test_all_packages_are_declared() -> None:
     )
 
 
-def _modules() -> list[str]:
-    names = []
+def _entrances() -> list[str]:
+    """Return the rooms and the modules beside them, solvers and problems: not all that is within.
+
+    That nothing within goes round in a circle is read from the imports in ``test_house.py``.
+    """
+    names = {"inference_lab"}
     for package in ("inference_lab", "inference_lab.solvers", "inference_lab.problems"):
         path = importlib.import_module(package).__path__
-        names += [package, *(m.name for m in pkgutil.walk_packages(path, f"{package}."))]
-    return sorted(set(names))
+        names |= {module.name for module in pkgutil.iter_modules(path, f"{package}.")}
+    return sorted(names)
 
 
-@pytest.mark.parametrize("name", _modules())
+@pytest.mark.parametrize("name", _entrances())
 def test_module_imports_by_itself(name: str) -> None:
     """No module needs another one to be imported before it."""
     # In a process of its own numba alone takes half a second; here, only what the package itself

@@ -404,6 +404,8 @@ def test_a_request_to_end_is_heeded_and_nothing_is_left_running(work, number, jo
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Under nohup it would not be heeded, and should not be.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     # It starts one in the warm-up, which is ended after ten seconds, and one in the run.

@@ -177,6 +177,13 @@ def recorded(name):
 def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     """Every block of a real report can be asked for, and is then there."""
     study, comparison = recorded("estep-regimes")
+    problems = {record.problem for record in comparison.records}
+    some = set(sorted(problems)[::20])
+    comparison = Comparison(
+        [record for record in comparison.records if record.problem in some],
+        labels=comparison.labels,
+        stages=comparison.stages,
+    )
     everything = render_comparison(
         replace(study, tables=None, figures=None), comparison, tmp_path / "all"
     )

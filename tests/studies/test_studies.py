@@ -963,7 +963,8 @@ def shrunk(study):
     small = []
     for stage, part in zip(study.quickly().stages(), study.quickly().parts, strict=True):
         constraints = stage.constraints[:1]
-        data = ["lange-toy"] if part.title.startswith("Texture") else stage.data[:1]
+        large = part.title.startswith(("Texture", "News in 20"))
+        data = ["lange-toy"] if large else stage.data[:1]
         small.append(replace(part, data=data, constraints=constraints, runs=1))
     return replace(study.quickly(), parts=small)
 
