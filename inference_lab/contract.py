@@ -192,8 +192,6 @@ class Run:
         setting of a solver that is an energy is to be divided by it.
     temperature : float
         0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
-    rng : numpy.random.Generator
-        The only source of randomness a solver may use.
     initial : (n,) int64 array or None
         A labelling to start from, for solvers that can; it has already been offered.
     initial_marginals : float64 array or None
@@ -225,6 +223,7 @@ class Run:
         *,
         temperature: float = 0.0,
         rng: np.random.Generator | None = None,
+        seed: int | None = None,
         initial: IntArray | None = None,
         initial_marginals: FloatArray | None = None,
         time_limit: float | None = None,
@@ -241,7 +240,7 @@ class Run:
         self.graph = posed if exponent == 0 else posed.scaled(exponent)
         self.unit = 2.0**-exponent
         self.temperature = temperature / self.unit
-        self.rng = np.random.default_rng() if rng is None else rng
+        self._rng, self._seed = rng, seed
         self.initial = initial
         self.initial_marginals = initial_marginals
         self.time_limit = time_limit
@@ -264,6 +263,11 @@ class Run:
         self._start = clock()
         if initial is not None:
             self.offer(initial)
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """The only source of randomness a solver may use; made when it is first asked for."""
+        return np.random.default_rng(self._seed) if self._rng is None else self._rng
 
     @property
     def seconds(self) -> float:

@@ -191,7 +191,7 @@ def solve(
         run = Run(
             graph,
             temperature=temperature,
-            rng=np.random.default_rng(seed),
+            seed=seed,
             initial=start,
             initial_marginals=shares,
             time_limit=time_limit,
@@ -345,6 +345,8 @@ def _check(
     whole = (int, np.integer)
     if seed is not None and not isinstance(seed, whole):
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
     check_numbers(temperature, time_limit)
     if max_iterations is not None and not isinstance(max_iterations, whole):
         raise TypeError(f"max_iterations must be an integer or None, got {max_iterations!r}")

@@ -914,6 +914,8 @@ def test_what_is_no_number_is_told_by_its_name():
         il.solve(graph, "icm", time_limit="5s")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"seed must be an integer or None, got 1\.5"):
         il.solve(graph, "icm", seed=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed must not be negative, got -1"):
+        il.solve(graph, "icm", seed=-1)
 
 
 def test_what_is_no_answer_warns_and_has_no_energy():

@@ -42,7 +42,7 @@ from inference_lab.specs.grammar import (
     parse_spec,
     unknown,
 )
-from inference_lab.specs.trust import refuse_code, untrusted
+from inference_lab.specs.trust import is_trusted, refuse_code, untrusted
 from inference_lab.words import shortened
 
 _T = TypeVar("_T")
@@ -543,6 +543,12 @@ def available_problems() -> dict[str, str]:
     return problem_registry.available()
 
 
+#: Solvers of our own by their specs, which hold settings and nothing else; so many at most.
+#: A small graph is solved in less time than it takes to read a spec.
+_made: dict[str, Solver] = {}
+_KEPT = 256
+
+
 def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
     """Make a solver of a spec string; a solver object is returned as it is.
 
@@ -567,4 +573,21 @@ def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
             f"a solver is a spec string or a Solver object, got {source!r}"
             + (f"; an object of it is {source.__name__}()" if isinstance(source, type) else "")
         )
-    return solver_registry.make(source, trusted=trusted)
+    if not (trusted and is_trusted()):
+        return solver_registry.make(source, trusted=trusted)
+    solver = _made.get(source)
+    if solver is None or not _is_ours(solver):
+        solver = solver_registry.make(source)
+        if _is_ours(solver):
+            if len(_made) >= _KEPT:
+                _made.clear()
+            _made[source] = solver
+    return solver
+
+
+def _is_ours(solver: Solver) -> bool:
+    """Whether the class is one of this package, which its module still has as it is."""
+    cls = type(solver)
+    if not cls.__module__.startswith(f"{solver_registry.package}."):
+        return False
+    return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls

@@ -19,6 +19,7 @@ from inference_lab.registry import registry
 from inference_lab.registry.registry import Registry, as_solver, problem_registry, solver_registry
 from inference_lab.registry.sources import as_problem, as_problems
 from inference_lab.specs.grammar import SpecError, call, parse_spec
+from inference_lab.specs.trust import untrusted
 
 SOLVER = '''
 """A solver for tests."""
@@ -131,6 +132,22 @@ def test_as_solver():
         as_solver(3)
     with pytest.raises(TypeError, match="a solver is a spec string or a Solver object"):
         as_solver(type(solver))
+
+
+def test_a_spec_is_read_once_but_for_code_of_ones_own(write, monkeypatch):
+    from inference_lab.solvers import icm
+
+    path = write("zeros.py", SOLVER.format(name="Zeros"))
+    within = f'persistency(then="{path}")'
+    assert as_solver(within) is as_solver(within)
+    assert as_solver(str(path)) is not as_solver(str(path))
+    with pytest.raises(SpecError):
+        as_solver(within, trusted=False)
+    with untrusted(), pytest.raises(SpecError):
+        as_solver(within)
+    old = as_solver("icm(restarts=3)")
+    monkeypatch.setattr(icm, "ICM", type("ICM", (icm.ICM,), {"__module__": icm.__name__}))
+    assert type(as_solver("icm(restarts=3)")) is icm.ICM is not type(old)
 
 
 # ---------------------------------------------------------------------- a user's file
