@@ -12,7 +12,7 @@ from inference_lab.algorithms.cuts.moves import MoveMaker
 from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
 
@@ -99,16 +99,7 @@ class AlphaBetaSwap(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Swap the labels of one pair after the other until no swap lowers the energy."""
-        if run.initial is not None:
-            x = run.initial.copy()
-        elif self.init == "unary":
-            x = unary_minimum(graph)
-        else:
-            x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        maker = MoveMaker(graph, run, x, self.nonsubmodular)
-        width = int(graph.cardinalities.max(initial=1))
-        if width <= 2 and maker.whole():
-            return Outcome(infeasible=True, diagnostics=maker.diagnostics())
+        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
 
         def swap(alpha: int, beta: int) -> tuple[IntArray, IntArray] | None:
             # Labels are ordered, so a variable that has beta has alpha to choose, too.
@@ -118,5 +109,5 @@ class AlphaBetaSwap(Solver):
             return np.where(chooses, alpha, maker.x), np.where(chooses, beta, maker.x)
 
         return maker.cycle_until_stable(
-            list(combinations(range(width), 2)), swap, self.max_cycles, self.order == "random"
+            list(combinations(range(maker.width), 2)), swap, self.max_cycles, self.order == "random"
         )

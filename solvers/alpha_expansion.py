@@ -11,7 +11,7 @@ from inference_lab.algorithms.cuts.moves import MoveMaker
 from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
 
@@ -104,22 +104,13 @@ class AlphaExpansion(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Expand one label after the other until none of them can."""
-        if run.initial is not None:
-            x = run.initial.copy()
-        elif self.init == "unary":
-            x = unary_minimum(graph)
-        else:
-            x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        maker = MoveMaker(graph, run, x, self.nonsubmodular)
-        width = int(graph.cardinalities.max(initial=1))
-        if width <= 2 and maker.whole():
-            return Outcome(infeasible=True, diagnostics=maker.diagnostics())
+        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
 
         def expansion(label: int, _: int) -> tuple[IntArray, IntArray]:
             return maker.x, np.where(graph.cardinalities > label, label, maker.x)
 
         return maker.cycle_until_stable(
-            [(label, label) for label in range(width)],
+            [(label, label) for label in range(maker.width)],
             expansion,
             self.max_cycles,
             self.order == "random",

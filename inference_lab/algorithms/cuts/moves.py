@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, energy_change
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.label_costs import descend_on
 
@@ -54,26 +54,37 @@ class MoveMaker:
     ----------
     graph : FactorGraph
     run : Run
-    start : (n,) int64 array
+    init : {"unary", "random"}
+        Where moves begin if the run was given no labelling.
     rule : {"qpbo", "truncate"}
         As in `LabelChoice.minimise`.
 
     Attributes
     ----------
     x : (n,) int64 array
+    width : int
+        The largest number of labels.
     """
 
-    def __init__(self, graph: FactorGraph, run: Run, start: IntArray, rule: Rule) -> None:
+    def __init__(
+        self, graph: FactorGraph, run: Run, init: Literal["unary", "random"], rule: Rule
+    ) -> None:
         self.graph = graph
         self.run = run
         self.rule: Rule = rule
-        self.x = start
+        if run.initial is not None:
+            self.x = run.initial.copy()
+        elif init == "unary":
+            self.x = unary_minimum(graph)
+        else:
+            self.x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
+        self.width = int(graph.cardinalities.max(initial=1))
         self._inexact = False
         self._star = star(graph, hard=False) if graph.n_label_costs else None
         self._arrays = (graph if self._star is None else self._star.graph).arrays
         self._choice = LabelChoice(graph if self._star is None else self._star.graph)
         self._moves = self._successes = self._pairs = self._nonsubmodular = 0
-        run.offer(start)
+        run.offer(self.x)
 
     def move(self, zero: IntArray, one: IntArray, *, bound: bool = False) -> Moved | None:
         """Choose between two labels at each variable, one of which it has.
@@ -112,7 +123,7 @@ class MoveMaker:
         """Return a labelling with the variables of label costs, where there are any."""
         return labels if self._star is None else self._star.extended(labels)
 
-    def whole(self) -> bool:
+    def _infeasible(self) -> bool:
         """Choose between all labellings of a graph with two labels; return whether none is finite.
 
         One cut settles it where it is submodular; else roof duality labels what it can.
@@ -130,6 +141,8 @@ class MoveMaker:
     ) -> Outcome:
         """Try every kind of move in turn until none of them lowers the energy.
 
+        With two labels all labellings are chosen from first, which tells whether one is finite.
+
         Parameters
         ----------
         labels : list of pairs of int
@@ -140,6 +153,8 @@ class MoveMaker:
         shuffle : bool
             Draw a new order for each cycle.
         """
+        if self.width <= 2 and self._infeasible():
+            return Outcome(infeasible=True, diagnostics=self._diagnostics())
         # A kind is settled once it has failed, or been exact, since the last other success.
         settled = np.zeros(len(labels), dtype=bool)
         cycles = 0
@@ -155,7 +170,7 @@ class MoveMaker:
         return Outcome(
             converged=bool(settled.all()) or self.run.proved,
             iterations=cycles,
-            diagnostics=self.diagnostics(),
+            diagnostics=self._diagnostics(),
         )
 
     def _cycle(
@@ -190,7 +205,7 @@ class MoveMaker:
         self.run.offer(new)
         return True
 
-    def diagnostics(self) -> dict[str, Any]:
+    def _diagnostics(self) -> dict[str, Any]:
         """Return the number of moves tried and made, and the share of non-submodular pairs."""
         return {
             "moves": self._moves,
