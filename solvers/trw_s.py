@@ -534,7 +534,7 @@ class Passes:
 
         def visit(member: int, first: int, last: int) -> int:
             g, work = self.graph.arrays, self._works[member]
-            decode(g, self.plan, (first, last), self.state, decided, hard, work, x)
+            decode(g, self.plan, self.terms, (first, last), self.state, decided, hard, work, x)
             return last - first
 
         self.crew.sweep(self._stages, visit)
@@ -564,7 +564,7 @@ class TRWS(Solver):
     patience : int
         ... in each of this many sweeps in succession.
     decode_every : int or None
-        Sweeps from one labelling to the next, which takes nearly as long as a sweep; by default
+        Sweeps from one labelling to the next, which takes half as long as a sweep; by default
         a quarter of those that were made, at least one. The last messages always give one.
     max_sweeps : int
         Limit on sweeps; a sweep is a forward and a backward pass. Those of tightening do not count.

@@ -221,6 +221,37 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
     assert seldom.status == Status.OPTIMAL
 
 
+@pytest.mark.parametrize(
+    "family",
+    ["potts", "grid", "diagonal", "truncated-linear", "own-tables", "ragged", "must-links"],
+)
+def test_labels_are_chosen_given_those_before(family: str) -> None:
+    """Towards labelled neighbours the costs of their labels count, else messages (section 5)."""
+    for seed in range(20):
+        graph = random_graph(family, seed)
+        order = np.random.default_rng(seed).permutation(graph.n_variables)
+        passes, run = Passes(graph, order), Run(graph)
+        for direction in (1, 0):
+            passes.half_sweep(direction, run)
+        x, found = np.full(graph.n_variables, -1), passes.decode()
+        start = dict(zip(passes.plan.half.tolist(), passes.plan.at.tolist(), strict=True))
+        for i in order:
+            finite, infinite = graph.unary_of(i).copy(), np.isinf(graph.unary_of(i)).astype(int)
+            finite[infinite == 1] = 0.0
+            for e, side in np.argwhere(graph.edges == i):
+                j = graph.edges[e, 1 - side]
+                if x[j] >= 0:
+                    costs = np.take(graph.edge_table(e), x[j], axis=1 - side)
+                else:
+                    at = start[2 * e + 1 - side]
+                    costs = passes.state.rows[at : at + finite.size]
+                infinite += np.isinf(costs)
+                finite += np.where(np.isinf(costs), 0.0, costs)
+            best = np.where(infinite == infinite.min(), finite, np.inf)
+            x[i] = found[i]
+            assert best[x[i]] <= best.min() + 1e-9 * cost_scale(graph)
+
+
 def test_patience_counts_sweeps_in_succession() -> None:
     rng = np.random.default_rng(1)
     edges = grid_edges(5, 5)

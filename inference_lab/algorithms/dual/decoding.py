@@ -6,9 +6,16 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.dual.visits import FIRST, Plan, State, Workspace
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.factors import min_marginals
-from inference_lab.kernels.messages import edge_cost
+from inference_lab.kernels.messages import (
+    ATTRACTIVE,
+    REPULSIVE,
+    Terms,
+    edge_cost,
+    first_label,
+    least,
+)
 
 
 @inlined
@@ -27,40 +34,48 @@ def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> Non
 
 
 @inlined
-def add_edge(g: GraphArrays, h: int, k: int, b: int, hard: bool, work: Workspace) -> None:
+def add_edge(
+    g: GraphArrays, terms: Terms, h: int, k: int, b: int, hard: bool, work: Workspace
+) -> None:
     """Add the costs of an edge whose other end, at half-edge ``h``, has label ``b``."""
-    e = h >> 1
+    e = np.uint64(h >> 1)
+    way = terms.way[e]
+    if not hard and (way == ATTRACTIVE or way == REPULSIVE):
+        # What all labels pay does not matter to the choice.
+        work.costs[b] += terms.rise[e] if way == REPULSIVE else -terms.rise[e]
+        return
     if g.kinds[e] != TABLE and not hard:
         # What all labels pay does not matter to the choice.
         if b < k:
             work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
         return
     if not hard:
-        # The column or row of the table that belongs to the label.
-        weight, at, step = g.weights[e], g.offsets[e] + b, g.cardinalities[g.edges[e, 1]]
-        if h & 1 == 0:
-            at, step = g.offsets[e] + b * k, 1
+        # The row or column of the table that belongs to the label; of symmetric ones, the row.
+        weight, at = g.weights[e], g.offsets[e] + b * k
+        if h & 1 == 0 or g.forms[e] != NO_FORM:
+            row = g.pairwise[at : at + k]
+            for a in range(k):
+                work.costs[a] += weight * row[a]
+            return
+        at, step = g.offsets[e] + b, g.cardinalities[g.edges[e, 1]]
         for a in range(k):
             work.costs[a] += weight * g.pairwise[at + a * step]
         return
     if h & 1 == 1:
         for a in range(k):
-            work.new[a] = edge_cost(g, e, a, b)
+            work.new[a] = edge_cost(g, h >> 1, a, b)
     else:
         for a in range(k):
-            work.new[a] = edge_cost(g, e, b, a)
+            work.new[a] = edge_cost(g, h >> 1, b, a)
     add_counted(k, work.new, hard, work)
 
 
 @inlined
 def choose(k: int, hard: bool, work: Workspace) -> int:
     """Return the label with the fewest infinite terms, of those the one of least cost."""
-    best = 0
     if not hard:
-        for a in range(1, k):
-            if work.costs[a] < work.costs[best]:
-                best = a
-        return best
+        return first_label(k, least(k, work.costs), work.costs)
+    best = 0
     for a in range(1, k):
         if work.infinite[a] != work.infinite[best]:
             if work.infinite[a] < work.infinite[best]:
@@ -74,6 +89,7 @@ def choose(k: int, hard: bool, work: Workspace) -> int:
 def decode(
     g: GraphArrays,
     plan: Plan,
+    terms: Terms,
     stretch: tuple[int, int],
     state: State,
     decided: FloatArray,
@@ -91,16 +107,20 @@ def decode(
     for t in range(*stretch):
         i = plan.order[t]
         k = g.cardinalities[i]
-        for a in range(k):
-            work.costs[a] = 0.0
-            work.infinite[a] = 0
-        add_counted(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k], hard, work)
+        own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+        if hard:
+            work.costs[:k] = 0.0
+            work.infinite[:k] = 0
+            add_counted(k, own, hard, work)
+        else:
+            for a in range(k):
+                work.costs[a] = own[a]
         for q in range(plan.ptr[t], plan.middle[t]):
             at = plan.at[q]
             add_counted(k, state.rows[at : at + k], hard, work)
         for q in range(plan.middle[t], plan.ptr[t + 1]):
             h = plan.half[q]
-            add_edge(g, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
+            add_edge(g, terms, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             at = plan.slot_ptr[slot]
