@@ -62,7 +62,8 @@ class BranchAndBound(Solver):
     as the best labelling. The supports of all variables together are a labelling; where no
     function adds to it, the node is solved. Else the search branches on the variable of
     most conflicts for its number of labels that such a function holds, and first on the one where
-    it failed last, with its support first. Costs go up or down the order of the variables, as
+    it failed last, with its support first, or, in every other depth-first search, the label that it
+    has in the best labelling known. Costs go up or down the order of the variables, as
     the bound at the root is larger. A search that is not done soon begins anew where sharing the
     costs out between all functions at the root (MPLP++ in integers) gives a larger bound than it
     has come to.
@@ -110,6 +111,8 @@ class BranchAndBound(Solver):
     search with tree decomposition for weighted CSP", CP 2015.
     F. Trosser, S. de Givry, G. Katsirelos, "Relaxation-aware heuristics for exact optimization in
     graphical models", CPAIOR 2020 (labellings of supports).
+    E. Demirovic, G. Chu, P. Stuckey, "Solution-based phase saving for CP", CP 2018 (labels of the
+    best labelling first).
     C. Lecoutre, L. Sais, S. Tabary, V. Vidal, "Reasoning from last conflict(s) in constraint
     programming", Artificial Intelligence 173, 2009.
 
@@ -192,6 +195,8 @@ def _explore(
     best = _best_root(network, unit, cutoff, slack, run)
     state, functions = best.state, best.functions
     now = state.now[0]
+    if known is not None:
+        state.best[:] = known[best.order]
     if solver.search == "depth-first":
         now.limit = now.most_backtracks = np.iinfo(np.int64).max
     outcome.diagnostics |= {
@@ -254,7 +259,7 @@ def _shared_root(one: _Search, state: State, run: Run) -> State:
     """
     functions, shared = one.functions, make_state(one.functions, one.unary, 0)
     now = shared.now[0]
-    for name in "slack cutoff found nodes all_backtracks most_backtracks limit".split():
+    for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():
         setattr(now, name, getattr(state.now[0], name))
     shared.weight[:], shared.best[:] = state.weight, state.best
     now.most_work = _FIRST_PARTS * _CHUNK

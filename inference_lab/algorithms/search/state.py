@@ -72,7 +72,7 @@ class State(NamedTuple):
     * ``dom``, ``pos``: the sparse sets, and where each label stands in its own; ``hint``: like
       ``shift``; ``chosen`` (n,): existential supports; ``flags`` (n,); ``weight`` (f,): conflicts;
     * ``least``: scratch of the size of a domain; ``digits``, ``turns``: of a scope;
-    * ``best`` (n,): the best labelling found;
+    * ``best`` (n,): the best labelling known;
     * ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level;
     * ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
       nodes, ``open`` those not yet explored, least bound first;
@@ -200,7 +200,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
                 "stamp stamps trail work most_work cutoff found slack pruned_low pruned_cutoff "
                 "root_cutoff root_low size_at shift_from chosen_at last level node node_bound pool "
                 "idle idle_low idle_dropped dropped backtracks all_backtracks limit replayed nodes "
-                "most_backtracks"
+                "most_backtracks dives"
             ).split(),
             int,
         ),

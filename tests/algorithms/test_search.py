@@ -1,4 +1,4 @@
-"""Sharing costs out at the root of a search: the same costs, and a bound that rises and holds."""
+"""The search over a network: shared costs are the same costs, with a bound that rises and holds."""
 
 from __future__ import annotations
 
@@ -94,3 +94,27 @@ def test_sharing_stops_when_its_work_is_done():
     state.now[0].most_work = -1
     share_out(p, state, False)
     assert 0 < (state.shift != 0).sum() < state.shift.size // 2
+
+
+def test_every_other_dive_follows_the_best_labelling():
+    pairs = list(itertools.combinations(range(8), 2))
+    rng = np.random.default_rng(0)
+    graph = il.FactorGraph.from_factors([4] * 8, [(pair, rng.random((4, 4))) for pair in pairs])
+    p, _, state = start(graph)
+    assert search(p, state) == AT_ROOT
+    # Nothing is ruled out, and no labelling takes the place of the one said to be known.
+    now = state.now[0]
+    now.found = 0
+    followed = 0
+    while now.dives < 3:
+        now.work, now.most_work = 0, 50
+        search(p, state)
+        decided = state.var[: now.level]
+        labels = state.label[: now.level][state.right[: now.level] == 0]
+        if now.dives == 1:
+            # Not what the first dive took, for that is ruled out in the second.
+            state.best[decided] = (state.label[: now.level] + 1) % 4
+        elif now.dives == 2:
+            assert (labels == state.best[decided][state.right[: now.level] == 0]).all()
+            followed = max(followed, labels.size)
+    assert followed > 1
