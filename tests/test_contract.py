@@ -667,6 +667,7 @@ def test_names_and_specs():
         "tolerance",
         "max_sweeps",
         "threads",
+        "precision",
     ]
 
 
