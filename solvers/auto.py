@@ -14,31 +14,41 @@ from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, redu
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import n_entries
-from inference_lab.hardness.evidence import class_of, evidence
-from inference_lab.hardness.measures import frustration
 from inference_lab.registry.registry import as_solver
+from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Tables of junction trees that are built without further thought, in bytes.
-_SMALL_TREE = 1 << 26
 #: Variables up to which an LP or an SDP is worth a try.
 _DENSE = 2000
-#: Entries of pairwise tables up to which an ILP is worth a try.
+#: Entries of tables up to which an ILP is worth a try, and of Potts terms, which take it fewer
+#: columns: of the 95 E-steps with more than the former it proved 24 in two seconds.
 _ILP_ENTRIES = 60_000
+_ILP_POTTS = 200_000
 #: Edges a variable up to which a graph counts as sparse.
 _SPARSE = 2.5
 #: Edges a variable up to which an ILP of two labels is worth a short try.
 _LOOSE = 5.0
 #: Variables above which anneals find lower energies than a population in the same time.
 _LARGE = 200
+#: Seconds that an elimination may take before anything else is tried.
+_SOON = 0.5
 #: Variables, edges and factors up to which an order of elimination is looked for.
 _ELIMINABLE = 10_000
-#: Share of the first try of a solver that is likely to prove.
-_TRY = 0.3
-#: Variables and edges up to which frustration is measured; it takes a tenth of a second then.
+#: Entries of tables times the part that is left open, up to which an ILP comes to a proof in a
+#: second, and in four times as long twice as many. It proved half of 563 E-steps there that the LP
+#: relaxation left open (estep-regimes): the product puts 91 % of pairs of a problem that it proved
+#: in half a second and one that it did not in the right order, frustration 68 %. With two labels
+#: it proved the ten grids of `instances` that come to 85 at most, and not the three from 427 on.
+_CLOSED_IN_A_SECOND = {"signed-potts": 2500.0, "binary": 150.0}
+#: Times that, from where it proved one in twenty.
+_FAR = 4.0
+#: The open part that an exact search over tables is likely to close in a few times the time.
+_NEAR = 0.05
+#: The open part from which it is not; then labellings are what there is to be gained.
+_HALF = 0.5
+#: Variables and edges from which on messages come first.
 _MEASURED = 100_000
 #: Variables and edges from which on messages need most of the time there is.
 _VAST = 1_000_000
@@ -55,7 +65,7 @@ class Stage(NamedTuple):
     """One step of a plan: a solver, its share of the time that is left, and why it is there.
 
     A solver is left out whose share is not at least twice the seconds that it takes to begin. One
-    that starts `afresh` is given the labelling of the first descent instead of the best so far.
+    that starts `afresh` is not given the best labelling so far.
     """
 
     solver: str
@@ -69,7 +79,7 @@ class Stage(NamedTuple):
 _UNFINISHED = [Stage("icm", 1.0, "the descent goes on")]
 
 #: Seconds for an entry of a table that branch and bound takes to build what it searches.
-_SECONDS_AN_ENTRY = 2e-6
+_SECONDS_AN_ENTRY = 2.5e-7
 
 
 def structure(graph: FactorGraph) -> str:
@@ -99,11 +109,22 @@ def structure(graph: FactorGraph) -> str:
     return "signed-potts" if potts.all() else "pairwise"
 
 
-def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage]:
+def table_entries(graph: FactorGraph) -> int:
+    """Return the entries of the tables of all terms, each with one of its own."""
+    first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
+    return int(first @ second) + graph.table_values.size
+
+
+def plan(
+    graph: FactorGraph,
+    open_part: Callable[[], float] = lambda: 1.0,
+    seconds: float = 10.0,
+) -> Iterator[Stage]:
     """Yield the stages for a graph of which nothing more can be ruled out cheaply.
 
-    A stage is asked for only when those before have left the question open. What the records of a
-    study say is asked of the `whole` that the graph is what is left of, as it was of its problems.
+    A stage is asked for only when those before have left the question open. How much of it is told
+    by `open_part`: the share of the way from the sum of all minima to the best energy that the
+    bound has not gone. `seconds` are those of the run.
     """
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
@@ -112,103 +133,136 @@ def plan(graph: FactorGraph, whole: FactorGraph | None = None) -> Iterator[Stage
         return
     # Looking for an order of elimination takes a second for some ten thousand variables.
     eliminable = n + m + graph.n_factors <= _ELIMINABLE
-    small = f"junction-tree(max_bytes={_SMALL_TREE})"
-    if eliminable and as_solver(small).supports(graph, 0.0) is None:
-        # Not all of the time: half of it may go into an order that is not found.
-        yield Stage(small, 0.2, "small treewidth: elimination is exact")
-    # Grids and the like, where short cycles carry the frustration.
-    sparse = m <= _SPARSE * n
-    first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
-    entries = first @ second + graph.table_values.size
+    takes = JunctionTree().foreseen(graph) if eliminable else math.inf
+    elimination = Stage("junction-tree", 0.6, "small treewidth: elimination is exact", takes)
+    later = [elimination] if _SOON < takes < math.inf else []
+    if takes <= _SOON:
+        yield elimination
+    entries = table_entries(graph)
     why = "small enough for branch and bound"
-    ilp = [Stage("ilp", 0.6, why)] if int(entries) <= _ILP_ENTRIES else []
-    why = "loosely tied: cutting planes and branching often prove soon"
-    tried = [stage._replace(share=0.6 if sparse else _TRY, why=why) for stage in ilp]
-    general = kind in ("pairwise", "higher-order")
-    if general:
-        # It proves many a graph of general tables in a moment, and says early what it cannot.
-        begin = _SECONDS_AN_ENTRY * n_entries(graph)
-        yield Stage("branch-and-bound", 0.2, "a short exact search over cost functions", begin)
-        # What an exact search has come upon would make all of the population like itself.
-        why = "a population of local optima, for whatever follows"
-        yield Stage("memetic", 0.3, why, afresh=True)
-    either_sign = kind in ("binary", "signed-potts")
+    potts = kind in ("binary", "signed-potts")
+    most = _ILP_POTTS if potts else _ILP_ENTRIES
+    ilp = [Stage("ilp", 0.6, why)] if entries <= most else []
     if kind == "attractive":
         yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
-    elif either_sign:
-        stages = [Stage("memetic", 0.3, "terms of either sign: a population of local optima")]
-        if kind == "binary" and m > _LOOSE * n and n > _LARGE:
-            why = "two labels, large and dense: many short anneals"
-            yield Stage("simulated-annealing", 0.4, why)
-        if sparse:
-            why = "few neighbours: exact moves on large subgraphs"
-            stages.append(Stage("subgraph-search", 0.2, why))
-        if kind == "binary" and m <= _LOOSE * n:
-            stages += tried
-        if not sparse and n <= _DENSE:
-            why = "frustrated and dense: the LP says little"
-            stages.append(Stage("semidefinite", 0.7, why))
-        if kind == "binary":
-            why = "two labels: clusters over frustrated cycles often prove"
-            stages.append(Stage("mplp", 0.6, why))
-        else:
-            why = "clusters raise the bound over cycles"
-            stages.append(Stage("trw-s(tighten=cycles)", 0.6, why))
-        yield from _by_evidence(stages + ilp, graph if whole is None else whole, kind)
-    elif kind == "pairwise":
-        yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
-        yield Stage("mplp", 0.4, "another way to the same bound")
+        yield from later + ilp
+    elif potts:
+        closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
+        yield from _of_either_sign(graph, kind, ilp, later, lambda: open_part() * entries / closed)
     else:
-        yield from tried
-        yield Stage("trw-s", 0.3, "messages along chains, where the factors are of a form it knows")
-        yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
-    if not either_sign:
-        yield from ilp
-    if eliminable and as_solver("junction-tree").supports(graph, 0.0) is None:
-        yield Stage("junction-tree", 0.8, "its tables still fit into memory")
-    if general:
+        yield from _of_tables(graph, kind, ilp, later, open_part)
+    if takes == math.inf and eliminable and JunctionTree().supports(graph, 0.0) is None:
+        yield Stage("junction-tree", 0.8, "an order of elimination may yet be found")
+    if kind in ("pairwise", "higher-order"):
         yield Stage("memetic", 0.4, "another population, before more is tried to prove")
         yield Stage("branch-and-bound", 0.5, "the exact search again, with more time")
     yield Stage("toulbar2", 0.9, "search over cost functions, where it is installed")
 
 
-def _by_evidence(stages: list[Stage], whole: FactorGraph, kind: str) -> list[Stage]:
-    """Return stages in the order that problems of a study speak for that are about as frustrated.
+def _of_either_sign(
+    graph: FactorGraph,
+    kind: str,
+    ilp: list[Stage],
+    later: list[Stage],
+    far: Callable[[], float],
+) -> Iterator[Stage]:
+    """Yield the stages for Potts terms of either sign, by how far a proof is.
 
-    The relaxation first where it is likely to be tight; then who found the best energies where it
-    was not; then a short try of who proved most of those, if that was half of them; then the stages
-    as they are. So are those of graphs with more pairs a variable than any problem of the study
-    had. In large graphs of more than two labels messages come first, if there are costs of
-    variables that they could pass on, then single changes, and then what gives a bound.
+    Up to `far` = 1 an ILP is likely to come to a proof. What is sure to, but may take longer, is
+    done `later` than what is short.
     """
-    known = evidence()
-    n, m = whole.n_variables, whole.n_edges
-    if n + m > _MEASURED and kind == "signed-potts" and np.ptp(whole.unary_values) > 0:
+    n, m = graph.n_variables, graph.n_edges
+    # Grids and the like, where short cycles carry the frustration.
+    sparse = m <= _SPARSE * n
+    why = "terms of either sign: a population of local optima"
+    population = Stage("memetic", 0.3, why)
+    if n + m > _MEASURED and kind == "signed-potts" and np.ptp(graph.unary_values) > 0:
         why = "large: closest from a hundred thousand variables on (estep-scaling)"
-        rest = sorted(stages, key=lambda stage: not stage.solver.startswith("trw-s"))
-        on = Stage("icm", 1.0, "single changes from where the messages led")
         # With a million points the sweeps of ten seconds are still too few.
         share = 0.6 if n + m <= _VAST else 0.85
-        return [Stage("loopy-bp(damping=0.5)", share, why), on, *rest]
-    if n + m > _MEASURED or m > known["most_pairs_a_variable"] * n:
-        return stages
-    such = known["classes"][class_of(frustration(whole))]
-    left = such["not_tight"]
-    told = f"of {left['problems']} such problems of {known['study']}"
-    ordered = []
-    # Of two labels, persistency has taken what the relaxation knows.
-    if kind == "signed-potts" and such["tight_interval"][0] > 0.5:
-        why = f"tight on {such['tight']} of {such['problems']} such problems of {known['study']}"
-        ordered.append(Stage("trw-s", 0.3, why))
-    for stage in stages:
-        if stage.solver in left["best"]:
-            ordered.append(stage._replace(why=f"{stage.why}; best on average {told}"))
-    proofs = {stage.solver: left["proved_by"].get(stage.solver, 0) for stage in stages}
-    prover = max(proofs, key=lambda solver: proofs[solver])
-    if 2 * proofs[prover] >= left["problems"] > 0:
-        ordered.append(Stage(prover, _TRY, f"proved {proofs[prover]} {told}"))
-    return ordered + [stage for stage in stages if stage.solver not in left["best"]]
+        yield Stage("loopy-bp(damping=0.5)", share, why)
+        yield Stage("icm", 1.0, "single changes from where the messages led")
+        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
+        yield population
+    elif kind == "binary" and not sparse:
+        if m > _LOOSE * n and n > _LARGE:
+            why = "two labels, large and dense: many short anneals"
+            yield Stage("simulated-annealing(restarts=1)", 0.5, why)
+        yield population._replace(share=0.5 if n > _LARGE else 0.3)
+        if m <= _LOOSE * n:
+            why = "loosely tied: cutting planes and branching often prove soon"
+            yield from (stage._replace(share=0.3, why=why) for stage in ilp)
+        yield from later
+    else:
+        if kind == "binary":
+            # Persistency has found all that single variables tell.
+            yield Stage("mplp", 0.1, "a first bound, from clusters over cycles")
+        else:
+            yield Stage("trw-s", 0.1, "a first bound: tight on most E-steps (estep-regimes)")
+        # One that starts from a labelling becomes all like it.
+        yield population._replace(share=0.2, afresh=True)
+        if far() <= 1.0:
+            why = "an ILP proves most graphs of its size of which so little is left open"
+            yield from (stage._replace(share=0.75, why=why) for stage in ilp)
+        yield from later
+        # Where nothing is likely to be proved, labellings are what there is to be gained.
+        share = 0.4 if far() <= _FAR else 0.6
+        if kind == "signed-potts":
+            yield population._replace(share=share)
+            share = 0.2
+        if sparse:
+            why = "few neighbours: exact moves on large subgraphs"
+            yield Stage("subgraph-search", share, why)
+    if not sparse and n <= _DENSE:
+        yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
+    if kind == "binary":
+        yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
+    else:
+        yield Stage("trw-s(tighten=cycles)", 0.6, "clusters raise the bound over cycles")
+    yield from ilp
+
+
+def _of_tables(
+    graph: FactorGraph,
+    kind: str,
+    ilp: list[Stage],
+    later: list[Stage],
+    open_part: Callable[[], float],
+) -> Iterator[Stage]:
+    """Yield the stages for general tables and terms of higher order, by what is left open."""
+    n, terms = graph.n_variables, graph.n_edges + graph.n_factors
+    # It proves many of these graphs in a moment, and says early what it cannot.
+    search = Stage("branch-and-bound", 0.25, "a short exact search over cost functions")
+    yield search._replace(begin=_SECONDS_AN_ENTRY * table_entries(graph))
+    yield from later
+    if open_part() <= _NEAR:
+        yield search._replace(share=0.7, why="the exact search goes on: little is left open")
+    if kind == "higher-order":
+        why = "messages along chains, where the factors are of a form it knows"
+        yield Stage("trw-s", 0.25, why)
+    elif open_part() >= 1.0:
+        yield Stage("trw-s", 0.1, "a first bound")
+    if terms > _LOOSE * n:
+        yield Stage("simulated-annealing", 0.3, "dense: short anneals")
+    elif terms <= _SPARSE * n:
+        yield Stage("subgraph-search", 0.3, "few neighbours: exact moves on large subgraphs")
+    why = "a population of local optima, for whatever follows"
+    population = Stage("memetic", 0.4, why, afresh=True)
+    if terms > _LOOSE * n or open_part() < _HALF:
+        yield population
+    else:
+        yield population._replace(share=0.75)
+        yield population._replace(why="another one: a proof is far")
+    if kind == "pairwise":
+        yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
+        yield Stage("mplp", 0.4, "another way to the same bound")
+    else:
+        share = 0.6 if graph.n_edges <= _SPARSE * n else 0.3
+        yield from (stage._replace(share=share, why="often proves soon") for stage in ilp)
+        yield Stage("trw-s", 0.3, "more sweeps")
+        yield Stage("mplp", 0.5, "higher-order terms: max-product LP with clusters")
+    yield from ilp
 
 
 def searches(graph: FactorGraph) -> list[Stage]:
@@ -234,9 +288,9 @@ class Auto(Solver):
     subgraphs or a semidefinite relaxation for Potts terms of either sign, a short exact search and
     message passing tightened by clusters for others, then branch and bound, elimination with larger
     tables, toulbar2 if it is installed, and further searches for labellings in turn, as size and
-    time allow. For terms of either sign the records of a study say which goes first, by how
-    frustrated the graph is (`inference_lab.diagnose`). Each stage starts from the best labelling so
-    far; the run ends when bound and energy meet.
+    time allow. A first bound and a first labelling come early: by what they leave open, and by the
+    size of the tables, exact search comes next, or most of the time goes to labellings. Each stage
+    starts from the best labelling so far; the run ends when bound and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -314,15 +368,21 @@ class Auto(Solver):
         rest = reduction.graph
         plans: list[dict[str, Any]] = []
         diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": plans}
-        start = best = reduction.restrict(first)
+        best = reduction.restrict(first)
         diagnostics["structure"] = structure(rest)
         best_energy = float(rest.energy(best))
         iterations = 0
         converged = False
+        least = graph.sum_of_minima
+
+        def open_part() -> float:
+            way = run.best_energy - least
+            return (run.best_energy - run.lower_bound) / way if 0.0 < way < math.inf else 1.0
+
         more = searches(rest)
         # A budget is used until it is spent; without one, every search ends by itself.
         for stage in itertools.chain(
-            plan(rest, graph),
+            plan(rest, open_part, end),
             _UNFINISHED if descent.status is Status.LIMIT else (),
             more[:1] if run.time_limit is None else itertools.cycle(more),
         ):
@@ -339,7 +399,7 @@ class Auto(Solver):
                 seed=int(run.rng.integers(2**32)),
                 time_limit=stage.share * left,
                 max_iterations=_iterations_left(run, iterations),
-                initial=start if stage.afresh else best,
+                initial=None if stage.afresh else best,
                 on_offer=lambda point: run.bound(point.lower_bound),
                 # Nothing is lost if this run is ended by force.
                 on_improve=lambda labels, energy, seconds: _tell(

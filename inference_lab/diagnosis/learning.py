@@ -140,7 +140,6 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
         "study": Path(store).resolve().parent.name,
         "problems": len(names),
         "sets": len(set(units)),
-        "most_pairs_a_variable": round(max(row["mean_degree"] for row in rows) / 2, 2),
         "predictors": {k: round(v, 3) for k, v in predictors.items() if math.isfinite(v)},
         "classes": [
             _class(np.flatnonzero(np.array(classes) == c), held, solvers, tight, units)

@@ -242,6 +242,7 @@ def test_the_estimate_covers_what_is_allocated(temperature):
 
 def test_plans_go_with_their_graphs():
     graph = random_graph("grid", 0)
+    gc.collect()
     before = len(junction_tree._plans)
     il.solve(graph, "junction-tree")
     assert len(junction_tree._plans) == before + 1
