@@ -67,7 +67,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a setting without its name": (
         *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
         "cannot read spec 'loopy-bp(0.5)' at position 9: expected a setting's name; settings of "
-        "loopy-bp: schedule, damping, tolerance, max_sweeps, threads\n  loopy-bp(0.5)\n"
+        "loopy-bp: schedule, damping, tolerance, max_sweeps, threads, precision\n  loopy-bp(0.5)\n"
         "           ^",
     ),
     "an abbreviation": (
@@ -159,7 +159,7 @@ def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
         ("reproduce estep-regime", "is no study; did you mean 'estep-regimes'?"),
         ("reprodcue estep-regimes", "Did you mean 'reproduce'?"),
         ("solve potts-grid(3)", "seed\n  potts-grid(3)\n             ^\n"),
-        ("compare potts-grid --solver loopy-bp(0.5)", "threads\n  loopy-bp(0.5)\n  "),
+        ("compare potts-grid --solver loopy-bp(0.5)", "precision\n  loopy-bp(0.5)\n  "),
         ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),
     ],
 )
