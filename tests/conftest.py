@@ -60,11 +60,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: some tests wait, for processes and clocks."""
-    return (os.cpu_count() or 1) + 1
-
-
 #: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 
