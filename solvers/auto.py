@@ -14,6 +14,7 @@ from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, redu
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solvers.tree_dp import TreeDP
@@ -49,7 +50,7 @@ _NEAR = 0.05
 #: The open part from which it is not; then labellings are what there is to be gained.
 _HALF = 0.5
 #: Variables and edges from which on messages come first.
-_MEASURED = 100_000
+_MESSAGES_FIRST = 100_000
 #: Variables and edges from which on messages need most of the time there is.
 _VAST = 1_000_000
 #: Share of the budget that the first descent may take, and the reduction.
@@ -109,12 +110,6 @@ def structure(graph: FactorGraph) -> str:
     return "signed-potts" if potts.all() else "pairwise"
 
 
-def table_entries(graph: FactorGraph) -> int:
-    """Return the entries of the tables of all terms, each with one of its own."""
-    first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
-    return int(first @ second) + graph.table_values.size
-
-
 def plan(
     graph: FactorGraph,
     open_part: Callable[[], float] = lambda: 1.0,
@@ -138,7 +133,7 @@ def plan(
     later = [elimination] if _SOON < takes < math.inf else []
     if takes <= _SOON:
         yield elimination
-    entries = table_entries(graph)
+    entries = n_table_entries(graph)
     why = "small enough for branch and bound"
     potts = kind in ("binary", "signed-potts")
     most = _ILP_POTTS if potts else _ILP_ENTRIES
@@ -177,7 +172,7 @@ def _of_either_sign(
     sparse = m <= _SPARSE * n
     why = "terms of either sign: a population of local optima"
     population = Stage("memetic", 0.3, why)
-    if n + m > _MEASURED and kind == "signed-potts" and np.ptp(graph.unary_values) > 0:
+    if n + m > _MESSAGES_FIRST and kind == "signed-potts" and np.ptp(graph.unary_values) > 0:
         why = "large: closest from a hundred thousand variables on (estep-scaling)"
         # With a million points the sweeps of ten seconds are still too few.
         share = 0.6 if n + m <= _VAST else 0.85
@@ -234,7 +229,7 @@ def _of_tables(
     n, terms = graph.n_variables, graph.n_edges + graph.n_factors
     # It proves many of these graphs in a moment, and says early what it cannot.
     search = Stage("branch-and-bound", 0.25, "a short exact search over cost functions")
-    yield search._replace(begin=_SECONDS_AN_ENTRY * table_entries(graph))
+    yield search._replace(begin=_SECONDS_AN_ENTRY * n_table_entries(graph))
     yield from later
     if open_part() <= _NEAR:
         yield search._replace(share=0.7, why="the exact search goes on: little is left open")

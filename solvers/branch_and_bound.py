@@ -26,6 +26,7 @@ from inference_lab.algorithms.search.state import (
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.specs.settings import setting
 
 #: Costs looked at between two looks at the clock: some hundredths of a second.
@@ -136,8 +137,7 @@ class BranchAndBound(Solver):
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
-        sizes = graph.cardinalities[graph.edges]
-        entries = int((sizes[:, 0] * sizes[:, 1]).sum()) + graph.table_values.size
+        entries = n_table_entries(graph)
         terms = graph.n_variables + graph.n_edges + graph.n_factors
         needed = 8 * _COPIES * entries + _BYTES_EACH * terms
         if needed <= self.max_bytes:

@@ -25,6 +25,7 @@ from inference_lab.algorithms.linear.integer_costs import (
 )
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -106,8 +107,7 @@ class Toulbar2(Solver):
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
-        sizes = graph.cardinalities[graph.edges]
-        entries = int((sizes[:, 0] * sizes[:, 1]).sum()) + graph.table_values.size
+        entries = n_table_entries(graph)
         if entries > _MAX_ENTRIES:
             return f"dense tables of {entries} entries; at most {_MAX_ENTRIES} are handed over"
         large = np.diff(graph.table_ptr)[np.diff(graph.factor_ptr) > 3].sum()

@@ -21,6 +21,12 @@ def n_entries(graph: FactorGraph) -> int:
     return int(graph.unary_values.size + ends + graph.table_values.size)
 
 
+def n_table_entries(graph: FactorGraph) -> int:
+    """Return the entries of the tables of all terms but unary ones, if each had one of its own."""
+    sizes = graph.cardinalities[graph.edges]
+    return int(sizes[:, 0] @ sizes[:, 1]) + graph.table_values.size
+
+
 def contradiction(graph: FactorGraph) -> str | None:
     """Return why the graph is infeasible where that is easy to see, else None.
 

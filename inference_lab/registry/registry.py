@@ -228,7 +228,6 @@ class Registry(Generic[_T]):
         self.base = base
         self.package = package
         self.besides = besides
-        self._ours: dict[str, type[_T]] = {}
 
     @property
     def _what(self) -> str:
@@ -315,11 +314,7 @@ class Registry(Generic[_T]):
     def _registered(self, name: str) -> type[_T]:
         if name in self._files():
             module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
-            found = self._ours.get(name)
-            # The module may have been executed again since.
-            if found is None or vars(module).get(found.__name__) is not found:
-                (found,) = self.classes_in(module).values()
-                self._ours[name] = found
+            (found,) = self.classes_in(module).values()
             return found
         if name in self._entry_points():
             try:
