@@ -38,9 +38,9 @@ from inference_lab.harness.planning import (
 )
 from inference_lab.harness.plans import PlannedRuns
 from inference_lab.harness.progress import Progress, in_notebook
-from inference_lab.harness.running import blank, is_ours, is_warmed_up, run, warmed_up
+from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.registry.registry import as_solver
+from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.findings import gap_percent
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey

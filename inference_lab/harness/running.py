@@ -32,10 +32,10 @@ from inference_lab.harness.warming import warm_up, warmth
 from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
-from inference_lab.registry.registry import as_solver
+from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.results.records import Record, thin_trace
 
-__all__ = ["blank", "is_ours", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
+__all__ = ["blank", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
 
 #: A run is ended by force after so many times its time limit, and so many seconds that it could
 #: use: more than it should need, so that only a run that does not heed its limit is ended so.
@@ -152,11 +152,6 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     finally:
         if board is not None:
             board.close()
-
-
-def is_ours(solver: Solver) -> bool:
-    """Whether a solver comes with the library."""
-    return type(solver).__module__.startswith("inference_lab.solvers.")
 
 
 def is_warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:

@@ -571,18 +571,21 @@ def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
     if not (trusted and is_trusted()):
         return solver_registry.make(source, trusted=trusted)
     solver = _made.get(source)
-    if solver is None or not _is_ours(solver):
+    if solver is None or not _is_current(solver):
         solver = solver_registry.make(source)
-        if _is_ours(solver):
+        if is_ours(solver):
             if len(_made) >= _KEPT:
                 _made.clear()
             _made[source] = solver
     return solver
 
 
-def _is_ours(solver: Solver) -> bool:
-    """Whether the class is one of this package, which its module still has as it is."""
+def is_ours(solver: Solver) -> bool:
+    """Whether a solver comes with the library."""
+    return type(solver).__module__.startswith(f"{solver_registry.package}.")
+
+
+def _is_current(solver: Solver) -> bool:
+    """Whether its module still has the class as it is, and was not executed again."""
     cls = type(solver)
-    if not cls.__module__.startswith(f"{solver_registry.package}."):
-        return False
     return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls
