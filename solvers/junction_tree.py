@@ -290,13 +290,13 @@ class JunctionTree(Solver):
         work = workspace(tree, plan.scratch)
         messages = np.empty(messages_size)
         choice = np.empty(choices, dtype=plan.choice_type)
-        state = np.zeros(2, dtype=np.int64)
-        while state[0] < tree.rows.size and not run.should_stop(outcome.iterations):
+        now = work.now[0]
+        while now.table < tree.rows.size and not run.should_stop(outcome.iterations):
             outcome.iterations += 1
-            if not upward(g, tree, temperature, messages, choice, work, state, _CHUNK):
+            if not upward(g, tree, temperature, messages, choice, work, _CHUNK):
                 outcome.converged = outcome.infeasible = True
                 return outcome
-        if state[0] < tree.rows.size:
+        if now.table < tree.rows.size:
             run.offer(first_allowed(graph, plan.domains))
             return outcome
         decided = decided_cost(g, plan.couples, tree.label_ptr, tree.labels)
@@ -331,14 +331,13 @@ class JunctionTree(Solver):
         """Make the pass back; return the marginals, or None if the budget ended it."""
         shares = np.zeros(tree.labels.size)
         sums = np.empty(sums_size)
-        state = np.array([tree.rows.size - 1, 0])
+        now = work.now[0]
+        now.table, now.block = tree.rows.size - 1, 0
         messages[tree.at[np.diff(tree.sep_ptr) == 0]] = 1.0
-        while state[0] >= 0 and not run.should_stop(outcome.iterations):
+        while now.table >= 0 and not run.should_stop(outcome.iterations):
             outcome.iterations += 1
-            downward(
-                graph.arrays, tree, run.temperature, messages, sums, shares, work, state, _CHUNK
-            )
-        if state[0] >= 0:
+            downward(graph.arrays, tree, run.temperature, messages, sums, shares, work, _CHUNK)
+        if now.table >= 0:
             return None
         sizes = np.diff(tree.label_ptr)
         owner = np.repeat(np.arange(graph.n_variables), sizes)

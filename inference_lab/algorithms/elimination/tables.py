@@ -16,6 +16,7 @@ from inference_lab.algorithms.elimination.domains import BoolArray, Domains, Int
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
+from inference_lab.kernels.record import record
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
 BLOCK = 2048
@@ -74,6 +75,7 @@ class Workspace(NamedTuple):
     block: FloatArray  # (block,)
     dense: FloatArray  # the tables of the terms
     shift: FloatArray  # (b,) the least entry of each message
+    now: Any  # `record`: the table, and its block, that a pass goes on with
 
 
 def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
@@ -92,6 +94,7 @@ def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
         block=np.empty(block),
         dense=np.empty(dense),
         shift=np.empty(tree.rows.size),
+        now=record(table=int, block=int),
     )
 
 
@@ -534,26 +537,26 @@ def upward(
     messages: FloatArray,
     choice: ChoiceArray,
     work: Workspace,
-    state: IntArray,
     budget: int,
 ) -> bool:
     """Send messages from the leaves towards the roots, for about `budget` additions.
 
     A message is the minimum (T = 0), or ``-T log sum exp(-. / T)``, of its table over the table's
-    own variable; `choice` keeps the best label in each row. `state` holds the table and the block
-    to go on with. Returns False if a message is infinite throughout: no labelling is feasible.
+    own variable; `choice` keeps the best label in each row. Goes on with the table and the block
+    in `work`. Returns False if a message is infinite throughout: no labelling is feasible.
     """
-    while state[0] < tree.variables.size and budget > 0:
-        p = state[0]
+    now = work.now[0]
+    while now.table < tree.variables.size and budget > 0:
+        p = now.table
         layout = _prepare(g, tree, p, work)
         size, block = tree.sizes[p], layout.block
         rows = block // size
         blocks = tree.rows[p] // rows
-        if state[1] == 0:
+        if now.block == 0:
             work.shift[p] = np.inf
         least = work.shift[p]
-        while state[1] < blocks and budget > 0:
-            number = state[1]
+        while now.block < blocks and budget > 0:
+            number = now.block
             _add_up(layout, number, messages, work)
             to, chosen = tree.made_at[p] + number * rows, tree.choice_at[p] + number * rows
             for r in range(rows):
@@ -574,17 +577,17 @@ def upward(
                 choice[chosen + r] = label
                 least = min(least, best)
             budget -= block * (layout.inputs + (16 if temperature > 0.0 else 3))
-            state[1] += 1
+            now.block += 1
         work.shift[p] = least
-        if state[1] < blocks:
+        if now.block < blocks:
             return True
         if least == np.inf:
             return False
         if tree.at[p] != tree.made_at[p]:
             for t in range(tree.rows[p]):
                 messages[tree.at[p] + t] = messages[tree.made_at[p] + t]
-        state[0] += 1
-        state[1] = 0
+        now.table += 1
+        now.block = 0
         budget -= 100 + tree.rows[p]
     return True
 
@@ -598,7 +601,6 @@ def downward(
     sums: FloatArray,
     marginals: FloatArray,
     work: Workspace,
-    state: IntArray,
     budget: int,
 ) -> None:
     """Send probabilities from the roots towards the leaves, for about `budget` additions.
@@ -608,8 +610,9 @@ def downward(
     in proportion to ``exp(-table(s, a) / T)``. They are added up in `marginals`, one entry for
     each label that is left. `sums` is scratch for what a table tells its children.
     """
-    while state[0] >= 0 and budget > 0:
-        p = state[0]
+    now = work.now[0]
+    while now.table >= 0 and budget > 0:
+        p = now.table
         layout = _prepare(g, tree, p, work)
         size, block = tree.sizes[p], layout.block
         rows = block // size
@@ -618,12 +621,12 @@ def downward(
         # The messages of the children stand one after the other.
         start = tree.at[tree.children[lo]] if hi > lo else 0
         end = tree.at[tree.children[hi - 1]] + tree.rows[tree.children[hi - 1]] if hi > lo else 0
-        if state[1] == 0:
+        if now.block == 0:
             for t in range(end - start):
                 sums[t] = 0.0
         own = tree.label_ptr[tree.variables[p]]
-        while state[1] < blocks and budget > 0:
-            number = state[1]
+        while now.block < blocks and budget > 0:
+            number = now.block
             _add_up(layout, number, messages, work)
             at = tree.at[p] + number * rows
             for r in range(rows):
@@ -656,13 +659,13 @@ def downward(
                 for t in range(block):
                     sums[base + work.look_up[to + t]] += work.block[t]
             budget -= block * (2 * layout.inputs + 16)
-            state[1] += 1
-        if state[1] < blocks:
+            now.block += 1
+        if now.block < blocks:
             return
         for t in range(end - start):
             messages[start + t] = sums[t]
-        state[0] -= 1
-        state[1] = 0
+        now.table -= 1
+        now.block = 0
         budget -= 100 + end - start
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.highs import keep_to_one_thread
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.kernels.record import record
 
 #: Rows of the histogram by which the most violated triangles are kept.
 _BINS = 256
@@ -237,16 +238,16 @@ def _triangles_of(
     codes: IntArray,
     violations: FloatArray,
     histogram: IntArray,
-    state: FloatArray,
+    now: Any,
 ) -> None:
     """Collect violated triangles with largest node in ``first .. last - 1``.
 
-    A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. ``state`` holds the number kept and
-    the threshold; when the buffer is full, the threshold rises to where half of it goes.
+    A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. When the buffer is full, the
+    threshold rises to where half of it goes.
     """
     n = x.shape[0]
-    count = int(state[0])
-    threshold = state[1]
+    count = now[0].kept
+    threshold = now[0].threshold
     for i in range(first, last):
         for j in range(1, i):
             a = x[i, j]
@@ -288,8 +289,8 @@ def _triangles_of(
                     if kept == count:
                         kept = count // 2
                     count = kept
-    state[0] = count
-    state[1] = threshold
+    now[0].kept = count
+    now[0].threshold = threshold
 
 
 class TriangleSearch:
@@ -324,7 +325,8 @@ class TriangleSearch:
         self._codes = np.empty(4 * most + 64, dtype=np.int64)
         self._violations = np.empty(4 * most + 64)
         self._histogram = np.zeros(_BINS, dtype=np.int64)
-        self._state = np.array([0.0, threshold])
+        self._now = record(kept=int, threshold=float)
+        self._now[0].threshold = threshold
         tops = np.arange(n)
         if n**3 / 6 > work:
             tops = rng.permutation(n)
@@ -335,12 +337,12 @@ class TriangleSearch:
         """Look at all triangles with this largest node."""
         _triangles_of(
             self.x, top, top + 1, self.two, self._codes, self._violations, self._histogram,
-            self._state,
+            self._now,
         )  # fmt: skip
 
     def codes(self, known: IntArray) -> IntArray:
         """Return the codes of the most violated triangles that are not known yet."""
-        count = int(self._state[0])
+        count = self._now[0].kept
         codes, violations = self._codes[:count], self._violations[:count]
         new = ~np.isin(codes, known)
         codes, violations = codes[new], violations[new]
