@@ -322,6 +322,26 @@ def triangulate(
     return made
 
 
+@lean_kernel
+def link_up(
+    graph: Projection,
+    order: IntArray,
+    nodes: IntArray,
+    strength: FloatArray,
+    size: FloatArray,
+    free: IntArray,
+) -> None:
+    """Write links, in this order, to both of their nodes; `free` (nodes,) is where each goes on."""
+    for link in order:
+        for end in range(2):
+            p = free[nodes[link, end]]
+            free[nodes[link, end]] += 1
+            graph.to[p] = nodes[link, 1 - end]
+            graph.size[p] = size[link]
+            # With positive strength the ends want to be on equal sides.
+            graph.differ[p] = strength[link] < 0.0
+
+
 def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projection | None:
     """Build the projection graph of links above `tolerance`; None if there are none, or no time."""
     graph, g = clusters.graph, clusters.g
@@ -357,17 +377,19 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
     size = np.abs(strength)
     # Infinitely strong links come first, but can be halved.
     size = np.minimum(size, 4.0 * float(size[np.isfinite(size)].max(initial=1.0)))
-    ends, other = nodes.ravel(), nodes[:, ::-1].ravel()
-    both = np.repeat(size, 2)
-    order = np.lexsort((-both, ends))
-    return Projection(
-        offsets(np.bincount(ends, minlength=int(graph.unary_ptr[-1]))),
-        other[order].astype(np.int32),
-        both[order],
-        # With positive strength the ends want to be on equal sides.
-        np.repeat(strength < 0, 2)[order],
-        np.repeat(np.arange(graph.n_variables, dtype=np.int32), graph.cardinalities),
+    if run.should_stop():
+        return None
+    variable = np.repeat(np.arange(graph.n_variables, dtype=np.int32), graph.cardinalities)
+    projection = Projection(
+        offsets(np.bincount(nodes.ravel(), minlength=variable.size)),
+        np.empty(2 * size.size, dtype=np.int32),
+        np.empty(2 * size.size),
+        np.empty(2 * size.size, dtype=np.bool_),
+        variable,
     )
+    strongest_first = np.argsort(-size, kind="stable")
+    link_up(projection, strongest_first, nodes, strength, size, projection.ptr[:-1].copy())
+    return projection
 
 
 def find_cycles(
