@@ -139,8 +139,9 @@ def plan(
     most = _ILP_POTTS if potts else _ILP_ENTRIES
     ilp = [Stage("ilp", 0.6, why)] if entries <= most else []
     if kind == "attractive":
-        yield Stage("trw-s(tighten=cycles)", 0.7, "bounds, often tight on attractive terms")
+        yield Stage("trw-s", 0.7, "bounds, often tight on attractive terms")
         yield Stage("alpha-expansion", 0.7, "attractive terms: expansion moves go on from there")
+        yield Stage("trw-s(tighten=cycles)", 0.7, "clusters raise the bound over cycles")
         yield from later + ilp
     elif potts:
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
