@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib.util
 import os
@@ -26,6 +27,9 @@ for name, examples in (("quick", 25), ("thorough", 1000)):
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile("quick")
+
+# Processes that tests start crash on purpose, and runs say so; pytest would print where they were.
+os.register_at_fork(after_in_child=faulthandler.disable)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,6 @@ from inference_lab.specs.grammar import SpecError
 SOLVERS = '''
 """Solvers of a user, good and bad."""
 import ctypes
-import faulthandler
 import os
 from dataclasses import dataclass
 
@@ -77,7 +76,6 @@ class Bad(Zeros):
         if graph.n_variables == AT:
             print("about to", self.how, flush=True)
             if self.how == "signal":
-                faulthandler.disable()  # of pytest, which would print where it is
                 ctypes.string_at(0)
             if self.how == "exit":
                 os._exit(3)

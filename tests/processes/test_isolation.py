@@ -1,7 +1,6 @@
 """Calls in processes of their own: each fault is really made, and costs that call only."""
 
 import ctypes
-import faulthandler
 import math
 import mmap
 import os
@@ -168,7 +167,6 @@ class Faulty(Solver):
         run.bound(-1.0)
         run.offer(np.array([0, 1, 1]))
         if self.how == "segfault":
-            faulthandler.disable()  # of pytest, which would print where it is
             ctypes.string_at(0)
         if self.how == "loop":
             deaf_loop()
