@@ -93,10 +93,12 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
     write_document(study_document(study, records, environments(folder)), folder)
     if study.details:
         header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
+        stages = study.stages()
+        own = _own(stages, records)
         lines = [
             ([stage.title] if study.parts else []) + line
-            for stage in study.stages()
-            for line in _csv_lines(_results(stage, _own(stage, records)), stage)
+            for stage in stages
+            for line in _csv_lines(_results(stage, own[stage.title]), stage)
         ]
         text = csv_text([["part", *header] if study.parts else header, *lines])
         write_whole(folder / "results.csv", text.encode())
@@ -121,7 +123,7 @@ def study_document(
         What its answer and claims say and the records do not is among the warnings.
     """
     stages = study.stages()
-    own = {stage.title: _own(stage, records) for stage in stages}
+    own = _own(stages, records)
     parts = [summary_section(study, summary, own) for summary in study.summaries]
     asked = contrasts_section(study.contrasts, _observations(own))
     if asked is not None:
@@ -156,10 +158,19 @@ def _results(stage: Study, own: Sequence[StudyRecord]) -> Results:
     return Results.gather(own, stage.data, methods, stage.constraints, stage.runs, stage.scores)
 
 
-def _own(stage: Study, records: Sequence[StudyRecord]) -> list[StudyRecord]:
-    """Return the records that a stage asks for, with its labels of methods."""
-    wanted = {cell.key: cell.method.label for cell in cells(stage)}
-    return [replace(r, method=wanted[r.key]) for r in records if r.key in wanted]
+def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, list[StudyRecord]]:
+    """Return by its title the records that each stage asks for, with its labels of methods."""
+    keyed = [(record.key, record) for record in records]
+    own = {}
+    for stage in stages:
+        labels = {cell.key: cell.method.label for cell in cells(stage)}
+        own[stage.title] = [
+            # A copy is checked again, which takes most of the time of a report.
+            record if record.method == labels[key] else replace(record, method=labels[key])
+            for key, record in keyed
+            if key in labels
+        ]
+    return own
 
 
 def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observation]:

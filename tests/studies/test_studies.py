@@ -948,6 +948,17 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path,
     assert float(rows[-1]["mean"]) == np.mean(wrong)
 
 
+def test_a_report_has_the_labels_of_its_definition_and_not_those_of_its_records(tmp_path, undrawn):
+    study = load_study(write(tmp_path / "parted", PARTED))
+    records = run_study(study, tmp_path / "parted")
+    stale = [replace(record, method="an earlier name") for record in records]
+    text = render_study(study, stale, tmp_path / "parted").read_text()
+    assert "an earlier name" not in text and "not been run" not in text
+    stale_rows = (tmp_path / "parted" / "results.csv").read_bytes()
+    assert text == render_study(study, records, tmp_path / "parted").read_text()
+    assert stale_rows == (tmp_path / "parted" / "results.csv").read_bytes()
+
+
 def test_a_report_says_what_is_missing(tmp_path, undrawn):
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")[:5]
