@@ -28,6 +28,8 @@ __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
 
 #: Temperatures of the runs at ``T > 0``, taken in turn.
 TEMPERATURES = (1.0, 0.5, 2.0)
+#: Seed of the runs that are compared with each other.
+SAMPLE_SEED = 7
 #: Seconds after which a run that still makes offers is stopped; it has 2500 labellings at most.
 PATIENCE = 60.0
 
@@ -115,6 +117,8 @@ class Runs:
         self.solver = solver
         self.seeds = range(graphs_per_family)
         self.endless = ""
+        self._compared: dict[tuple[str, float], Solution] = {}
+        self._covered: dict[tuple[str, int, float], bool] = {}
         self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
 
     def _covers(self, graph: FactorGraph, temperature: float) -> bool:
@@ -125,6 +129,13 @@ class Runs:
                 return reason is None
         except Exception:
             return False
+
+    def _covers_drawn(self, family: str, seed: int, temperature: float) -> bool:
+        """Do `_covers` for a graph that groups of runs share; it is asked once."""
+        asked = family, seed, temperature
+        if asked not in self._covered:
+            self._covered[asked] = self._covers(fresh(family, seed), temperature)
+        return self._covered[asked]
 
     def _solve(
         self, graph: FactorGraph, where: str, *, solver: Solver | None = None, **how: Any
@@ -186,7 +197,7 @@ class Runs:
                     **({"temperature": temperature} if temperature else {}),
                 }
                 given.update(how)
-                if self._covers(fresh(family, seed), temperature):
+                if self._covers_drawn(family, seed, temperature):
                     listed.append(Planned(family, seed, given))
         return listed
 
@@ -279,6 +290,6 @@ class Runs:
                 graph = fresh(family, 1)
                 if self._covers(graph, temperature):
                     count += 1
-                    yield family, graph, {"temperature": temperature, "seed": 7}
+                    yield family, graph, {"temperature": temperature, "seed": SAMPLE_SEED}
         if count == 0:
             raise NotApplicable("the solver supports none of the random graphs")
