@@ -35,7 +35,7 @@ class Slow(Solver):
     """A random labelling after a while; leaves a mark when it starts."""
 
     folder: str
-    seconds: float = 0.4
+    seconds: float = 0.1
 
     def run(self, graph, run):
         run.offer(run.rng.integers(0, graph.cardinalities))
@@ -124,42 +124,16 @@ class Cluster:
             process.wait()
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    made = Cluster(tmp_path, 2)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Give the tests of this file one cluster; the last of them kills a worker of it."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"), 2)
     yield made
     made.stop()
 
 
 def what(comparison):
     return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
-
-
-def test_a_cluster_gives_what_this_machine_gives_though_a_worker_is_killed(cluster, tmp_path):
-    module = tmp_path / "slow.py"
-    module.write_text(SLOW)
-    solvers = [f"{module}:Slow(folder=x)", f"{module}:Dies", "icm", "trw-s"]
-    store = tmp_path / "runs.jsonl"
-    killed = threading.Event()
-
-    def watch(event):
-        # In the middle, while both workers are busy.
-        if event.done == 5 and not killed.is_set():
-            killed.set()
-            threading.Timer(0.2, cluster.kill_worker, [1]).start()
-
-    there = il.compare(
-        PROBLEMS, solvers, seeds=4, cluster=cluster.address, store=store, progress=watch
-    )
-    assert killed.is_set()
-    here = il.compare(PROBLEMS, solvers, seeds=4)
-    assert what(there) == what(here)
-    assert {r.status for r in there.records if r.solver_name.endswith("Dies")} == {"crash"}
-    stored = RecordStore(store).read()
-    assert len(stored) == len({r.key for r in stored}) == 32
-    # What is there is not asked for again, and nobody needs a cluster for nothing.
-    again = il.compare(PROBLEMS, solvers, seeds=4, cluster="tcp://127.0.0.1:1", store=store)
-    assert again.records == there.records
 
 
 def test_the_command_line_takes_a_cluster(cluster, tmp_path, monkeypatch):
@@ -194,7 +168,7 @@ def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path):
 def test_a_cluster_that_is_not_there_is_told(monkeypatch):
     from inference_lab.harness import executors
 
-    monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 1)
+    monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 0.2)
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999999"):
         with pytest.raises(ClusterError, match=re.escape(address)):
             il.compare(PROBLEMS[0], "icm", cluster=address)
@@ -202,3 +176,30 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch):
         main, ["compare", "potts-grid", "--solver", "icm", "--cluster", "tcp://127.0.0.1:1"]
     )
     assert done.exit_code == 2 and "no Dask scheduler" in done.output
+
+
+def test_a_cluster_gives_what_this_machine_gives_though_a_worker_is_killed(cluster, tmp_path):
+    module = tmp_path / "slow.py"
+    module.write_text(SLOW)
+    solvers = [f"{module}:Slow(folder=x)", f"{module}:Dies", "icm", "trw-s"]
+    store = tmp_path / "runs.jsonl"
+    killed = threading.Event()
+
+    def watch(event):
+        # In the middle, while both workers are busy.
+        if event.done == 5 and not killed.is_set():
+            killed.set()
+            threading.Timer(0.2, cluster.kill_worker, [1]).start()
+
+    there = il.compare(
+        PROBLEMS, solvers, seeds=4, cluster=cluster.address, store=store, progress=watch
+    )
+    assert killed.is_set()
+    here = il.compare(PROBLEMS, solvers, seeds=4)
+    assert what(there) == what(here)
+    assert {r.status for r in there.records if r.solver_name.endswith("Dies")} == {"crash"}
+    stored = RecordStore(store).read()
+    assert len(stored) == len({r.key for r in stored}) == 32
+    # What is there is not asked for again, and nobody needs a cluster for nothing.
+    again = il.compare(PROBLEMS, solvers, seeds=4, cluster="tcp://127.0.0.1:1", store=store)
+    assert again.records == there.records
