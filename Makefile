@@ -19,8 +19,9 @@ one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # What shares something stays on one worker; tests/conftest.py says in which order. A worker that has
 # compiled takes gigabytes, and each run in a process of its own copies the tables of their pages:
-# with large pages, where there are any, a third of the time that takes.
-pytest := $(one-thread) GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+# with large pages, where there are any, a third of the time that takes. Bytecode is kept even where
+# the environment says not to: each worker, and each process that a test starts, compiles it again.
+pytest := $(one-thread) GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-thorough fuzz bench peers docs docs-links format clean
