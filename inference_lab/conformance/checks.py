@@ -307,7 +307,7 @@ class Examination(Runs):
         That gives it the past that those after it have.
         """
         if (family, temperature) not in self._compared:
-            how = {"temperature": temperature, "seed": SAMPLE_SEED}
+            how: dict[str, Any] = {"temperature": temperature, "seed": SAMPLE_SEED}
             for turn in range(2):
                 with _global_randomness(turn):
                     solution = self._solve(fresh(family, 1), call_of(family, 1, **how), **how)
