@@ -222,8 +222,7 @@ class Run:
         graph: FactorGraph,
         *,
         temperature: float = 0.0,
-        rng: np.random.Generator | None = None,
-        seed: int | None = None,
+        seed: int | np.random.Generator | None = None,
         initial: IntArray | None = None,
         initial_marginals: FloatArray | None = None,
         time_limit: float | None = None,
@@ -240,7 +239,7 @@ class Run:
         self.graph = posed if exponent == 0 else posed.scaled(exponent)
         self.unit = 2.0**-exponent
         self.temperature = temperature / self.unit
-        self._rng, self._seed = rng, seed
+        self._seed = seed
         self.initial = initial
         self.initial_marginals = initial_marginals
         self.time_limit = time_limit
@@ -267,7 +266,7 @@ class Run:
     @cached_property
     def rng(self) -> np.random.Generator:
         """The only source of randomness a solver may use; made when it is first asked for."""
-        return np.random.default_rng(self._seed) if self._rng is None else self._rng
+        return np.random.default_rng(self._seed)
 
     @property
     def seconds(self) -> float:

@@ -258,7 +258,7 @@ class _Search:
         run = self.run
         local = Run(
             self.graph,
-            rng=run.rng,
+            seed=run.rng,
             initial=self.labels,
             clock=run.clock,
             time_limit=None if run.time_limit is None else _SHARE_OF_MOVES * run.remaining,

@@ -229,7 +229,7 @@ class LPRelaxation(Solver):
         if self.polish:
             local = Run(
                 graph,
-                rng=run.rng,
+                seed=run.rng,
                 initial=labels,
                 clock=run.clock,
                 time_limit=max(run.remaining - run.evaluations(_TOLD), _AFTER_THE_END),

@@ -32,7 +32,7 @@ class _StarRun(Run):
         super().__init__(
             code.graph,
             temperature=outer.temperature,
-            rng=outer.rng,
+            seed=outer.rng,
             initial=initial,
             time_limit=outer.time_limit,
             clock=outer.clock,

@@ -41,7 +41,7 @@ def start(graph: il.FactorGraph) -> Clusters:
 
 
 def a_run(graph: il.FactorGraph, **limits: float) -> Run:
-    return Run(graph, rng=np.random.default_rng(0), **limits)  # type: ignore[arg-type]
+    return Run(graph, seed=0, **limits)  # type: ignore[arg-type]
 
 
 def odd_cycle(length: int, labels: int = 2) -> il.FactorGraph:

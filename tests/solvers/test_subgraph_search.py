@@ -110,7 +110,7 @@ def test_published_grids_are_never_worse_than_the_references():
 
 def searching(graph, x, **settings):
     """Make what solvers make for each run, standing at a labelling."""
-    run = Run(graph, rng=np.random.default_rng(0), initial=x)
+    run = Run(graph, seed=0, initial=x)
     return _Search(SubgraphSearch(**settings), graph, run, allowed_labels(graph))
 
 

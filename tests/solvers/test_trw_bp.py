@@ -25,7 +25,7 @@ PAIRWISE = [f for f in FAMILIES if f not in ("higher-order", "mixed", "one-label
 def passing(graph, temperature=1.0, seed=0, **settings):
     """Return the state of a run before its first sweep."""
     solver = TRWBP(**settings)
-    run = Run(graph, temperature=temperature, rng=np.random.default_rng(seed))
+    run = Run(graph, temperature=temperature, seed=seed)
     trees = trw_bp._cover(graph, solver.trees, run)
     return trw_bp._Passing(solver, graph, run, allowed_labels(graph), trees)
 
