@@ -23,6 +23,7 @@ from inference_lab.algorithms.search.state import (
     make_state,
     with_longer_trail,
 )
+from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -56,7 +57,8 @@ class _Search:
 class BranchAndBound(Solver):
     """Minimise the energy exactly by branch and bound over integer cost functions.
 
-    Labels that hard terms rule out go first, then variables that another one decides, and those
+    Labels that hard terms rule out go first, of interchangeable labels all copies but one
+    (`inference_lab.algorithms.symmetry`), then variables that another one decides, and those
     of up to five neighbours, eliminated exactly. What is left is searched: at each node
     existential directional arc consistency (EDAC) moves costs between functions until the sum of
     what all labellings pay, the bound, rises no more, and rules out every label that costs as much
@@ -155,7 +157,8 @@ class BranchAndBound(Solver):
         if outcome is not None:
             return outcome
         first_descent(graph, run)
-        domains = allowed_labels(graph)
+        symmetry = break_symmetry(graph)
+        domains = allowed_labels(graph, None if symmetry is None else symmetry.allowed(graph))
         if not domains.feasible:
             return Outcome(converged=True, infeasible=True)
         if run.should_stop():
@@ -170,21 +173,27 @@ class BranchAndBound(Solver):
             return Outcome(converged=True, infeasible=True)
         if run.should_stop():
             return outcome
-        return _explore(network, rounding, run, self, outcome)
+        assert run.best_labels is not None
+        known = run.best_labels if symmetry is None else symmetry.numbered(run.best_labels)
+        return _explore(network, rounding, run, known, self, outcome)
 
 
 def _explore(
-    network: Network, rounding: Rounding, run: Run, solver: BranchAndBound, outcome: Outcome
+    network: Network,
+    rounding: Rounding,
+    run: Run,
+    labels: IntArray,
+    solver: BranchAndBound,
+    outcome: Outcome,
 ) -> Outcome:
-    """Search a network until it is done or the budget is used up."""
+    """Search a network until it is done or the budget is used up, given a labelling."""
     unit = network.unit
 
     def bound(cost: int) -> float:
         return rounding.bound(network.constant + unit * cost)
 
     # Of what is known the best labelling of the eliminated variables is known too.
-    assert run.best_labels is not None
-    known = network.positions(run.best_labels)
+    known = network.positions(labels)
     cutoff = HARD
     if known is not None and math.isfinite(run.best_energy):
         cutoff = network.cost(known) // unit

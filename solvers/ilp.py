@@ -23,6 +23,7 @@ from inference_lab.algorithms.linear.backends import (
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -48,8 +49,10 @@ class ILP(Solver):
 
     The model is that of `lp-relaxation`
     (`inference_lab.algorithms.linear.model.build_linear_model`) with binary node variables;
-    everything else follows from them. Labels that some optimum does without are ruled out first
-    (`inference_lab.algorithms.cuts.persistency`). The relaxation follows, then rounds of cuts
+    everything else follows from them. Labels that some optimum does without are ruled out first:
+    where labels are interchangeable, all copies of a labelling but one
+    (`inference_lab.algorithms.symmetry`), then by `inference_lab.algorithms.cuts.persistency`. The
+    relaxation follows, then rounds of cuts
     (`inference_lab.algorithms.linear.cycle_cuts`), its solution rounded in each and improved by
     ICM, in the end by Kernighan-Lin. If a labelling meets the bound, that is the answer; else the
     labels that cannot be part of anything better, by their reduced costs, are left out, and branch
@@ -154,6 +157,10 @@ class _Search:
         self.settings = settings
         self.run = run
         self.diagnostics: dict[str, Any] = {}
+        symmetry = break_symmetry(graph)
+        if symmetry is not None:
+            allowed = symmetry.allowed(graph)
+            graph = graph.with_unary(np.where(allowed, graph.unary_values, math.inf))
         self.graph = graph
         self.infeasible = False
         self._reduction: Reduction | None = None

@@ -86,14 +86,17 @@ def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
         assert s.energy == pytest.approx(least(graph), rel=1e-12)
 
 
-@pytest.mark.parametrize(("holes", "searches"), [(3, False), (6, True)])
-def test_more_pigeons_than_holes_are_infeasible(holes, searches):
+@pytest.mark.parametrize(
+    ("holes", "alike", "searches"), [(3, False, False), (6, False, True), (6, True, False)]
+)
+def test_more_pigeons_than_holes_are_infeasible(holes, alike, searches):
     pairs = list(itertools.combinations(range(holes + 1), 2))
     unequal = np.diag([np.inf] * holes)
-    graph = il.FactorGraph.pairwise(np.zeros((holes + 1, holes)), pairs, unequal)
+    price = np.zeros(holes) if alike else np.arange(holes, dtype=np.float64)
+    graph = il.FactorGraph.pairwise(np.tile(price, (holes + 1, 1)), pairs, unequal)
     s = il.solve(graph, "branch-and-bound")
     assert s.status == "infeasible"
-    # Where few are left elimination tells.
+    # Where few are left elimination tells; where holes are alike the first pigeons go in turn.
     assert (s.diagnostics.get("nodes", 0) > 1) == searches
     fewer = [pair for pair in pairs if max(pair) < holes]
     fits = il.FactorGraph.pairwise(np.zeros((holes, holes)), fewer, unequal)
