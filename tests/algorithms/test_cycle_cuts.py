@@ -149,6 +149,25 @@ def test_no_violated_cycle_is_left(k, seed):
     assert cycles >= 20
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_label_terminals_add_nothing(seed):
+    """Cycles of the multiway cut through terminals split into triangles, which hold already."""
+    graph = signed(12, 3, 30, seed)
+    _, solutions = tightened(graph)
+    x = solutions[-1].x
+    known = links(graph)
+    together = np.bincount(known.edge, weights=x[known.both], minlength=graph.n_edges)
+    u = x[: graph.unary_values.size].reshape(-1, 3)
+    first, second = u[graph.edges[:, 0]], u[graph.edges[:, 1]]
+    for a, b in itertools.product(range(3), repeat=2):
+        if a == b:
+            assert (1.0 - together >= first[:, a] - second[:, a] - 1e-5).all()
+            assert (1.0 - together >= second[:, a] - first[:, a] - 1e-5).all()
+            assert (1.0 - together <= 2.0 - first[:, a] - second[:, a] + 1e-5).all()
+        else:
+            assert (1.0 - together >= first[:, a] + second[:, b] - 1.0 - 1e-5).all()
+
+
 def test_most_violated_cycle_is_found():
     """On a solution made by hand: one must-link path, and the cannot-link that closes it."""
     n = 6
@@ -204,6 +223,38 @@ def test_starting_anew_gives_the_same(seed, monkeypatch):
     assert relaxation._solver is None
     assert solutions[-1].value == pytest.approx(warm.value, rel=1e-3)
     assert tightened(graph, "PULP_CBC_CMD")[1][-1].value == pytest.approx(warm.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_interior_points_come_to_the_same(seed, monkeypatch):
+    """They begin where a step of the simplex method was long, and bounds stay below the optimum."""
+    graph = signed(9, 3, 20, seed)
+    relaxation, by_simplex = tightened(graph)
+    assert not relaxation._interior
+    monkeypatch.setattr(linear_solvers, "_MANY_ITERATIONS", 0.0)
+    relaxation, solutions = tightened(graph)
+    assert relaxation._interior
+    assert relaxation._solver is not None
+    assert solutions[-1].value == pytest.approx(by_simplex[-1].value, rel=1e-3)
+    least = float(graph.energy(labellings(graph)).min())
+    for relaxed in solutions:
+        assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-6)
+        assert relaxed.bound <= least + 1e-9
+    # From the third on there is no vertex, and no simplex iteration either.
+    assert {relaxed.iterations for relaxed in solutions[2:]} == {0}
+
+
+def test_interior_points_do_not_end_a_search_by_themselves():
+    """That nothing is feasible is said by the simplex method."""
+    never = il.FactorGraph.from_terms(
+        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (0, 2)], math.inf, 0.0)]
+    )
+    relaxation = Relaxation(build_linear_model(never))
+    relaxed = relaxation.solve()
+    relaxation._use_interior_points()
+    *_, last = tighten(never, relaxation, relaxed)
+    assert last.infeasible
+    assert relaxation._solver is None
 
 
 def test_rows_that_come_and_go():

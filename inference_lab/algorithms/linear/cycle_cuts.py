@@ -12,6 +12,12 @@ copies of the graph of links, a link within a copy has weight ``z``, one between
 inequality. Where must-links and cannot-links contradict each other around cycles, the local
 polytope says next to nothing, and these inequalities most of what there is to say.
 
+As a multiway cut, where labels are terminals and ``y = 1 - sum_a P(x_i = x_j = a)`` is what edges
+are cut, there is nothing to add: every variable has an edge to every terminal, so that a cycle
+through one has chords there and splits into triangles, ``y >= u_ia - u_ja``,
+``y >= u_ia + u_jb - 1`` and ``y <= 2 - u_ia - u_ja``, which joint distributions meet; and the odd
+wheel around the terminal of ``a`` is the cycle of its label with ``F = C``.
+
 Of ``k + 1`` variables with ``k`` labels, two have the same label: ``sum_{pairs} P(x_i = x_j) >= 1``
 for every clique of that size, which greedy search finds.
 """
