@@ -112,7 +112,7 @@ def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch)
         return solve(graph, stand_in, **settings)
 
     monkeypatch.setattr(auto, "solve", watched)
-    s = il.solve(graph, "auto", time_limit=4.0, clock="cpu")
+    s = il.solve(graph, "auto", time_limit=2.0, clock="cpu")
     searched = s.diagnostics["plan"][0]
     first = graph.energy(given["branch-and-bound"])
     assert searched["solver"] == "branch-and-bound" and searched["energy"] < first
@@ -200,7 +200,7 @@ def test_what_is_too_large_for_any_stage_still_has_a_descent_and_a_bound():
 def test_it_says_what_it_chose_and_loses_nothing():
     spec = "estep(data=iris, constraints=600, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
-    s = il.solve(graph, "auto", time_limit=8.0, clock="cpu")
+    s = il.solve(graph, "auto", time_limit=4.0, clock="cpu")
     stages = s.diagnostics["plan"]
     assert {"memetic", "semidefinite", "ilp"} <= {stage["solver"] for stage in stages}
     shift = s.lower_bound - max(stage["lower_bound"] for stage in stages)
