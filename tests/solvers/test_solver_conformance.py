@@ -23,8 +23,12 @@ NAMES = solver_registry.names()
 #: Few by default, as everywhere; ``make test-thorough`` draws many.
 GRAPHS = settings.default.max_examples // 5
 
-#: Settings under which methods that often do not settle give up sooner.
-BRIEF = {"loopy-bp": "loopy-bp(max_sweeps=100)", "pgmpy-mplp": "pgmpy-mplp(sweeps=50)"}
+#: Settings under which methods that often do not settle, or never, give up sooner.
+BRIEF = {
+    "loopy-bp": "loopy-bp(max_sweeps=100)",
+    "pgmpy-mplp": "pgmpy-mplp(sweeps=50)",
+    "swendsen-wang": "swendsen-wang(sweeps=200)",
+}
 
 CHECKS = [
     (name, check)
