@@ -22,6 +22,9 @@ from inference_lab.kernels.heap import pop, push
 #: of one half, is none.
 _PATIENCE, _SMALL_GAIN = 20, 10
 
+#: What a look at a support that is known counts for, in entries of a table.
+_LOOK = 8
+
 #: What came of a propagation.
 CONFLICT, CONSISTENT, INTERRUPTED = 0, 1, 2
 #: What came of a search.
@@ -167,6 +170,7 @@ def _support(p: Functions, s: State, t: int, a: int, soft: int) -> int:
     f = p.function[t]
     lo = p.slots[f]
     own = p.shift_at[t] + a
+    s.now[0].work += _LOOK
     if p.slots[f + 1] - lo == 2:
         u = 2 * lo + 1 - t
         j = p.scope[u]
