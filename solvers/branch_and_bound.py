@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -12,7 +13,14 @@ from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
-from inference_lab.algorithms.search.branching import AT_ROOT, DONE, FULL, search, share_out
+from inference_lab.algorithms.search.branching import (
+    AT_ROOT,
+    DONE,
+    FULL,
+    OUT_OF_WORK,
+    search,
+    share_out,
+)
 from inference_lab.algorithms.search.network import BITS, HARD, Network, integer_network
 from inference_lab.algorithms.search.state import (
     ALL,
@@ -23,6 +31,7 @@ from inference_lab.algorithms.search.state import (
     make_state,
     with_longer_trail,
 )
+from inference_lab.algorithms.search.virtual import make_virtual, raise_virtually
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
 from inference_lab.graph.arrays import IntArray
@@ -32,10 +41,9 @@ from inference_lab.specs.settings import setting
 
 #: Costs looked at between two looks at the clock: some hundredths of a second.
 _CHUNK = 1 << 21
-#: Parts of a search after which costs are shared out at its root, which takes no longer.
-_FIRST_PARTS = 16
-#: Sweeps that share out costs before their gain is looked at, and how small a part of what the
-#: bound lacks is none.
+#: Parts of a search after which its root is looked at once more, and parts that may take as long.
+_FIRST_PARTS, _ROOT_PARTS = 4, 64
+#: Sweeps that share out costs at a time, and how small a part of what the bound lacks is no gain.
 _SHARING, _SMALL_GAIN = 10, 1e-3
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
 _BYTES_EACH = 1500
@@ -67,9 +75,9 @@ class BranchAndBound(Solver):
     most conflicts for its number of labels that such a function holds, and first on the one where
     it failed last, with its support first, or, in every other depth-first search, the label that it
     has in the best labelling known. Costs go up or down the order of the variables, as
-    the bound at the root is larger. A search that is not done soon begins anew where sharing the
-    costs out between all functions at the root (MPLP++ in integers) gives a larger bound than it
-    has come to.
+    the bound at the root is larger. A search that is not done soon begins anew where virtual arc
+    consistency (VAC) at the root, in turn with sharing the costs out between all functions
+    (MPLP++ in integers), gives a larger bound than it has come to.
 
     Parameters
     ----------
@@ -108,6 +116,8 @@ class BranchAndBound(Solver):
     full arc consistency in weighted CSPs", IJCAI 2005.
     M. Sanchez, S. de Givry, T. Schiex, "Mendelian error detection in complex pedigrees using
     weighted constraint satisfaction techniques", Constraints 13, 2008 (three variables).
+    M. Cooper, S. de Givry, M. Sanchez, T. Schiex, M. Zytnicki, T. Werner, "Soft arc consistency
+    revisited", Artificial Intelligence 174, 2010 (virtual arc consistency).
     S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual
     block-coordinate ascent for dense graphical models", ECCV 2018 (sharing out).
     D. Allouche, S. de Givry, G. Katsirelos, T. Schiex, M. Zytnicki, "Anytime hybrid best-first
@@ -214,7 +224,7 @@ def _explore(
         "functions": int(functions.table_at.size),
         "root_bound": bound(int(state.low[0])),
     }
-    result = AT_ROOT
+    result, parts = AT_ROOT, 0
     while not run.should_stop(outcome.iterations):
         now.work, now.most_work = 0, _CHUNK
         result = search(functions, state)
@@ -226,10 +236,11 @@ def _explore(
         if result == DONE:
             break
         run.bound(min(bound(least_bound(state)), run.best_energy))
-        if outcome.iterations == _FIRST_PARTS:
-            shared = _shared_root(best, state, run)
-            if int(shared.low[0]) > least_bound(state):
-                state, now = shared, shared.now[0]
+        parts += int(result == OUT_OF_WORK)
+        if parts == _FIRST_PARTS and result == OUT_OF_WORK:
+            raised = _raised_root(best, state, run)
+            if int(raised.low[0]) > least_bound(state):
+                state, now = raised, raised.now[0]
                 outcome.diagnostics["root_bound"] = bound(int(state.low[0]))
         elif result == FULL:
             if 4 * state.trail_at.nbytes > solver.max_bytes:
@@ -261,28 +272,36 @@ def _best_root(network: Network, unit: int, cutoff: int, slack: int, run: Run) -
     return max(tried, key=lambda one: int(one.state.low[0]))
 
 
-def _shared_root(one: _Search, state: State, run: Run) -> State:
-    """Return a search at its root again, where costs are shared out until that gains no more.
+def _raised_root(one: _Search, state: State, run: Run) -> State:
+    """Return a search at its root again, where the bound is raised until that gains no more.
 
-    What is known of the best labelling, and where the search failed, is kept.
+    By virtual arc consistency and by sharing out costs, in turn. What is known of the best
+    labelling, and where the search failed, is kept.
     """
-    functions, shared = one.functions, make_state(one.functions, one.unary, 0)
-    now = shared.now[0]
+    functions, raised = one.functions, make_state(one.functions, one.unary, 0)
+    now = raised.now[0]
     for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():
         setattr(now, name, getattr(state.now[0], name))
-    shared.weight[:], shared.best[:] = state.weight, state.best
-    now.most_work = _FIRST_PARTS * _CHUNK
+    raised.weight[:], raised.best[:] = state.weight, state.best
+    now.most_work = _ROOT_PARTS * _CHUNK
+    virtual = make_virtual(functions, raised)
     before = -1
-    while search(functions, shared) == AT_ROOT and not run.should_stop():
-        low, cutoff = int(shared.low[0]), int(now.cutoff)
-        if before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):
+    for shares in itertools.cycle((False, True)):
+        if search(functions, raised) != AT_ROOT or run.should_stop():
             break
-        before = low
-        for sweep in range(_SHARING):
-            share_out(functions, shared, sweep % 2 == 1)
-            if now.conflict or now.work > now.most_work:
-                break
+        low, cutoff = int(raised.low[0]), int(now.cutoff)
+        if shares:
+            for sweep in range(_SHARING):
+                share_out(functions, raised, sweep % 2 == 1)
+                if now.conflict or now.work > now.most_work or run.should_stop():
+                    break
+        elif before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):
+            break
+        else:
+            before, theta = low, HARD
+            while theta > 0 and now.work <= now.most_work and not run.should_stop():
+                theta = raise_virtually(functions, virtual, theta, _CHUNK)
         # The costs have moved: all is to be propagated anew.
         now.root_cutoff = -1
-        shared.flags[:] = ALL
-    return shared
+        raised.flags[:] = ALL
+    return raised

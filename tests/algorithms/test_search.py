@@ -1,4 +1,4 @@
-"""The search over a network: shared costs are the same costs, with a bound that rises and holds."""
+"""The search over a network: moved costs are the same costs, with a bound that rises and holds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,11 @@ from inference_lab.algorithms.linear.integer_costs import plan_rounding
 from inference_lab.algorithms.search.branching import AT_ROOT, search, share_out
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
 from inference_lab.algorithms.search.state import make_functions, make_state
+from inference_lab.algorithms.search.virtual import make_virtual, raise_virtually
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+
+#: As much work as is needed.
+ALL_OF_IT = 1 << 40
 
 
 def start(graph, cutoff=HARD):
@@ -25,7 +30,7 @@ def start(graph, cutoff=HARD):
     )
     functions, unary = make_functions(network, network.left, 1)
     state = make_state(functions, unary, cutoff)
-    state.now[0].most_work = 1 << 40
+    state.now[0].most_work = ALL_OF_IT
     return functions, unary, state
 
 
@@ -94,6 +99,97 @@ def test_sharing_stops_when_its_work_is_done():
     state.now[0].most_work = -1
     share_out(p, state, False)
     assert 0 < (state.shift != 0).sum() < state.shift.size // 2
+
+
+def least_costs(p, state):
+    """Yield what labels that are not ruled out cost at least, function by function."""
+    alive = state.pos < np.repeat(state.size, np.diff(p.ptr))
+    yield int(state.unary[alive].min())
+    for f in range(p.table_at.size):
+        lo, hi = p.slots[f], p.slots[f + 1]
+        labels = [np.flatnonzero(alive[p.ptr[i] : p.ptr[i + 1]]) for i in p.scope[lo:hi]]
+        at = np.array(list(itertools.product(*labels)))
+        moved = sum(state.shift[p.shift_at[lo + k] + at[:, k]] for k in range(hi - lo))
+        yield int((p.tables[p.table_at[f] + at @ p.stride[lo:hi]] - moved).min())
+
+
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 99), st.floats(0.0, 1.0), st.booleans())
+def test_virtual_consistency_moves_costs_that_are_there_and_its_bound_holds(
+    family, seed, share, propagated
+):
+    graph = random_graph(family, seed)
+    if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
+        return
+    p, unary, state = start(graph)
+    if p.table_at.size == 0:
+        return
+    xs = np.array(list(itertools.product(*map(range, np.diff(p.ptr)))))
+    costs = costs_of(p, 0, unary, np.zeros_like(state.shift), xs)
+    finite = np.sort(costs[costs < HARD])
+    cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
+    p, _, state = start(graph, cutoff)
+    if propagated and search(p, state) != AT_ROOT:
+        return
+    left = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)
+    kept = left & (costs < HARD)
+    virtual, low, theta = make_virtual(p, state), int(state.low[0]), HARD
+    while theta > 0:
+        theta = raise_virtually(p, virtual, theta, 0)
+        assert low <= state.low[0] <= min([*finite[:1].tolist(), FORBIDDEN])
+        low = int(state.low[0])
+        assert min(least_costs(p, state)) >= 0
+        assert (costs_of(p, low, state.unary, state.shift, xs[kept]) == costs[kept]).all()
+
+
+@pytest.mark.parametrize("arity", [2, 3])
+def test_virtual_consistency_finds_what_no_single_function_shows(arity):
+    # The ends of a chain want to differ, for 6 and 8; neighbours want to be alike, for 4.
+    same = 4.0 * (1.0 - np.eye(2))
+    if arity == 3:
+        # A third variable is in each function, whatever its label.
+        same = np.stack([same, same], axis=1)
+    factors = [((0,), np.array([0.0, 6.0])), ((5,), np.array([8.0, 0.0]))]
+    for i in range(5):
+        factors.append(((i, i + 1) if arity == 2 else (i, 6 + i, i + 1), same))
+    graph = il.FactorGraph.from_factors([2] * (6 if arity == 2 else 11), factors)
+    p, _, state = start(graph)
+    assert raise_virtually(p, make_virtual(p, state), HARD, ALL_OF_IT) == 0
+    bound = plan_rounding(graph, math.inf, BITS).bound(int(state.low[0]))
+    assert bound == pytest.approx(4.0, rel=1e-12)
+
+
+def raised(graph):
+    """Return the bounds of arc consistency, and of virtual arc consistency after it."""
+    rounding = plan_rounding(graph, math.inf, BITS)
+    p, _, state = start(graph)
+    assert search(p, state) == AT_ROOT
+    consistent = rounding.bound(int(state.low[0]))
+    assert raise_virtually(p, make_virtual(p, state), HARD, ALL_OF_IT) == 0
+    return consistent, rounding.bound(int(state.low[0]))
+
+
+def test_virtual_consistency_raises_the_bound_of_arc_consistency():
+    pairs = list(itertools.combinations(range(10), 2))
+    tables = np.random.default_rng(0).integers(0, 1000, size=(len(pairs), 4, 4)).astype(float)
+    graph = il.FactorGraph.from_factors([4] * 10, list(zip(pairs, tables, strict=True)))
+    relaxed = il.solve(graph, "lp-relaxation").lower_bound
+    consistent, virtual = raised(graph)
+    # Of the 1,309 that the relaxation has more it finds 794.
+    assert consistent + 0.5 * (relaxed - consistent) < virtual < relaxed + 1e-6
+
+
+def test_virtual_consistency_asks_for_what_functions_of_three_lack_and_no_more():
+    gain = 0.0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        factors = [((i,), rng.integers(0, 5, 3).astype(float)) for i in range(20)]
+        for _ in range(20):
+            scope = tuple(rng.choice(20, 3, replace=False).tolist())
+            factors.append((scope, rng.integers(0, 5, [3] * 3).astype(float)))
+        consistent, virtual = raised(il.FactorGraph.from_factors([3] * 20, factors))
+        gain += virtual - consistent
+    # 29; 20 where what was asked before, or another slot gives, is forgotten.
+    assert gain > 26.0
 
 
 def test_every_other_dive_follows_the_best_labelling():

@@ -76,6 +76,24 @@ def test_a_search_that_takes_long_begins_anew_with_a_larger_bound(monkeypatch, s
     assert s.energy == pytest.approx(least(graph), rel=1e-12)
 
 
+def test_bounds_raised_at_the_root_cost_no_proof(monkeypatch):
+    # Little is searched before, and what is raised is raised step by step.
+    monkeypatch.setattr(branch_and_bound, "_CHUNK", 500)
+    monkeypatch.setattr(branch_and_bound, "_FIRST_PARTS", 1)
+    raised = 0
+    for seed in range(40):
+        graph = frustrated(seed, n=7, k=2 + seed % 2, integral=seed % 3 == 0)
+        monkeypatch.setattr(branch_and_bound, "_ROOT_PARTS", 0)
+        before = il.solve(graph, "branch-and-bound")
+        monkeypatch.setattr(branch_and_bound, "_ROOT_PARTS", 1000)
+        s = il.solve(graph, "branch-and-bound")
+        best = il.solve(graph, "brute-force")
+        assert (s.status, before.status) == (best.status, best.status)
+        assert s.energy == pytest.approx(best.energy, rel=1e-12)
+        raised += s.diagnostics["root_bound"] > before.diagnostics["root_bound"] + 1e-6
+    assert raised > 20
+
+
 def test_a_full_pool_and_a_full_trail_cost_no_proof(monkeypatch):
     monkeypatch.setattr(state, "_POOL", 8)
     monkeypatch.setattr(state, "_TRAIL", 1)
