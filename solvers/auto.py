@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -144,6 +145,9 @@ def plan(
         yield Stage("trw-s(tighten=cycles)", 0.7, "clusters raise the bound over cycles")
         yield from later + ilp
     elif potts:
+        if kind == "signed-potts" and break_symmetry(graph) is not None:
+            why = "labels are interchangeable: a short exact search among one of all copies"
+            yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
         yield from _of_either_sign(graph, kind, ilp, later, lambda: open_part() * entries / closed)
     else:

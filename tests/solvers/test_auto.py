@@ -101,6 +101,16 @@ def test_a_labelling_comes_before_the_bounds_and_a_likely_proof_before_the_other
         assert stages[0].share <= 0.5
 
 
+def test_where_labels_are_interchangeable_an_exact_search_comes_first():
+    colours = "graph-colouring(vertices=50, colours=4, degree=10.5{})"
+    graph, told_apart = (as_problem(colours.format(p)).graph for p in ("", ", preference=0.1"))
+    assert names(graph)[0] == "branch-and-bound"
+    assert "branch-and-bound" not in names(told_apart)
+    s = solve(graph, "auto", time_limit=60)
+    assert s.status == "optimal"
+    assert s.energy == pytest.approx(3.0)
+
+
 def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch):
     graph = as_problem("random-graph(variables=120, labels=6, degree=8, terms=tables)").graph
     given = {}
