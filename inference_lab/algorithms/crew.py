@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -67,14 +66,6 @@ class Waves(NamedTuple):
                 if parts.size > 2 * first.size:
                     return cls(tiled, parts, first)
         return cls(ordered, None, starts)
-
-    def only(self, wanted: npt.NDArray[np.bool_]) -> Self:
-        """Return the waves of the variables for which `wanted`, (n,) bool, is true."""
-        kept = wanted[self.order]
-        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
-        if self.parts is None:
-            return self._replace(order=self.order[kept], starts=before[self.starts])
-        return self._replace(order=self.order[kept], parts=before[self.parts])
 
     def stages(self, graph: FactorGraph) -> list[Stage]:
         """Return the pieces of each wave; of those in a row that are too short many are one."""

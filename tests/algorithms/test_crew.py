@@ -106,7 +106,7 @@ def test_a_sweep_along_the_tiles_of_a_picture_comes_to_the_same():
 
 
 def test_pieces_cover_waves_and_short_ones_are_one(monkeypatch):
-    """Waves of single variables and of tiles, of all variables and of some."""
+    """Waves of single variables and of tiles."""
     monkeypatch.setattr(crew_module, "_WINDOW", 1000)
     rng = np.random.default_rng(0)
     unary = np.zeros((5000, 3))
@@ -116,28 +116,23 @@ def test_pieces_cover_waves_and_short_ones_are_one(monkeypatch):
     for graph, cut in ((pairs, True), (picture, True), (chain, False)):
         monkeypatch.setattr(crew_module, "_PIECE", 600)
         monkeypatch.setattr(crew_module, "_ALONE", 700)
-        all_of_them = Waves.of(graph, np.arange(5000))
-        assert (all_of_them.parts is not None) == (graph is picture)
-        wanted = rng.random(5000) < 0.5
-        few = all_of_them.only(wanted)
-        assert few.order.tolist() == [i for i in all_of_them.order.tolist() if wanted[i]]
-        for made in (all_of_them, few):
-            stages = made.stages(graph)
-            flat = [piece for pieces in stages for piece in pieces]
-            assert [a for a, _ in flat] == [0, *(b for _, b in flat[:-1])]
-            assert flat[-1][1] == made.order.size
-            assert any(len(pieces) > 1 for pieces in stages) == cut
-            wave = places(made.order, 5000)
-            for pieces in stages:
-                assert all(0 < b - a <= 700 for a, b in pieces)
-                if len(pieces) > 1:
-                    first, last = pieces[0][0], pieces[-1][1]
-                    ends = {b for _, b in pieces}
-                    inside = wave[graph.edges]
-                    both = ((inside >= first) & (inside < last)).all(axis=1)
-                    piece = np.searchsorted(sorted(ends), inside[both], side="right")
-                    assert (piece[:, 0] == piece[:, 1]).all(), "no term joins two pieces"
-        assert all_of_them.only(np.zeros(5000, dtype=bool)).stages(graph) == []
+        made = Waves.of(graph, np.arange(5000))
+        assert (made.parts is not None) == (graph is picture)
+        stages = made.stages(graph)
+        flat = [piece for pieces in stages for piece in pieces]
+        assert [a for a, _ in flat] == [0, *(b for _, b in flat[:-1])]
+        assert flat[-1][1] == made.order.size
+        assert any(len(pieces) > 1 for pieces in stages) == cut
+        wave = places(made.order, 5000)
+        for pieces in stages:
+            assert all(0 < b - a <= 700 for a, b in pieces)
+            if len(pieces) > 1:
+                first, last = pieces[0][0], pieces[-1][1]
+                ends = {b for _, b in pieces}
+                inside = wave[graph.edges]
+                both = ((inside >= first) & (inside < last)).all(axis=1)
+                piece = np.searchsorted(sorted(ends), inside[both], side="right")
+                assert (piece[:, 0] == piece[:, 1]).all(), "no term joins two pieces"
 
 
 # ---------------------------------------------------------------------- threads

@@ -122,11 +122,12 @@ def test_graphs_of_some_size(name: str, spec: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["pairs", "picture"])
-def test_in_sequential_order_icm_does_what_it_does_without_threads(name: str) -> None:
+def test_in_a_fixed_order_icm_does_what_it_does_without_threads(name: str) -> None:
     graph = medium(name)
-    spec = "icm(order=sequential, {})"
-    alone, shared = (il.solve(graph, spec.format(f"threads={n}")) for n in (None, 2))
-    assert told(alone) == told(shared)
+    for order in ("sequential", "symmetric"):
+        spec = f"icm(order={order}, {{}})"
+        alone, shared = (il.solve(graph, spec.format(f"threads={n}")) for n in (None, 2))
+        assert told(alone) == told(shared), order
 
 
 def test_along_chains_the_results_are_those_without_threads() -> None:
