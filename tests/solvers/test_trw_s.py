@@ -480,6 +480,15 @@ def test_known_optima_are_proved(instance: str) -> None:
 
 
 @needs_data
+def test_bounds_of_factors_are_those_of_srmp() -> None:
+    """After 1, 2 and 5 sweeps, of SRMP 1.0 with minimal edges and variables as separators."""
+    graph = Instances("uai2014_map/Promedas_40").build(DATA).graph
+    for sweeps, bound in ((1, 14.99701170), (2, 15.75460696), (5, 16.69507463)):
+        solution = il.solve(graph, f"trw-s(max_sweeps={sweeps})")
+        assert solution.lower_bound == pytest.approx(bound, abs=1e-8)
+
+
+@needs_data
 @pytest.mark.parametrize("instance", ["uai2014_map/Grids_30.uai", "small_ad3/grid3x3.uai"])
 def test_bounds_of_frustrated_instances_are_those_of_the_relaxation(instance: str) -> None:
     """Two labels: the bound is the local polytope's, below the known value."""
