@@ -17,10 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba.core import config, event, types
+from llvmlite import ir
+from numba.core import cgutils, config, event, types
 from numba.core.compiler import Flags
 from numba.core.registry import CPUDispatcher
 from numba.core.types.misc import unliteral
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 from inference_lab.loading import meter
 
@@ -156,6 +159,35 @@ def inlined_minimum(function: _F) -> _F:
     kernels never form ``inf - inf``.
     """
     return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
+
+
+def _prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Write the instruction of the processor for `prefetch`."""
+    array = make_array(signature.args[0])(context, builder, arguments[0])
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    place = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+    # To be read, kept near, data.
+    builder.call(function, [place, number(0), number(3), number(1)])
+    return context.get_dummy_value()
+
+
+if config.DISABLE_JIT:
+
+    def prefetch(array: Any, index: Any) -> None:
+        """Do nothing."""
+
+else:
+
+    @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+    def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+        """Have memory brought near that will be read soon; ``prefetch(array, index)``.
+
+        Processors do so by themselves where an array is read upwards. An index need not be inside
+        the array.
+        """
+        return types.void(array, index), _prefetch
 
 
 class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no types

@@ -42,8 +42,9 @@ from inference_lab.kernels.messages import (
     Terms,
     aligned_zeros,
     cost_scale,
+    fetch_row,
     least,
-    lower_envelope,
+    linear_message,
     make_terms,
     min_sum_message,
     repulsive_message,
@@ -54,6 +55,8 @@ from inference_lab.specs.settings import setting
 _POLISH_SWEEPS = 100
 #: Limit on sweeps over clusters, which end earlier by themselves.
 _TIGHTENING_SWEEPS = 10_000
+#: So many variables before its turn what belongs to one is fetched from memory.
+_SOON = 2
 #: What costs a graph has: `PLAIN` ones are finite, of Potts and truncated linear terms only, with
 #: as many labels for all variables; `FINITE` ones are of any terms.
 PLAIN, FINITE, INFINITE = 0, 1, 2
@@ -146,6 +149,14 @@ def add_up(
 
 
 @inlined
+def fetch(g: GraphArrays, plan: Plan, rank: np.uint64, k: int, rows: FloatArray) -> None:
+    """Have what `add_up` will read brought near."""
+    fetch_row(k, g.unary, np.uint64(g.unary_ptr[plan.order[rank]]))
+    for q in range(plan.ptr[rank], plan.ptr[rank + np.uint64(1)]):
+        fetch_row(k, rows, np.uint64(plan.at[q]))
+
+
+@inlined
 def take_share(
     k: int, given: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
 ) -> None:
@@ -192,22 +203,6 @@ def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArr
     return best
 
 
-@inlined_minimum
-def cut_off(
-    k: int,
-    best: float,
-    cap: float,
-    up: FloatArray,
-    down: FloatArray,
-    rows: FloatArray,
-    start: np.uint64,
-) -> None:
-    """Write the message of a truncated linear term from what `lower_envelope` found."""
-    for i in range(k):
-        a = np.uint64(i)
-        rows[start + a] = min(min(up[a], down[a]) - best, cap)
-
-
 @inlined
 def turn_message(
     g: GraphArrays,
@@ -236,9 +231,8 @@ def turn_message(
     message = rows[at : at + k]
     take_share(k, work.costs, share, message, costs_are, work.cavity)
     if way == LINEAR:
-        best = lower_envelope(k, rise, work.cavity, work.new, work.up)
-        cut_off(k, best, terms.cap[e], work.up, work.new, rows, start)
-        return base + best
+        cap = terms.cap[e]
+        return base + linear_message(k, rise, cap, work.cavity, work.new, work.up, rows, start)
     if way == ATTRACTIVE and costs_are != PLAIN:
         return base + attractive_message(k, rise, work.cavity, message)
     if costs_are == PLAIN or way == REPULSIVE:
@@ -286,6 +280,8 @@ def visit_in_turn(
         share = plan.share[direction, rank]
         rest = plan.rest[direction, rank]
         gained = 0.0
+        if direction == 0 and t >= _SOON:
+            fetch(g, plan, np.uint64(t - _SOON), k, state.rows)
         add_up(g, plan, rank, i, k, state.rows, held)
         if not plain:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):

@@ -483,22 +483,42 @@ class FactorGraph:
         if potts.all():
             return low, high
         others = np.flatnonzero(~potts)
-        kinds, weights = self.edge_kinds[others], weights[others]
-        sizes = self.cardinalities[self.edges[others]]
-        lengths = np.where(kinds == TABLE, sizes.prod(axis=1), sizes.min(axis=1))
+        table, weights = self.edge_kinds[others] == TABLE, weights[others]
+        first, second = self.cardinalities[self.edges[others].T]
+        lengths = np.where(table, first * second, np.minimum(first, second))
         # Each stretch of the pool once, however many edges share it.
         starts, which = np.unique(self.edge_offsets[others], return_inverse=True)
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, lengths)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
         least, most = least[which], most[which]
-        table = kinds == TABLE
         # A negative weight turns a table over; one with infinite entries has none.
-        ends = np.where(table, weights, 1.0)[:, None] * np.stack([least, most], axis=1)
-        low[others] = np.where(table, ends.min(axis=1), np.minimum(least, weights))
+        factor = np.where(table, weights, 1.0)
+        one, other = factor * least, factor * most
+        low[others] = np.where(table, np.minimum(one, other), np.minimum(least, weights))
         dearest = np.maximum(most, _finite_or_less(weights))
-        high[others] = np.where(table, ends.max(axis=1), dearest)
+        high[others] = np.where(table, np.maximum(one, other), dearest)
         return low, high
+
+    @cached_property
+    def least_unaries(self) -> FloatArray:
+        """The cost of the cheapest label of each variable, shape (n,).
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.25]], [(0, 1)], [0.5])
+        >>> g.least_unaries.tolist()
+        [0.0, 0.25]
+        """
+        low = self.unary_values
+        if self.n_labels is not None and self.n_labels <= _FEW:
+            # Label by label: numpy goes through short rows one by one.
+            low = functools.reduce(np.minimum, low.reshape(-1, self.n_labels).T)
+        elif self.n_variables:
+            # One stretch ends where the next begins; no variable is without a label.
+            low = np.minimum.reduceat(low, self.unary_ptr[:-1])
+        return freeze(low)
 
     @cached_property
     def _terms_extent(self) -> _Extent:
@@ -518,15 +538,14 @@ class FactorGraph:
     def _whole_extent(self) -> _Extent:
         """The extent of all terms and the constant."""
         starts = self.unary_ptr[:-1]
-        low, high = self.unary_values, _finite_or_less(self.unary_values)
+        high = _finite_or_less(self.unary_values)
         if self.n_labels is not None and self.n_labels <= _FEW:
             # Label by label: numpy goes through short rows one by one.
-            low = functools.reduce(np.minimum, low.reshape(-1, self.n_labels).T)
             high = functools.reduce(np.maximum, high.reshape(-1, self.n_labels).T)
         elif starts.size:
             # One stretch ends where the next begins; no variable is without a label.
-            low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-        unary = _extent(low, high)
+            high = np.maximum.reduceat(high, starts)
+        unary = _extent(self.least_unaries, high)
         constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0.0)
         return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
 
@@ -868,9 +887,10 @@ class FactorGraph:
         diagonal, table = self._edge_split
         # The smaller what is looked up at random, the more of it is near.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
+        # Where all terms are of a family nothing has to be picked out.
+        pick: Any = slice(None)
         if diagonal.size:
-            everything = table.size == 0
-            pick: Any = slice(None) if everything else diagonal
+            pick = diagonal if table.size else pick
             # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
@@ -881,11 +901,13 @@ class FactorGraph:
                 same = self.pairwise_values[self.edge_offsets[pick] + label]
             total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
         if table.size:
-            a = np.take(small, self.edges[table, 0], axis=1)
-            b = np.take(small, self.edges[table, 1], axis=1)
-            stride = self.cardinalities[self.edges[table, 1]]
-            entries = self.pairwise_values[self.edge_offsets[table] + a * stride + b]
-            total = total + (self.edge_weights[table] * entries).sum(axis=1)
+            pick = table if diagonal.size else pick
+            a = np.take(small, self.edges[pick, 0], axis=1)
+            b = np.take(small, self.edges[pick, 1], axis=1)
+            # Not a number of Python's, or products would be as small as labels.
+            stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[pick, 1]]
+            entries = self.pairwise_values[self.edge_offsets[pick] + a * stride + b]
+            total = total + (self.edge_weights[pick] * entries).sum(axis=1)
         if self.n_factors:
             strides = self._scope_strides
             step = np.take(x, self.factor_scopes, axis=1) * strides

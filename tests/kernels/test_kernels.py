@@ -28,6 +28,7 @@ from inference_lab.kernels.messages import (
     first_label,
     greatest,
     least,
+    linear_message,
     local_costs,
     lower_envelope,
     make_terms,
@@ -369,6 +370,24 @@ def test_messages_of_their_own_kind(k):
                 assert repulsive_message(k, rise, sent.copy(), message) == sent.min()
                 table = (rise * np.eye(k) + sent).min(axis=1)
                 assert np.allclose(message, table - table.min(), atol=1e-14)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 16, 21])
+@pytest.mark.parametrize("steps", [0.0, 0.5, 1.0, 1.7, 2.0, 2.5, 4.0, 100.0])
+def test_truncated_linear_messages(k, steps):
+    """Whether the cap is so near that labels need to look at the next ones only, or not."""
+    rng = np.random.default_rng(k)
+    apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    for sent in (rng.normal(size=k), rng.integers(0, 4, k).astype(float), np.arange(k) * 0.9):
+        for slope in (0.25, 3.0):
+            rows, cap = np.full(k + 6, -9.0), steps * slope
+            best = linear_message(
+                k, slope, cap, sent.copy(), np.empty(k), np.empty(k), rows, np.uint64(3)
+            )
+            assert best == sent.min()
+            expected = (np.minimum(slope * apart, cap) + sent).min(axis=1) - best
+            assert np.allclose(rows[3:-3], expected, atol=1e-14)
+            assert (rows[:3] == -9.0).all() and (rows[-3:] == -9.0).all()
 
 
 def test_terms_by_hand():

@@ -34,6 +34,29 @@ def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> Non
 
 
 @inlined
+def add_ahead(
+    plan: Plan, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
+) -> None:
+    """Write the costs of a variable and the messages of the edges ahead, added in this order."""
+    q, stop = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
+    if q + np.uint64(2) == stop:
+        # At once, as inside a grid: the sums are written once.
+        one, two = np.uint64(plan.at[q]), np.uint64(plan.at[q + np.uint64(1)])
+        for b in range(k):
+            a = np.uint64(b)
+            costs[a] = (own[a] + rows[one + a]) + rows[two + a]
+        return
+    for b in range(k):
+        costs[b] = own[b]
+    while q < stop:
+        one = np.uint64(plan.at[q])
+        for b in range(k):
+            a = np.uint64(b)
+            costs[a] += rows[one + a]
+        q += np.uint64(1)
+
+
+@inlined
 def add_edge(
     g: GraphArrays, terms: Terms, h: int, k: int, b: int, hard: bool, work: Workspace
 ) -> None:
@@ -51,11 +74,12 @@ def add_edge(
         return
     if not hard:
         # The row or column of the table that belongs to the label; of symmetric ones, the row.
-        weight, at = g.weights[e], g.offsets[e] + b * k
+        weight = g.weights[e]
         if h & 1 == 0 or g.forms[e] != NO_FORM:
-            row = g.pairwise[at : at + k]
-            for a in range(k):
-                work.costs[a] += weight * row[a]
+            row = np.uint64(g.offsets[e] + b * k)
+            for i in range(k):
+                label = np.uint64(i)
+                work.costs[label] += weight * g.pairwise[row + label]
             return
         at, step = g.offsets[e] + b, g.cardinalities[g.edges[e, 1]]
         for a in range(k):
@@ -112,12 +136,11 @@ def decode(
             work.costs[:k] = 0.0
             work.infinite[:k] = 0
             add_counted(k, own, hard, work)
+            for q in range(plan.ptr[t], plan.middle[t]):
+                at = plan.at[q]
+                add_counted(k, state.rows[at : at + k], hard, work)
         else:
-            for a in range(k):
-                work.costs[a] = own[a]
-        for q in range(plan.ptr[t], plan.middle[t]):
-            at = plan.at[q]
-            add_counted(k, state.rows[at : at + k], hard, work)
+            add_ahead(plan, t, k, own, state.rows, work.costs)
         for q in range(plan.middle[t], plan.ptr[t + 1]):
             h = plan.half[q]
             add_edge(g, terms, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
