@@ -47,8 +47,8 @@ PEERS = {
     ),
 }
 
-#: Compared with in the past, from sources that no registry has: there is no row, hence no claim.
-ABSENT = ("Middlebury MRF 2.2", "libDAI", "SRMP", "OpenGM")
+#: From sources that no registry has: no row; the page has figures with their conditions.
+ABSENT = ("Middlebury MRF", "libDAI", "SRMP", "OpenGM")
 
 
 class Row(NamedTuple):
