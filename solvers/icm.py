@@ -194,7 +194,9 @@ def _reverse(way: _Way) -> _Way:
     """Return the way back."""
     order, stages = way
     n = order.size
-    back = [[(n - last, n - first) for first, last in pieces] for pieces in reversed(stages)]
+    back: list[Stage] = [
+        [(n - last, n - first) for first, last in pieces] for pieces in reversed(stages)
+    ]
     return order[::-1].copy(), back
 
 
