@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ settings.load_profile("quick")
 
 # Processes that tests start crash on purpose, and runs say so; pytest would print where they were.
 os.register_at_fork(after_in_child=faulthandler.disable)
+
+# Shells start what runs in the background deaf to Ctrl-C, and programs that tests start would be.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
