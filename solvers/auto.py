@@ -258,6 +258,8 @@ def _of_tables(
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
+        if open_part() < _HALF:
+            yield search._replace(share=0.6, why="the exact search again, from a better labelling")
         share = 0.6 if graph.n_edges <= _SPARSE * n else 0.3
         yield from (stage._replace(share=share, why="often proves soon") for stage in ilp)
         yield Stage("trw-s", 0.3, "more sweeps")
