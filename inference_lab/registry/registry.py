@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -25,7 +26,7 @@ from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Solver
@@ -109,6 +110,18 @@ _OURS = "inference_lab."
 _LOADED = "inference_lab_user_"
 
 
+class _AsItStands(importlib.machinery.SourceFileLoader):
+    """Compiles what a file says now.
+
+    Bytecode that is kept counts as current for a file of the same size and second: what was edited
+    at once would run as it was, and be recorded as what it is.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def load_file(path: Path) -> ModuleType:
     """Import a Python file under a name of its own; the same file is imported once.
 
@@ -123,7 +136,8 @@ def load_file(path: Path) -> ModuleType:
     name = f"{_LOADED}{path.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _AsItStands(name, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if not path.exists():
         raise SpecError(f"{path} does not exist")
     if not path.is_file() or spec is None or spec.loader is None:

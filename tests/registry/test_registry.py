@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -556,3 +557,15 @@ def test_a_broken_package_breaks_only_itself(with_entry_points):
     with pytest.raises(SpecError, match=r"entry point 'wrong' is no solver .*: 3\.14"):
         found.make("wrong")
     assert "is no solver" in lines["wrong"]
+
+
+def test_a_file_is_loaded_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever bytecode is kept of a text of the same length from the same second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "mine.py"
+    for value in (1, 2):
+        path.write_text(f"VALUE = {value}\n")
+        os.utime(path, (1e9, 1e9))
+        module = registry.load_file(path)
+        monkeypatch.delitem(sys.modules, module.__name__)
+        assert module.VALUE == value
