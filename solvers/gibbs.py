@@ -268,7 +268,7 @@ def draw_independent(
     """
     ptr = graph.unary_ptr[:-1]
     sizes = graph.cardinalities
-    least = np.minimum.reduceat(graph.unary_values, ptr)
+    least = graph.least_unaries
     weights = np.exp(-(graph.unary_values - np.repeat(least, sizes)) / temperature)
     sums = np.add.reduceat(weights, ptr)
     cumulated = np.cumsum(weights)

@@ -287,9 +287,9 @@ class Runs:
         count = 0
         for family in sorted(families, key=lambda name: size_of(name, 1)):
             for temperature in (0.0, 1.0):
-                graph = fresh(family, 1)
-                if self._covers(graph, temperature):
+                if self._covers_drawn(family, 1, temperature):
                     count += 1
-                    yield family, graph, {"temperature": temperature, "seed": SAMPLE_SEED}
+                    how = {"temperature": temperature, "seed": SAMPLE_SEED}
+                    yield family, fresh(family, 1), how
         if count == 0:
             raise NotApplicable("the solver supports none of the random graphs")

@@ -511,14 +511,15 @@ class FactorGraph:
         >>> g.least_unaries.tolist()
         [0.0, 0.25]
         """
-        low = self.unary_values
+        return freeze(self._by_variable(np.minimum, self.unary_values))
+
+    def _by_variable(self, ufunc: np.ufunc, values: FloatArray) -> FloatArray:
+        """Reduce values in the layout of the unaries to one for each variable."""
         if self.n_labels is not None and self.n_labels <= _FEW:
             # Label by label: numpy goes through short rows one by one.
-            low = functools.reduce(np.minimum, low.reshape(-1, self.n_labels).T)
-        elif self.n_variables:
-            # One stretch ends where the next begins; no variable is without a label.
-            low = np.minimum.reduceat(low, self.unary_ptr[:-1])
-        return freeze(low)
+            return np.asarray(functools.reduce(ufunc, values.reshape(-1, self.n_labels).T))
+        # One stretch ends where the next begins; no variable is without a label.
+        return np.asarray(ufunc.reduceat(values, self.unary_ptr[:-1])) if values.size else values
 
     @cached_property
     def _terms_extent(self) -> _Extent:
@@ -537,14 +538,7 @@ class FactorGraph:
     @cached_property
     def _whole_extent(self) -> _Extent:
         """The extent of all terms and the constant."""
-        starts = self.unary_ptr[:-1]
-        high = _finite_or_less(self.unary_values)
-        if self.n_labels is not None and self.n_labels <= _FEW:
-            # Label by label: numpy goes through short rows one by one.
-            high = functools.reduce(np.maximum, high.reshape(-1, self.n_labels).T)
-        elif starts.size:
-            # One stretch ends where the next begins; no variable is without a label.
-            high = np.maximum.reduceat(high, starts)
+        high = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
         unary = _extent(self.least_unaries, high)
         constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0.0)
         return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))

@@ -46,22 +46,33 @@ def costs_of(p, low, unary, shift, xs):
     return total
 
 
+def network_with_costs(graph, share):
+    """Return a search below a cutoff, all labellings and their costs; None if nothing is left.
+
+    The cutoff is above a share of the labellings of finite cost. What costs as much may be ruled
+    out, and nothing else.
+    """
+    if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
+        return None
+    p, unary, state = start(graph)
+    if p.table_at.size == 0:
+        return None
+    xs = np.array(list(itertools.product(*map(range, np.diff(p.ptr)))))
+    costs = costs_of(p, 0, unary, np.zeros_like(state.shift), xs)
+    finite = np.sort(costs[costs < HARD])
+    cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
+    p, _, state = start(graph, cutoff)
+    return p, state, xs, costs, finite, cutoff
+
+
 @given(
     st.sampled_from(sorted(FAMILIES)), st.integers(0, 99), st.integers(1, 6), st.floats(0.0, 1.0)
 )
 def test_shared_costs_are_the_same_and_the_bound_rises_and_holds(family, seed, sweeps, share):
-    graph = random_graph(family, seed)
-    if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
+    drawn = network_with_costs(random_graph(family, seed), share)
+    if drawn is None:
         return
-    p, unary, state = start(graph)
-    if p.table_at.size == 0:
-        return
-    xs = np.array(list(itertools.product(*map(range, np.diff(p.ptr)))))
-    costs = costs_of(p, 0, unary, np.zeros_like(state.shift), xs)
-    finite = np.sort(costs[costs < HARD])
-    # What costs as much as the cutoff may be ruled out, and nothing else.
-    cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
-    p, _, state = start(graph, cutoff)
+    p, state, xs, costs, finite, cutoff = drawn
     low = 0
     for sweep in range(sweeps):
         share_out(p, state, sweep % 2 == 1)
@@ -117,17 +128,10 @@ def least_costs(p, state):
 def test_virtual_consistency_moves_costs_that_are_there_and_its_bound_holds(
     family, seed, share, propagated
 ):
-    graph = random_graph(family, seed)
-    if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
+    drawn = network_with_costs(random_graph(family, seed), share)
+    if drawn is None:
         return
-    p, unary, state = start(graph)
-    if p.table_at.size == 0:
-        return
-    xs = np.array(list(itertools.product(*map(range, np.diff(p.ptr)))))
-    costs = costs_of(p, 0, unary, np.zeros_like(state.shift), xs)
-    finite = np.sort(costs[costs < HARD])
-    cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
-    p, _, state = start(graph, cutoff)
+    p, state, xs, costs, finite, _ = drawn
     if propagated and search(p, state) != AT_ROOT:
         return
     left = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)

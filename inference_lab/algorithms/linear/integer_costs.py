@@ -94,13 +94,9 @@ class Rounding(NamedTuple):
         return bound - 4 * _EPS * (abs(self.offset) + abs(value / self.scale))
 
 
-def _unary_minima(graph: FactorGraph) -> FloatArray:
-    return np.minimum.reduceat(graph.unary_values, graph.unary_ptr[:-1])
-
-
 def unary_rises(graph: FactorGraph) -> FloatArray:
     """Return the unary costs above the least one of each variable, flat."""
-    return graph.unary_values - np.repeat(_unary_minima(graph), graph.cardinalities)
+    return graph.unary_values - np.repeat(graph.least_unaries, graph.cardinalities)
 
 
 def table_rises(tables: FloatArray) -> FloatArray:
@@ -132,7 +128,7 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
     >>> rounding.integers(unary_rises(g)).tolist(), rounding.scale
     ([0.0, 262144.0, 262144.0, 0.0], 524288.0)
     """
-    minima = [np.array([graph.constant]), _unary_minima(graph)]
+    minima = [np.array([graph.constant]), graph.least_unaries]
     ranges = [_largest_rise(unary_rises(graph), graph.unary_ptr[:-1])]
     for block in dense_tables(graph):
         flat = block.tables.reshape(block.edges.size, -1)
