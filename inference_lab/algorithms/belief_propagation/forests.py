@@ -1,0 +1,197 @@
+"""Spanning forests of a graph, and the probability with which each term appears in one.
+
+The terms are the edges and, numbered after them, the factors of higher order. A set of terms is a
+forest if the bipartite graph of its terms and their variables has no cycle; a term of three
+variables then joins three trees. With pairs alone these are the forests of the graph. With factors
+they are no matroid: what is taken one by one need not become largest or heaviest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import kernel
+from inference_lab.contract import Run
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.sets import find
+
+
+class Forests(NamedTuple):
+    """Spanning forests, each rooted, with the probability of each.
+
+    * ``order`` (t, n) int32: the variables of each forest, every one after its parent, and those
+      that hang from one factor in succession;
+    * ``up`` (t, n) int32: at each variable (by number) the position of the edge to its parent in
+      its adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it,
+      -1 at roots;
+    * ``share`` (t,): probabilities, adding up to 1.
+    """
+
+    order: Int32Array
+    up: Int32Array
+    share: FloatArray
+
+    def joined(self, order: Int32Array, up: Int32Array, share: float) -> Forests:
+        """Return these and one more, which gets a share of the probability of all."""
+        return Forests(
+            np.concatenate([self.order, order[None]]),
+            np.concatenate([self.up, up[None]]),
+            np.append((1.0 - share) * self.share, share),
+        )
+
+
+@kernel
+def _spanning_forest(
+    g: GraphArrays, ranked: IntArray, n_links: int, arity: int | None
+) -> tuple[IntArray, Int32Array, Int32Array]:
+    """Take terms in the order given unless they close a cycle, and root the forest.
+
+    `n_links` is as many variables as can hang from others, `arity` that of the largest factor,
+    None if there is none. Returns the forest's terms, and its ``order`` and ``up`` as in `Forests`.
+    """
+    n, m = g.cardinalities.size, g.kinds.size
+    parent = np.arange(n)
+    taken = np.empty(n_links, dtype=np.int64)
+    inside = np.zeros(ranked.size, dtype=np.bool_)
+    count = 0
+    links = 0
+    if arity is not None:
+        roots = np.empty(arity, dtype=np.int64)
+    for e in ranked:
+        if links == n_links:
+            break
+        if e < m:
+            a, b = find(parent, g.edges[e, 0]), find(parent, g.edges[e, 1])
+            if a != b:
+                parent[a] = b
+                taken[count] = e
+                inside[e] = True
+                count += 1
+                links += 1
+        elif arity is not None:
+            lo, hi = g.factor_ptr[e - m], g.factor_ptr[e - m + 1]
+            apart = True
+            for s in range(hi - lo):
+                roots[s] = find(parent, g.scopes[lo + s])
+                for t in range(s):
+                    apart &= roots[s] != roots[t]
+            if apart:
+                for s in range(1, hi - lo):
+                    parent[roots[s]] = roots[0]
+                taken[count] = e
+                inside[e] = True
+                count += 1
+                links += hi - lo - 1
+    order = np.empty(n, dtype=np.int32)
+    up = np.full(n, -1, dtype=np.int32)
+    seen = np.zeros(n, dtype=np.bool_)
+    first, last = 0, 0
+    for start in range(n):
+        if seen[start]:
+            continue
+        seen[start] = True
+        order[last] = start
+        last += 1
+        while first < last:
+            i = order[first]
+            first += 1
+            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+                j = g.adj_var[p]
+                if inside[g.adj_half[p] >> 1] and not seen[j]:
+                    seen[j] = True
+                    up[j] = g.adj_reverse[p]
+                    order[last] = j
+                    last += 1
+            if arity is not None:
+                for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                    f = g.slot_factor[g.inc_slot[p]]
+                    if inside[m + f]:
+                        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                            j = g.scopes[s]
+                            if not seen[j]:
+                                seen[j] = True
+                                up[j] = -2 - s
+                                order[last] = j
+                                last += 1
+    return taken[:count], order, up
+
+
+def spanning_forest(
+    graph: FactorGraph, ranked: IntArray
+) -> tuple[IntArray, Int32Array, Int32Array]:
+    """Take terms in the order given unless they close a cycle; return them, and how they hang.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    ranked : (m + f,) array
+        All terms, the first to be taken first.
+
+    Returns
+    -------
+    terms, order, up : the forest's terms, and a row each of `Forests`
+
+    Complexity: O(n + m + slots * arity).
+    """
+    n_links = graph.n_variables - int(graph.components.max(initial=-1)) - 1
+    arity = int(np.diff(graph.factor_ptr).max()) if graph.n_factors else None
+    return _spanning_forest(graph.arrays, ranked, n_links, arity)
+
+
+def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, Int32Array]:
+    """Return a spanning forest whose terms weigh much, (m + f,), as a row each of `Forests`.
+
+    With pairs alone it is the heaviest (Kruskal). With factors the heavier of two: terms are taken
+    by their weight, or by that over the number of variables that they let hang from others.
+    """
+    ranked = np.argsort(-weights, kind="stable")
+    terms, order, up = spanning_forest(graph, ranked)
+    if graph.n_factors:
+        links = np.ones(weights.size)
+        links[graph.n_edges :] = np.diff(graph.factor_ptr) - 1
+        others = spanning_forest(graph, np.argsort(-weights / links, kind="stable"))
+        if weights[others[0]].sum() > weights[terms].sum():
+            _, order, up = others
+    return order, up
+
+
+def cover(graph: FactorGraph, least: int, run: Run) -> Forests | None:
+    """Draw spanning forests that together hold every term, and at least so many; None if stopped.
+
+    The terms stand in a random queue; each forest takes the first ones that close no cycle, and
+    these go to the end of the queue. So terms are used about equally often. All forests are equally
+    likely. A graph without cycles gets itself.
+    """
+    size = graph.n_edges + graph.n_factors
+    unused = np.ones(size, dtype=bool)
+    queue = run.rng.permutation(size)
+    orders: list[Int32Array] = []
+    ups: list[Int32Array] = []
+    wanted = 1 if graph.is_forest else least
+    while len(orders) < wanted or unused.any():
+        if run.should_stop():
+            return None
+        taken, order, up = spanning_forest(graph, queue)
+        unused[taken] = False
+        moved = np.zeros(size, dtype=bool)
+        moved[taken] = True
+        last = moved[queue]
+        queue = np.concatenate([queue[~last], queue[last]])
+        orders.append(order)
+        ups.append(up)
+    count = len(orders)
+    return Forests(np.array(orders), np.array(ups), np.full(count, 1.0 / count))
+
+
+def appearance(graph: FactorGraph, forests: Forests) -> FloatArray:
+    """Return the probability with which each term appears in a forest, shape (m + f,)."""
+    g, m = graph.arrays, graph.n_edges
+    rho = np.zeros(m + graph.n_factors)
+    for up, share in zip(forests.up, forests.share, strict=True):
+        rho[g.adj_half[up[up >= 0]] >> 1] += share
+        # Once for each factor, however many variables hang from it.
+        rho[m + np.unique(g.slot_factor[-2 - up[up < -1]])] += share
+    return np.minimum(rho, 1.0)

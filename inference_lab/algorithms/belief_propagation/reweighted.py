@@ -1,0 +1,426 @@
+"""Tree-reweighted sum-product: messages, their bound on the partition function, marginals.
+
+A message ``n`` is stored as energies times the probability ``rho`` with which its term appears in a
+forest (`inference_lab.algorithms.belief_propagation.forests`). What graphs of pairs alone do not
+need is not handed over, and not compiled: `Factors`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab._numba import inlined, kernel, lean_kernel
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.messages import (
+    edge_cost,
+    factor_message,
+    slot_ptr,
+    sum_product_message,
+)
+from inference_lab.kernels.odometer import next_labels
+
+
+class State(NamedTuple):
+    """The state of message passing, energies throughout.
+
+    * ``unary`` flat: the unaries, ``+inf`` at labels that hard terms rule out;
+    * ``ptr`` (2m+1,), ``messages``: what arrives at each adjacency position, times the term's
+      appearance probability ``rho``; 0 at labels that are ruled out;
+    * ``rho`` (m+f,): of the edges and, after them, the factors;
+    * ``belief`` flat: unary and all incoming messages.
+    """
+
+    unary: FloatArray
+    ptr: IntArray
+    messages: FloatArray
+    rho: FloatArray
+    belief: FloatArray
+
+
+class Factors(NamedTuple):
+    """The messages of factors.
+
+    * ``ptr`` (slots+1,), ``messages``: what arrives at the variable at each position of ``scopes``,
+      as in `State`;
+    * ``cavity`` like the messages, and ``digits`` as long as the largest arity: scratch.
+    """
+
+    ptr: IntArray
+    messages: FloatArray
+    cavity: FloatArray
+    digits: IntArray
+
+
+class Update(NamedTuple):
+    """How messages are renewed: at which temperature, how much of the old ones stays.
+
+    Changes are judged relative to the size of a message plus ``scale``.
+    """
+
+    temperature: float
+    damping: float
+    scale: float
+
+
+class Workspace(NamedTuple):
+    """Scratch rows as long as the largest cardinality."""
+
+    cavity: FloatArray
+    out: FloatArray
+    column: FloatArray
+
+
+def make_factors(graph: FactorGraph) -> Factors | None:
+    """Allocate the messages of the factors, zeros; None where there are none."""
+    if graph.n_factors == 0:
+        return None
+    ptr = slot_ptr(graph)
+    arity = int(np.diff(graph.factor_ptr).max())
+    return Factors(ptr, np.zeros(ptr[-1]), np.empty(ptr[-1]), np.empty(arity, dtype=np.int64))
+
+
+@lean_kernel
+def _collect(g: GraphArrays, i: int, state: State, factors: Factors | None) -> None:
+    """Add up the belief of a variable."""
+    start = g.unary_ptr[i]
+    k = g.cardinalities[i]
+    for a in range(k):
+        state.belief[start + a] = state.unary[start + a]
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        at = state.ptr[p]
+        for a in range(k):
+            state.belief[start + a] += state.messages[at + a]
+    if factors is not None:
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            at = factors.ptr[g.inc_slot[p]]
+            for a in range(k):
+                state.belief[start + a] += factors.messages[at + a]
+
+
+@lean_kernel
+def collect(g: GraphArrays, state: State, factors: Factors | None) -> None:
+    """Add up the beliefs of all variables."""
+    for i in range(g.cardinalities.size):
+        _collect(g, i, state, factors)
+
+
+@inlined
+def _store(
+    start: int, k: int, to: int, update: Update, state: State, messages: FloatArray,
+    out: FloatArray,
+) -> float:  # fmt: skip
+    """Store what was renewed in `out`, normalised and damped, and add it to the belief.
+
+    `start` is where the unaries of the variable are, `to` where the message is. Returns the
+    relative change.
+    """
+    least = np.inf
+    for a in range(k):
+        if state.unary[start + a] < np.inf:
+            least = min(least, out[a])
+    difference, size = 0.0, update.scale
+    for a in range(k):
+        if state.unary[start + a] < np.inf:
+            value = out[a] - least
+            old = messages[to + a]
+            difference = max(difference, abs(value - old))
+            size = max(size, abs(value))
+            value += update.damping * (old - value)
+            messages[to + a] = value
+            state.belief[start + a] += value - old
+    return difference / size
+
+
+@inlined
+def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: Factors) -> None:
+    """Write what the variables of a factor tell it, times ``rho``, but the one at `slot`."""
+    rho = state.rho[g.kinds.size + f]
+    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+        if s != slot:
+            other, at = g.unary_ptr[g.scopes[s]], factors.ptr[s]
+            for b in range(g.cardinalities[g.scopes[s]]):
+                factors.cavity[at + b] = (
+                    rho * state.belief[other + b] - factors.messages[at + b]
+                    if state.unary[other + b] < np.inf
+                    else np.inf
+                )
+
+
+@lean_kernel
+def sweep(
+    g: GraphArrays,
+    order: IntArray,
+    step: int,
+    first: int,
+    update: Update,
+    state: State,
+    factors: Factors | None,
+    work: Workspace,
+    budget: int,
+) -> tuple[int, float]:
+    """Renew what arrives at one variable after another, from ``order[first]`` on.
+
+    `step` is 1 or -1, the direction through `order`. Stops after about `budget` entries; returns
+    where to go on, and the largest relative change of a message.
+    """
+    change = 0.0
+    at = first
+    while 0 <= at < order.size and budget > 0:
+        i = order[at]
+        at += step
+        k = g.cardinalities[i]
+        start = g.unary_ptr[i]
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            h = g.adj_half[p]
+            j = g.adj_var[p]
+            kj = g.cardinalities[j]
+            rho = state.rho[h >> 1]
+            back, other = state.ptr[g.adj_reverse[p]], g.unary_ptr[j]
+            for b in range(kj):
+                work.cavity[b] = (
+                    rho * state.belief[other + b] - state.messages[back + b]
+                    if state.unary[other + b] < np.inf
+                    else np.inf
+                )
+            sum_product_message(g, h, rho * update.temperature, work.cavity, work.out)
+            to = state.ptr[p]
+            change = max(change, _store(start, k, to, update, state, state.messages, work.out))
+            budget -= k + kj
+        if factors is not None:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                slot = g.inc_slot[p]
+                f = g.slot_factor[slot]
+                rho = state.rho[g.kinds.size + f]
+                _fill_cavities(g, f, slot, state, factors)
+                factor_message(
+                    g, slot, rho * update.temperature, factors.cavity, factors.ptr, work.out,
+                    factors.digits,
+                )  # fmt: skip
+                to = factors.ptr[slot]
+                change = max(
+                    change, _store(start, k, to, update, state, factors.messages, work.out)
+                )
+                budget -= g.table_ptr[f + 1] - g.table_ptr[f]
+        # What was added to the belief bit by bit is added up anew, so that rounding cannot build.
+        _collect(g, i, state, factors)
+    return at, change
+
+
+@inlined
+def _closes(g: GraphArrays, order: Int32Array, up: Int32Array, at: int) -> bool:
+    """Whether ``order[at]``, which hangs from a factor, is the first one that does."""
+    before = up[order[at - 1]]
+    return bool(before > -2 or g.slot_factor[-2 - before] != g.slot_factor[-2 - up[order[at]]])
+
+
+@inlined
+def _head(g: GraphArrays, f: int, up: Int32Array) -> int:
+    """Return the position in ``scopes`` of the variable that a factor hangs from."""
+    head = g.factor_ptr[f]
+    while up[g.scopes[head]] == -2 - head:
+        head += 1
+    return int(head)
+
+
+@inlined
+def _take_out(g: GraphArrays, slot: int, rho: float, factors: Factors, total: FloatArray) -> None:
+    """Take the message at a position of ``scopes`` out of a total."""
+    start, own = g.unary_ptr[g.scopes[slot]], factors.ptr[slot]
+    for a in range(g.cardinalities[g.scopes[slot]]):
+        total[start + a] -= factors.messages[own + a] / rho
+
+
+@lean_kernel
+def forest_energy(
+    g: GraphArrays,
+    order: Int32Array,
+    up: Int32Array,
+    temperature: float,
+    state: State,
+    factors: Factors | None,
+    total: FloatArray,
+    work: Workspace,
+) -> float:
+    """Return ``-T log Z`` of one forest of the reparametrised energy.
+
+    The variables of the forest have the unaries ``b_i - sum n_c / rho_c`` over its terms ``c`` at
+    ``i``, its terms ``theta_c / rho_c``. `total` is scratch like the unaries.
+    """
+    for t in range(total.size):
+        total[t] = state.belief[t]
+    for at in range(order.size):
+        i = order[at]
+        p = up[i]
+        if p >= 0:
+            j = g.adj_var[p]
+            rho = state.rho[g.adj_half[p] >> 1]
+            own, other = state.ptr[p], state.ptr[g.adj_reverse[p]]
+            for a in range(g.cardinalities[i]):
+                total[g.unary_ptr[i] + a] -= state.messages[own + a] / rho
+            for b in range(g.cardinalities[j]):
+                total[g.unary_ptr[j] + b] -= state.messages[other + b] / rho
+        elif factors is not None and p < -1:
+            f = g.slot_factor[-2 - p]
+            rho = state.rho[g.kinds.size + f]
+            _take_out(g, -2 - p, rho, factors, total)
+            if _closes(g, order, up, at):
+                _take_out(g, _head(g, f, up), rho, factors, total)
+    result = 0.0
+    for at in range(order.size - 1, -1, -1):
+        i = order[at]
+        k = g.cardinalities[i]
+        start = g.unary_ptr[i]
+        p = up[i]
+        if p == -1:
+            best = np.inf
+            for a in range(k):
+                best = min(best, total[start + a])
+            weight = 0.0
+            for a in range(k):
+                weight += np.exp((best - total[start + a]) / temperature)
+            result += best - temperature * np.log(weight)
+        elif p >= 0:
+            j = g.adj_var[p]
+            h = g.adj_half[p] ^ 1
+            rho = state.rho[h >> 1]
+            for a in range(k):
+                work.cavity[a] = rho * total[start + a]
+            least = sum_product_message(g, h, rho * temperature, work.cavity, work.out)
+            result += least / rho
+            for b in range(g.cardinalities[j]):
+                total[g.unary_ptr[j] + b] += (work.out[b] - least) / rho
+        elif factors is not None:
+            f = g.slot_factor[-2 - p]
+            rho = state.rho[g.kinds.size + f]
+            for a in range(k):
+                factors.cavity[factors.ptr[-2 - p] + a] = rho * total[start + a]
+            if _closes(g, order, up, at):
+                head = _head(g, f, up)
+                least = factor_message(
+                    g, head, rho * temperature, factors.cavity, factors.ptr, work.out,
+                    factors.digits,
+                )  # fmt: skip
+                result += least / rho
+                other = g.unary_ptr[g.scopes[head]]
+                for b in range(g.cardinalities[g.scopes[head]]):
+                    total[other + b] += (work.out[b] - least) / rho
+    return result
+
+
+@lean_kernel
+def pseudo_marginals(g: GraphArrays, temperature: float, state: State, out: FloatArray) -> None:
+    """Write ``tau_i`` in proportion to ``exp(-b_i / T)``."""
+    for i in range(g.cardinalities.size):
+        lo, hi = g.unary_ptr[i], g.unary_ptr[i + 1]
+        best = np.inf
+        for t in range(lo, hi):
+            best = min(best, state.belief[t])
+        total = 0.0
+        for t in range(lo, hi):
+            out[t] = np.exp((best - state.belief[t]) / temperature)
+            total += out[t]
+        for t in range(lo, hi):
+            out[t] /= total
+
+
+@lean_kernel
+def mutual_information(
+    g: GraphArrays, temperature: float, state: State, work: Workspace, out: FloatArray
+) -> None:
+    """Write the mutual information of the pseudo-marginals of each edge.
+
+    ``tau_ij`` is in proportion to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
+    """
+    for i in range(g.cardinalities.size):
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            h = g.adj_half[p]
+            if h & 1:
+                continue
+            e = h >> 1
+            j = g.adj_var[p]
+            ki, kj = g.cardinalities[i], g.cardinalities[j]
+            rho = state.rho[e]
+            own, other = state.ptr[p], state.ptr[g.adj_reverse[p]]
+            for a in range(ki):
+                work.cavity[a] = state.belief[g.unary_ptr[i] + a] - state.messages[own + a] / rho
+            for b in range(kj):
+                work.out[b] = state.belief[g.unary_ptr[j] + b] - state.messages[other + b] / rho
+            best = np.inf
+            for a in range(ki):
+                for b in range(kj):
+                    best = min(best, edge_cost(g, e, a, b) / rho + work.cavity[a] + work.out[b])
+            # I = sum p log p - sum p_a log p_a - sum p_b log p_b + log of the normaliser.
+            total, joint, rows = 0.0, 0.0, 0.0
+            for b in range(kj):
+                work.column[b] = 0.0
+            for a in range(ki):
+                row = 0.0
+                for b in range(kj):
+                    cost = edge_cost(g, e, a, b) / rho + work.cavity[a] + work.out[b] - best
+                    weight = np.exp(-cost / temperature)
+                    if weight > 0.0:
+                        joint -= weight * cost / temperature
+                    row += weight
+                    work.column[b] += weight
+                total += row
+                rows += row * np.log(row) if row > 0.0 else 0.0
+            for b in range(kj):
+                rows += work.column[b] * np.log(work.column[b]) if work.column[b] > 0.0 else 0.0
+            out[e] = (joint - rows) / total + np.log(total)
+
+
+@lean_kernel
+def multi_information(
+    g: GraphArrays, temperature: float, state: State, factors: Factors, sums: FloatArray,
+    out: FloatArray,
+) -> None:  # fmt: skip
+    """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor.
+
+    ``tau_f`` is in proportion to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``. `sums` is
+    scratch like the messages of factors, `out` (m+f,) as the probabilities.
+    """
+    for f in range(g.factor_ptr.size - 1):
+        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+        heat = temperature * state.rho[g.kinds.size + f]
+        _fill_cavities(g, f, -1, state, factors)
+        for t in range(factors.ptr[lo], factors.ptr[hi]):
+            sums[t] = 0.0
+        best = np.inf
+        # Once for the least cost, once for the sums relative to it.
+        total, joint, alone = 0.0, 0.0, 0.0
+        for again in range(2):
+            for s in range(hi - lo):
+                factors.digits[s] = 0
+            for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
+                cost = g.tables[t]
+                for s in range(lo, hi):
+                    cost += factors.cavity[factors.ptr[s] + factors.digits[s - lo]]
+                if again == 0:
+                    best = min(best, cost)
+                elif cost < np.inf:
+                    cost = (cost - best) / heat
+                    weight = np.exp(-cost)
+                    joint -= weight * cost
+                    total += weight
+                    for s in range(lo, hi):
+                        sums[factors.ptr[s] + factors.digits[s - lo]] += weight
+                next_labels(g, lo, hi, factors.digits)
+        # I = sum p log p - sum_i sum p_i log p_i, all of weights that add up to the total.
+        for t in range(factors.ptr[lo], factors.ptr[hi]):
+            alone += sums[t] * np.log(sums[t]) if sums[t] > 0.0 else 0.0
+        out[g.kinds.size + f] = (joint - alone) / total + (hi - lo - 1) * np.log(total)
+
+
+@kernel
+def largest(g: GraphArrays, values: FloatArray) -> IntArray:
+    """Return the label of the largest value of each variable, shape (n,)."""
+    x = np.zeros(g.cardinalities.size, dtype=np.int64)
+    for i in range(x.size):
+        start = g.unary_ptr[i]
+        for a in range(1, g.cardinalities[i]):
+            if values[start + a] > values[start + x[i]]:
+                x[i] = a
+    return x
