@@ -109,8 +109,7 @@ class CheckResult:
 
     Examples
     --------
-    >>> from inference_lab.conformance import run_checks
-    >>> result = run_checks("icm", graphs_per_family=1)[0]
+    >>> result = CheckResult("frozen", "the solver cannot be changed", Verdict.PASSED, "", 0.01)
     >>> result.verdict.value
     'passed'
     """

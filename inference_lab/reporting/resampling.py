@@ -103,18 +103,24 @@ def mean_resampled(
     [0.13, 0.27]
     """
     rows, counts = _rows(values)
-    sets = len(rows)
+    sets, longest = rows.shape
     if sets == 0:
         return np.empty(0)
+    flat, shortest = rows.ravel(), counts.min()
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
     for _ in range(sets):
         chosen = rng.integers(sets, size=resamples)
-        size = counts[chosen]
+        size, begin = counts[chosen], chosen * longest
+        added = np.zeros(resamples)
         # So many draws as the longest set has; those that are too many for a set do not count.
-        draws = (rng.random((rows.shape[1], resamples)) * size).astype(np.int64)
-        drawn = np.where(np.arange(rows.shape[1])[:, None] < size, rows[chosen, draws], 0.0)
-        total += drawn.sum(axis=0) / size
+        # One at a time, of all resamples, stays within the cache of a processor.
+        for number in range(longest):
+            drawn = flat.take(begin + (rng.random(resamples) * size).astype(np.int64))
+            if number >= shortest:
+                drawn[number >= size] = 0.0
+            added += drawn
+        total += added / size
     return np.sort(total / sets)
 
 

@@ -111,6 +111,11 @@ def _simple(value: Any) -> Any:
     kind = type(value)
     if kind is bool or value is None:
         return value
+    # What JSON is read as comes first: most values are that.
+    if kind is float and math.isfinite(value):
+        return value
+    if kind is dict or kind is list:
+        return None
     if issubclass(kind, np.generic):
         value = value.item()
         kind = type(value)
@@ -304,8 +309,8 @@ class JsonLine:
             raise RecordError(f"field {missing[0]!r} is missing")
         record = cls(
             **{
-                name: _decode(data[name], hint, name)
-                for name, hint in hints.items()
+                name: None if optional and data[name] is None else _decode(data[name], hint, name)
+                for name, (hint, optional) in hints.items()
                 if name in data
             }
         )
@@ -339,10 +344,18 @@ class JsonLine:
 
     @classmethod
     @cache
-    def _hints(cls) -> dict[str, Any]:
+    def _hints(cls) -> dict[str, tuple[Any, bool]]:
+        """Return the type of each field, and whether it may be None instead."""
         # Names of fields only: what a class says about itself besides is no part of a line.
         hints = typing.get_type_hints(cls)
-        return {f.name: hints[f.name] for f in fields(cls)}
+        return {f.name: _without_none(hints[f.name]) for f in fields(cls)}
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    optional = isinstance(hint, types.UnionType)
+    if optional:
+        (hint,) = (option for option in typing.get_args(hint) if option is not type(None))
+    return dict if typing.get_origin(hint) is Mapping else hint, optional
 
 
 def _required(entry: Field[Any]) -> bool:
@@ -355,12 +368,8 @@ def _refuse(token: str) -> None:
 
 def _decode(value: Any, hint: Any, name: str) -> Any:
     """Check one field against its type, and read numbers that JSON has no form for."""
-    if type(value) is hint and hint is not str and hint is not int:
+    if type(value) is hint and (value.isascii() if hint is str else hint is not int):
         return value
-    if isinstance(hint, types.UnionType):
-        if value is None:
-            return None
-        (hint,) = (option for option in typing.get_args(hint) if option is not type(None))
     if hint is float:
         if value in ("inf", "-inf", "nan"):
             return float(value)

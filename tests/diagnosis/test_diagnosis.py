@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from places import ROOT
+from rendered import recorded
 from sample_records import record
 
 import inference_lab as il
@@ -206,12 +206,14 @@ def test_evidence_is_learnt_from_records(tmp_path):
         learn(store.path)
 
 
+# On the worker that renders them: to read the records takes seconds.
+@pytest.mark.xdist_group("test_solver_studies")
 def test_the_evidence_is_that_of_the_records_beside_it():
     """What needs no data: numbers of problems and proofs, by the records."""
     known = evidence()
     assert known["breaks"] == list(BREAKS)
-    store = RecordStore(ROOT / "reports" / known["study"] / "runs.jsonl")
-    relaxed = {r.problem: r for r in store if r.solver == "lp-relaxation"}
+    _, comparison = recorded(known["study"])
+    relaxed = {r.problem: r for r in comparison.records if r.solver == "lp-relaxation"}
     assert known["problems"] == len(relaxed) == sum(c["problems"] for c in known["classes"])
     tight = sum(r.status == "optimal" for r in relaxed.values())
     assert sum(c["tight"] for c in known["classes"]) == tight

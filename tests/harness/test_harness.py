@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -200,21 +201,31 @@ def test_another_question_is_another_run(tmp_path):
         assert len(RecordStore(store).read()) == number
 
 
-@pytest.mark.parametrize(("rerun", "again"), [(None, 0), ("timeout", 1), ("failed", 2), ("all", 3)])
-def test_failures_are_made_again_only_when_asked(tmp_path, monkeypatch, rerun, again):
+@pytest.fixture(scope="module")
+def failed_before(tmp_path_factory):
+    """Return what was asked for, and the records: two runs failed of what failed them no more."""
     from inference_lab.harness import running
 
-    monkeypatch.setattr(running, "_WALL_CONSTANT", 1.0)
-    monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 1.0)
-    flag, store = tmp_path / "flag", tmp_path / "runs.jsonl"
+    folder = tmp_path_factory.mktemp("failed")
+    flag = folder / "flag"
     flag.touch()
     solvers = [Moody(str(flag)), Moody(str(flag), "sleep"), Guess()]
-    asked = {"problems": PROBLEMS[0], "solvers": solvers, "time_limit": 0.1, "store": store}
-    first = il.compare(**asked)
+    asked = {"problems": PROBLEMS[0], "solvers": solvers, "time_limit": 0.1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "_WALL_CONSTANT", 1.0)
+        patch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 1.0)
+        first = il.compare(**asked, store=folder / "runs.jsonl")
     assert [r.status for r in first.records] == ["error", "timeout", "converged"]
     flag.unlink()
+    return asked, folder / "runs.jsonl"
+
+
+@pytest.mark.parametrize(("rerun", "again"), [(None, 0), ("timeout", 1), ("failed", 2), ("all", 3)])
+def test_failures_are_made_again_only_when_asked(tmp_path, failed_before, rerun, again):
+    asked, before = failed_before
+    asked = asked | {"store": Path(shutil.copy(before, tmp_path))}
     second = il.compare(**asked, rerun=rerun)
-    assert len(RecordStore(store).read()) == 3 + again
+    assert len(RecordStore(asked["store"]).read()) == 3 + again
     fixed = {"failed": 2, "all": 2, "timeout": 1, None: 0}[rerun]
     assert sum(not r.failed for r in second.records) == 1 + fixed
     # What was made again counts from now on.

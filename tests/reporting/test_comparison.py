@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -636,7 +637,9 @@ def test_problems_of_one_name_from_different_stores_are_kept_apart():
 # ---------------------------------------------------------------------- what is shown
 
 
+@functools.cache
 def shown():
+    """Return a comparison with a bit of everything; nothing that is shown of it changes it."""
     problems = [
         problem("estep(data=iris, constraints=30)", 0),
         problem("estep(data=wine, constraints=200, noise=0.2)", 1),

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from places import DATA, ROOT
+from places import DATA
+from rendered import REPORTS, rendered
 
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.reporting.quoting import bare_numbers, quoted
@@ -19,27 +20,26 @@ from inference_lab.studies import load_study
 from inference_lab.studies.definition import Protocol
 from inference_lab.studies.methods import draw_constraints, draw_run
 from inference_lab.studies.points import load_points
-from inference_lab.studies.report import study_document
 
-REPORTS = ROOT / "reports"
+# On the worker of those that compare the reports with their files: each is made once for both.
+pytestmark = [pytest.mark.xdist_group("test_studies"), pytest.mark.usefixtures("undrawn")]
+
 STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/study.toml"))
 
 REGIMES = ("em-regimes", "estep-regimes")
-#: Of solvers, or so large that tables of the records take a minute: the committed ones stand here.
-RENDERED = (*REGIMES, "estep-scaling")
+#: Of solvers: so many records that the tables take long. The committed ones stand here.
+COMMITTED = ("estep-regimes", "estep-scaling")
 
 
 @cache
 def tables(name: str) -> tuple[Table, ...]:
     """Return the tables of a report, made of its records; answer and claims agree with them."""
-    folder = REPORTS / name
-    if name not in RENDERED:
-        records = FitStore(folder / "records.jsonl").read()
-        document = study_document(load_study(folder), records, {})
+    if name not in COMMITTED:
+        document, _ = rendered(name)
         assert document.warnings == ()
         return tuple(document.tables())
     found = []
-    for path in sorted((folder / "tables").glob("*.csv")):
+    for path in sorted((REPORTS / name / "tables").glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as lines:
             head, *rows = csv.reader(lines)
         cells = tuple(tuple(map(Cell, row)) for row in rows)
@@ -53,7 +53,7 @@ def test_every_number_of_an_answer_is_quoted_and_on_the_page(name):
     assert bare_numbers(answer) == []
     page = (REPORTS / name / "README.md").read_text(encoding="utf-8")
     assert "records differ" not in page
-    if name not in RENDERED:
+    if name not in COMMITTED:
         shown = quoted(answer, tables(name)).text
         assert " ".join(shown.split()) in " ".join(unescape(page.replace("\\", "")).split())
 

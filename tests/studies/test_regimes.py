@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from places import DATA, ROOT
+from rendered import recorded
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
 from inference_lab.hardness.evidence import evidence
 from inference_lab.registry.sources import as_problem
-from inference_lab.results.records import RecordStore
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies import StudyError, load_study
 from inference_lab.studies.definition import Method, Protocol, Study
@@ -165,12 +165,14 @@ def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
     assert len(load_study(path).methods) == 6
 
 
+# On the worker that renders them: to read the records takes seconds.
+@pytest.mark.xdist_group("test_solver_studies")
 def test_what_a_note_says_of_the_pilots_follows_from_the_records():
-    folder = ROOT / "reports" / "estep-regimes"
-    (note,) = [note for note in load_study(folder).notes if note.startswith("Pilots")]
+    study, comparison = recorded("estep-regimes")
+    (note,) = [note for note in study.notes if note.startswith("Pilots")]
     easy = [
         record.status == "optimal"
-        for record in RecordStore(folder / "runs.jsonl")
+        for record in comparison.records
         if record.solver == "lp-relaxation"
         and record.problem_info["centroids"] in ("kmeans", "em")
         and record.problem_info["weight_factor"] == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -11,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from places import DATA, ROOT
+from places import DATA
+from rendered import REPORTS, recorded
 
 from inference_lab.cli import main
 from inference_lab.registry.registry import problem_registry
@@ -28,8 +28,6 @@ from inference_lab.studies import (
     run_comparison,
 )
 from inference_lab.studies.finding import available_studies
-
-REPORTS = ROOT / "reports"
 
 SMALL = """
 title = "A small study"
@@ -165,13 +163,6 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
     for key in ("tables", "figures"):
         with pytest.raises(StudyError, match=f"{key} names 'none'; reports have"):
             load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
-
-
-@functools.cache
-def recorded(name):
-    """Return a study that comes with the library, and the comparison that it left."""
-    study = load_study(REPORTS / name)
-    return study, run_comparison(study, REPORTS / name, jobs=0)
 
 
 def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):

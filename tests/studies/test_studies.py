@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from places import ROOT
+from rendered import REPORTS, rendered
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -43,7 +43,6 @@ from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import Summed, summary_curves
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
-REPORTS = ROOT / "reports"
 STUDIES = sorted(
     path.parent.name for path in REPORTS.glob("*/study.toml") if isinstance(load_study(path), Study)
 )
@@ -1004,22 +1003,19 @@ def test_definitions_name_data_that_exist(name):
 
 
 @pytest.mark.parametrize("name", [s for s in STUDIES if (REPORTS / s / "README.md").exists()])
-def test_reports_are_rendered_from_the_records_beside_them(name, tmp_path, undrawn):
+def test_reports_are_rendered_from_the_records_beside_them(name, undrawn):
     """The page in the repository is what the records give, and no fit is missing."""
     study = load_study(REPORTS / name)
-    for pattern in ("records.jsonl.?z", "environments.json"):
-        (file,) = (REPORTS / name).glob(pattern)
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    records = run_study(study, tmp_path, jobs=0)
-    page = render_study(study, records, tmp_path)
-    assert page.read_text() == (REPORTS / name / "README.md").read_text()
-    assert (tmp_path / "results.csv").exists() == study.details
-    shown = set(re.findall(r"\(figures/(\S+?)\)", page.read_text()))
+    _, files = rendered(name)
+    page = files["README.md"].decode()
+    assert page == (REPORTS / name / "README.md").read_text()
+    assert ("results.csv" in files) == study.details
+    shown = set(re.findall(r"\(figures/(\S+?)\)", page))
     assert {p.name for p in (REPORTS / name / "figures").glob("*.svg")} == shown
     for path in sorted((REPORTS / name / "tables").iterdir()):
-        assert (tmp_path / "tables" / path.name).read_bytes() == path.read_bytes(), path
+        assert files[f"tables/{path.name}"] == path.read_bytes(), path
     assert study.answer
-    assert "have not been run" not in page.read_text()
+    assert "have not been run" not in page
 
 
 def test_reports_stay_small():
