@@ -152,12 +152,17 @@ def inlined(function: _F) -> _F:
     return _compile(function, forceinline=True, **_LEAN)
 
 
-def inlined_minimum(function: _F) -> _F:
-    """Compile a step as `inlined` does, assuming that no NaN occurs; ``inf`` keeps its meaning.
+def lean_minimum(function: _F) -> _F:
+    """Compile as `lean_kernel` does, assuming that no NaN occurs; ``inf`` keeps its meaning.
 
     Without the assumption a minimum cannot be vectorised. Graphs refuse NaN at construction, and
     kernels never form ``inf - inf``.
     """
+    return _compile(function, fastmath={"nnan", "nsz"}, **_LEAN)
+
+
+def inlined_minimum(function: _F) -> _F:
+    """Compile a step that is merged as by `inlined`, assuming what `lean_minimum` does."""
     return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
 
 

@@ -14,8 +14,8 @@ from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.factors import add_expectation
 from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
-from inference_lab.kernels.odometer import next_labels
 from inference_lab.kernels.waves import note_change
 from inference_lab.specs.settings import setting
 
@@ -93,23 +93,6 @@ def _finite(value: float, cap: float) -> float:
 
 
 @inlined
-def expected_table(
-    g: GraphArrays, f: int, own: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
-) -> None:
-    """Add to `field` the expected cost of factor ``f`` for each label at one position."""
-    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-    digits[: hi - lo] = 0
-    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
-        weight = 1.0
-        for s in range(hi - lo):
-            if s != own:
-                weight *= q[g.unary_ptr[g.scopes[lo + s]] + digits[s]]
-        if weight > 0.0:
-            field[digits[own]] += weight * _finite(g.tables[t], cap)
-        next_labels(g, lo, hi, digits)
-
-
-@inlined
 def linked_costs(
     g: GraphArrays, links: Links, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
@@ -141,8 +124,8 @@ def expected_costs(
     Up to a constant, where there are `links`. `digits` is scratch for higher-order factors; None
     leaves them out, where there are none.
 
-    Complexity: O(k) a neighbour for diagonal terms, O(k_i k_j) for tables, O(table size * arity)
-    for higher-order factors.
+    Complexity: O(k) a neighbour for diagonal terms, O(k_i k_j) for tables, O(table size) for
+    higher-order factors.
     """
     k = g.cardinalities[i]
     if links is not None:
@@ -186,9 +169,7 @@ def expected_costs(
             field[a] += total
     if digits is not None:
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[p]
-            f = g.slot_factor[slot]
-            expected_table(g, f, slot - g.factor_ptr[f], q, cap, digits, field)
+            add_expectation(g, g.inc_slot[p], q, cap, digits, field)
 
 
 @inlined_minimum
@@ -349,7 +330,7 @@ def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -
     for f in range(g.factor_ptr.size - 1):
         i = g.scopes[g.factor_ptr[f]]
         field[: g.cardinalities[i]] = 0.0
-        expected_table(g, f, 0, q, cap, digits, field)
+        add_expectation(g, g.factor_ptr[f], q, cap, digits, field)
         for a in range(g.cardinalities[i]):
             if q[g.unary_ptr[i] + a] > 0.0:
                 total += q[g.unary_ptr[i] + a] * field[a]
@@ -586,9 +567,9 @@ class _State:
         load = np.zeros(graph.n_variables)
         np.add.at(load, graph.edges[:, 0], per_edge)
         np.add.at(load, graph.edges[:, 1], per_edge)
-        for f in range(graph.n_factors):
-            scope, table = graph.higher_order(f)
-            load[list(scope)] += float(size(table).max())
+        if graph.n_factors:
+            per_factor = np.maximum.reduceat(size(graph.table_values), graph.table_ptr[:-1])
+            np.add.at(load, graph.factor_scopes, np.repeat(per_factor, np.diff(graph.factor_ptr)))
         return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
 
     def _start(self, temperature: float, run: Run) -> FloatArray:

@@ -11,8 +11,8 @@ from inference_lab._numba import lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import (
-    factor_message,
     half_cost,
     min_sum_message,
     slot_ptr,

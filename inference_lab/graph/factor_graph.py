@@ -921,11 +921,12 @@ class FactorGraph:
     @cached_property
     def _scope_strides(self) -> IntArray:
         """Stride in its table of each position of ``factor_scopes``."""
-        strides = np.ones(self.factor_scopes.size, dtype=np.int64)
-        for f in range(self.n_factors):
-            lo, hi = int(self.factor_ptr[f]), int(self.factor_ptr[f + 1])
-            sizes = self.cardinalities[self.factor_scopes[lo:hi]]
-            strides[lo : hi - 1] = np.cumprod(sizes[:0:-1])[::-1]
+        sizes = self.cardinalities[self.factor_scopes]
+        strides = np.ones(sizes.size, dtype=np.int64)
+        arities = np.diff(self.factor_ptr)
+        for back in range(2, int(arities.max(initial=0)) + 1):
+            at = self.factor_ptr[1:][arities >= back] - back
+            strides[at] = strides[at + 1] * sizes[at + 1]
         return strides
 
     # ------------------------------------------------------------------ derived structure

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
     LINEAR,
-    factor_message,
     first_label,
     greatest,
     least,
@@ -393,9 +393,14 @@ def pull_from_factors(
     change = 0.0
     for p in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
         slot = general.g.inc_slot[p]
-        heat = 0.0 if temperature is None else temperature
         smallest = factor_message(
-            general.g, slot, heat, general.to_factor, general.slot_ptr, work.new, general.digits
+            general.g,
+            slot,
+            temperature,
+            general.to_factor,
+            general.slot_ptr,
+            work.new,
+            general.digits,
         )
         to = np.uint64(general.slot_ptr[slot])
         store(k, smallest, general.from_factor, to, step.damping, work)

@@ -1,16 +1,142 @@
-"""Messages of higher-order factors."""
+"""Messages and expected costs of higher-order factors.
+
+Steps take the few arrays that they read: a call that hands on all arrays of a graph takes longer
+than a small message.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from inference_lab._numba import inlined_minimum
+from inference_lab._numba import inlined, lean_kernel, lean_minimum
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import least
-from inference_lab.kernels.odometer import next_labels
+from inference_lab.kernels.odometer import n_labels_at, next_labels, next_others
 
 
-@inlined_minimum
+class _Place(NamedTuple):
+    """Where a message comes from.
+
+    The factor's costs begin at `start` of ``tables``, its variables stand at `lo` to `last` of
+    ``scopes``; the message goes to that at `slot`.
+    """
+
+    start: int
+    lo: int
+    last: int
+    slot: int
+
+
+@inlined
+def _place(g: GraphArrays, slot: int) -> _Place:
+    f = g.slot_factor[slot]
+    return _Place(g.table_ptr[f], g.factor_ptr[f], g.factor_ptr[f + 1] - 1, slot)
+
+
+@inlined
+def _sent(
+    ptr: IntArray, lo: int, hi: int, slot: int, incoming: FloatArray, digits: IntArray
+) -> float:
+    """Add up the messages for the labels of positions `lo` to before `hi`, not that of `slot`."""
+    total = 0.0
+    for s in range(lo, hi):
+        if s != slot:
+            total += incoming[np.uint64(ptr[np.uint64(s)] + digits[np.uint64(s - lo)])]
+    return total
+
+
+@lean_minimum
+def _least(
+    tables: FloatArray,
+    ptr: IntArray,
+    place: _Place,
+    incoming: FloatArray,
+    out: FloatArray,
+    digits: IntArray,
+) -> None:
+    """Write the minima over the labels of the other variables.
+
+    The last two variables turn in loops, those before them by `digits`.
+    """
+    lo, last, slot = place.lo, place.last, place.slot
+    rows, inner = n_labels_at(ptr, last - 1), n_labels_at(ptr, last)
+    before, final = np.uint64(ptr[last - 1]), np.uint64(ptr[last])
+    for b in range(n_labels_at(ptr, slot)):
+        out[np.uint64(b)] = np.inf
+    for s in range(last - 1 - lo):
+        digits[np.uint64(s)] = 0
+    line = np.uint64(place.start)
+    more = True
+    while more:
+        base = _sent(ptr, lo, last - 1, slot, incoming, digits)
+        best = np.inf
+        for r in range(rows):
+            row = np.uint64(r)
+            if slot == last:
+                sent = base + incoming[before + row]
+                for b in range(inner):
+                    c = np.uint64(b)
+                    out[c] = min(out[c], tables[line + c] + sent)
+            else:
+                value = np.inf
+                for b in range(inner):
+                    c = np.uint64(b)
+                    value = min(value, tables[line + c] + incoming[final + c])
+                if slot == last - 1:
+                    out[row] = min(out[row], value + base)
+                else:
+                    best = min(best, value + incoming[before + row])
+            line += np.uint64(inner)
+        if slot < last - 1:
+            own = np.uint64(digits[np.uint64(slot - lo)])
+            out[own] = min(out[own], best + base)
+        more = next_others(ptr, lo, last - 1, -1, digits)
+
+
+@lean_kernel
+def _soften(
+    tables: FloatArray,
+    ptr: IntArray,
+    place: _Place,
+    temperature: float,
+    incoming: FloatArray,
+    out: FloatArray,
+    digits: IntArray,
+) -> None:
+    """Turn the minima in `out` into ``-T log sum exp(-. / T)``: one exponential an entry."""
+    lo, last, slot = place.lo, place.last, place.slot
+    inner = n_labels_at(ptr, last)
+    final = np.uint64(ptr[last])
+    for s in range(last - lo):
+        digits[np.uint64(s)] = 0
+    for b in range(n_labels_at(ptr, slot)):
+        lowest = out[np.uint64(b)]
+        if lowest == np.inf:
+            continue
+        if slot < last:
+            digits[np.uint64(slot - lo)] = b
+        total = 0.0
+        more = True
+        while more:
+            row = 0
+            for s in range(lo, last):
+                row = row * n_labels_at(ptr, s) + digits[np.uint64(s - lo)]
+            line = np.uint64(place.start + row * inner)
+            spare = lowest - _sent(ptr, lo, last, slot, incoming, digits)
+            if slot == last:
+                total += np.exp((spare - tables[line + np.uint64(b)]) / temperature)
+            else:
+                for a in range(inner):
+                    c = np.uint64(a)
+                    value = spare - tables[line + c] - incoming[final + c]
+                    total += np.exp(value / temperature)
+            more = next_others(ptr, lo, last, slot, digits)
+        out[np.uint64(b)] = lowest - temperature * np.log(total)
+
+
+@inlined
 def min_marginals(
     g: GraphArrays, slot: int, slots: FloatArray, ptr: IntArray, out: FloatArray, digits: IntArray
 ) -> float:
@@ -22,32 +148,77 @@ def min_marginals(
 
     Complexity: O(table size).
     """
+    _least(g.tables, ptr, _place(g, slot), slots, out, digits)
+    return least(n_labels_at(ptr, slot), out)
+
+
+@inlined
+def factor_message(
+    g: GraphArrays,
+    slot: int,
+    temperature: float | None,
+    incoming: FloatArray,
+    ptr: IntArray,
+    out: FloatArray,
+    digits: IntArray,
+) -> float:
+    """Write the message at a temperature, ``-T log sum exp`` in place of the minimum.
+
+    As `min_marginals`, which it is where the temperature is 0 or None.
+
+    Complexity: O(table size), and an exponential for each entry.
+    """
+    smallest = min_marginals(g, slot, incoming, ptr, out, digits)
+    if temperature is not None and temperature > 0.0:
+        _soften(g.tables, ptr, _place(g, slot), temperature, incoming, out, digits)
+        smallest = least(n_labels_at(ptr, slot), out)
+    return smallest
+
+
+@inlined
+def add_expectation(
+    g: GraphArrays, slot: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
+) -> None:
+    """Add to `field` what a factor costs on average, by the labels at one position of its scope.
+
+    At `slot` of ``scopes``. The other variables have the distributions `q`, shaped like the
+    unaries; costs are at most `cap`. `digits` is scratch as long as the largest arity.
+
+    Complexity: O(table size).
+    """
     f = g.slot_factor[slot]
-    lo = g.factor_ptr[f]
-    last = g.factor_ptr[f + 1] - 1
-    own_last = slot == last
-    inner = g.cardinalities[g.scopes[last]]
-    k = g.cardinalities[g.scopes[slot]]
-    final = slots[ptr[last] : ptr[last] + inner]
-    for b in range(k):
-        out[b] = np.inf
-    for s in range(last - lo):
-        digits[s] = 0
-    for start in range(g.table_ptr[f], g.table_ptr[f + 1], inner):
-        line = g.tables[start : start + inner]
-        base = 0.0
-        for s in range(lo, last):
+    lo, last = g.factor_ptr[f], g.factor_ptr[f + 1] - 1
+    i, j = g.scopes[last - 1], g.scopes[last]
+    before, final = np.uint64(g.unary_ptr[i]), np.uint64(g.unary_ptr[j])
+    inner = g.cardinalities[j]
+    for s in range(last - 1 - lo):
+        digits[np.uint64(s)] = 0
+    line = np.uint64(g.table_ptr[f])
+    more = True
+    while more:
+        weight, total = 1.0, 0.0
+        for s in range(lo, last - 1):
             if s != slot:
-                base += slots[ptr[s] + digits[s - lo]]
-        if base < np.inf:
-            if own_last:
+                weight *= q[np.uint64(g.unary_ptr[g.scopes[s]] + digits[np.uint64(s - lo)])]
+        for r in range(g.cardinalities[i]):
+            row = np.uint64(r)
+            share = weight if slot == last - 1 else weight * q[before + row]
+            # What has no weight may cost infinitely much.
+            if share > 0.0 and slot == last:
                 for b in range(inner):
-                    out[b] = min(out[b], line[b] + base)
-            else:
-                value = np.inf
+                    c = np.uint64(b)
+                    field[c] += share * min(g.tables[line + c], cap)
+            elif share > 0.0:
+                value = 0.0
                 for b in range(inner):
-                    value = min(value, line[b] + final[b])
-                own = digits[slot - lo]
-                out[own] = min(out[own], value + base)
-        next_labels(g, lo, last, digits)
-    return least(k, out)
+                    c = np.uint64(b)
+                    if q[final + c] > 0.0:
+                        value += q[final + c] * min(g.tables[line + c], cap)
+                if slot == last - 1:
+                    field[row] += share * value
+                else:
+                    total += share * value
+            line += np.uint64(inner)
+        if slot < last - 1:
+            field[np.uint64(digits[np.uint64(slot - lo)])] += total
+        more = next_labels(g, lo, last - 1, digits)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, lean_kernel, prefetch
+from inference_lab._numba import inlined, inlined_minimum, prefetch
 from inference_lab.contract import Marginals
 from inference_lab.graph.arrays import (
     NO_FORM,
@@ -675,56 +675,4 @@ def sum_product_message(
             value = best - temperature * np.log(total)
         out[b] = value
         smallest = min(smallest, value)
-    return smallest
-
-
-@lean_kernel
-def factor_message(
-    g: GraphArrays,
-    slot: int,
-    temperature: float,
-    incoming: FloatArray,
-    ptr: IntArray,
-    out: FloatArray,
-    digits: IntArray,
-) -> float:
-    """Write the message of a higher-order factor to the variable at one position of its scope.
-
-    ``out[b]`` gets the minimum (T = 0) or ``-T log sum exp`` (T > 0) over the labels of the other
-    variables of factor cost plus `incoming` messages (those from the variables to the factor, at
-    ``ptr`` of their positions). `digits` is scratch of the length of the largest arity. Returns
-    the smallest entry.
-
-    Complexity: O(table size * arity).
-    """
-    f = g.slot_factor[slot]
-    lo = g.factor_ptr[f]
-    arity = g.factor_ptr[f + 1] - lo
-    own = slot - lo
-    k = g.cardinalities[g.scopes[slot]]
-    for b in range(k):
-        out[b] = np.inf
-    for s in range(arity):
-        digits[s] = 0
-    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
-        value = g.tables[t]
-        for s in range(arity):
-            if s != own:
-                value += incoming[ptr[lo + s] + digits[s]]
-        b = digits[own]
-        if temperature == 0.0:
-            out[b] = min(out[b], value)
-        else:
-            out[b] = soft_minimum(out[b], value, temperature)
-        # Odometer: the last variable of the scope turns fastest.
-        s = arity - 1
-        while s >= 0:
-            digits[s] += 1
-            if digits[s] < g.cardinalities[g.scopes[lo + s]]:
-                break
-            digits[s] = 0
-            s -= 1
-    smallest = np.inf
-    for b in range(k):
-        smallest = min(smallest, out[b])
     return smallest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined
@@ -33,6 +34,30 @@ def next_labels(g: GraphArrays, lo: int, hi: int, digits: IntArray) -> bool:
         if digits[s - lo] < g.cardinalities[g.scopes[s]]:
             return True
         digits[s - lo] = 0
+        s -= 1
+    return False
+
+
+@inlined
+def n_labels_at(ptr: IntArray, s: int) -> int:
+    """Return the number of labels of the variable at a position of ``scopes``, see `slot_ptr`."""
+    return int(ptr[np.uint64(s + 1)] - ptr[np.uint64(s)])
+
+
+@inlined
+def next_others(ptr: IntArray, lo: int, hi: int, fixed: int, digits: IntArray) -> bool:
+    """Turn on to the next labels of positions `lo` to before `hi`, that at `fixed` excepted.
+
+    After the last they are zeros again, and the result is False.
+    """
+    s = hi - 1
+    while s >= lo:
+        if s != fixed:
+            at = np.uint64(s - lo)
+            digits[at] += 1
+            if digits[at] < n_labels_at(ptr, s):
+                return True
+            digits[at] = 0
         s -= 1
     return False
 

@@ -15,6 +15,7 @@ from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
+from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -23,7 +24,6 @@ from inference_lab.kernels.messages import (
     aligned_zeros,
     cost_scale,
     edge_cost,
-    factor_message,
     finite_costs,
     first_label,
     greatest,

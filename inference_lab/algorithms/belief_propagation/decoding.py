@@ -7,11 +7,11 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.beliefs import General, Network, Scratch, add_up, take_out
+from inference_lab.kernels.factors import factor_message, min_marginals
 from inference_lab.kernels.messages import (
     LINEAR,
     REPULSIVE,
     edge_cost,
-    factor_message,
     sum_product_message,
 )
 
@@ -92,8 +92,8 @@ def decode(
                 slot = g.inc_slot[p]
                 start = general.slot_ptr[slot]
                 if in_order:
-                    factor_message(
-                        g, slot, 0.0, general.to_factor, general.slot_ptr, work.new, general.digits
+                    min_marginals(
+                        g, slot, general.to_factor, general.slot_ptr, work.new, general.digits
                     )
                 else:
                     for a in range(k):

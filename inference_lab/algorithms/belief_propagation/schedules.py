@@ -26,8 +26,9 @@ from inference_lab.kernels.beliefs import (
     send_to_factor,
     store,
 )
+from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.heap import Heap, settle, sink
-from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, factor_message, greatest
+from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, greatest
 from inference_lab.kernels.waves import note_change
 
 #: The directions of `sequential_sweep`: down the order or up.
@@ -231,12 +232,11 @@ def _propose_from_factor(
     work: Scratch,
 ) -> float:
     """Propose the message of a factor to a variable of `k` labels; return its change."""
-    heat = 0.0 if temperature is None else temperature
     start = general.slot_ptr[slot]
     for a in range(k):
         proposed[start + a] = general.from_factor[start + a]
     smallest = factor_message(
-        general.g, slot, heat, general.to_factor, general.slot_ptr, work.new, general.digits
+        general.g, slot, temperature, general.to_factor, general.slot_ptr, work.new, general.digits
     )
     store(k, smallest, proposed, np.uint64(start), step.damping, work)
     return relative_change(k, step, work)

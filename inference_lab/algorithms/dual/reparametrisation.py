@@ -24,7 +24,8 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.messages import edge_cost, factor_message, min_sum_message, slot_ptr
+from inference_lab.kernels.factors import min_marginals
+from inference_lab.kernels.messages import edge_cost, min_sum_message, slot_ptr
 
 #: Rounding of a sum is charged to the bound at this many units in the last place of its terms.
 ULPS = 8.0 * 2.0**-53
@@ -316,7 +317,7 @@ def sweep_factors(
             # Shares of the min-marginals, all of the same table.
             i = g.scopes[s]
             k, u = g.cardinalities[i], g.unary_ptr[i]
-            factor_message(g, s, 0.0, work.to_factor, ptr, work.new, work.digits)
+            min_marginals(g, s, work.to_factor, ptr, work.new, work.digits)
             rest_of(k, dual.unary, u, dual.from_factor, ptr[s], work.first)
             for a in range(k):
                 if not (hard and np.isinf(work.first[a])):
@@ -328,7 +329,7 @@ def sweep_factors(
             i = g.scopes[s]
             k, u = g.cardinalities[i], g.unary_ptr[i]
             rest_of(k, dual.unary, u, dual.from_factor, ptr[s], work.first)
-            factor_message(g, s, 0.0, work.to_factor, ptr, work.new, work.digits)
+            min_marginals(g, s, work.to_factor, ptr, work.new, work.digits)
             settle(k, dual.unary, u, dual.from_factor, ptr[s], work.first, work.new, hard)
             held_back(k, dual.unary, u, dual.from_factor, ptr[s], hard, work.to_factor[ptr[s] :])
 
@@ -366,7 +367,7 @@ def sweep_stars(
             f = g.slot_factor[slot]
             held_back_by_factor(g, f, dual, hard, work)
             own = dual.slot_ptr[slot]
-            factor_message(g, slot, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+            min_marginals(g, slot, work.to_factor, dual.slot_ptr, work.new, work.digits)
             rest_of(k, dual.unary, u, dual.from_factor, own, work.first)
             settle(k, dual.unary, u, dual.from_factor, own, work.first, work.new, hard)
         least = np.inf
@@ -463,7 +464,7 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float
     for f in range(g.factor_ptr.size - 1):
         lo = g.factor_ptr[f]
         held_back_by_factor(g, f, dual, hard, work)
-        factor_message(g, lo, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+        min_marginals(g, lo, work.to_factor, dual.slot_ptr, work.new, work.digits)
         least = np.inf
         i = g.scopes[lo]
         for a in range(g.cardinalities[i]):
@@ -663,7 +664,7 @@ def decode(
                         elif np.isinf(work.to_factor[at + b]):
                             # A label that is ruled out was chosen all the same.
                             work.to_factor[at + b] = 0.0
-            factor_message(g, slot, 0.0, work.to_factor, dual.slot_ptr, work.new, work.digits)
+            min_marginals(g, slot, work.to_factor, dual.slot_ptr, work.new, work.digits)
             own = dual.slot_ptr[slot]
             for a in range(k):
                 work.new[a] -= dual.from_factor[own + a]

@@ -33,7 +33,7 @@ _SEARCH_STEPS = 100_000_000
 _STEPS_PER_VARIABLE = 1_000
 #: A search for a better order may take this many steps for each table entry it could save.
 _STEPS_PER_ENTRY = 0.3
-#: ... and this many, about a millisecond's worth, in any case.
+#: ... and ten times as many as long as they are no more than this, about a millisecond's worth.
 _CHEAP_STEPS = 300_000
 #: No more random restarts than this.
 _MAX_RESTARTS = 200
@@ -124,9 +124,8 @@ def _search(graph: Interactions, log2_limit: float, most_steps: int) -> tuple[_A
             allowance //= 2
         elif best.complete:
             # What the order costs is known: searching longer than it takes cannot pay.
-            allowance = min(
-                allowance, max(_CHEAP_STEPS, int(_STEPS_PER_ENTRY * best.entries)) - spent
-            )
+            saved = _STEPS_PER_ENTRY * best.entries
+            allowance = min(allowance, int(max(min(10.0 * saved, _CHEAP_STEPS), saved)) - spent)
         if best is not None and allowance <= 0:
             cut_short = spent >= most_steps
             break
