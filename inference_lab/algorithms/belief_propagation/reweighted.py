@@ -14,12 +14,8 @@ import numpy as np
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.messages import (
-    edge_cost,
-    factor_message,
-    slot_ptr,
-    sum_product_message,
-)
+from inference_lab.kernels.factors import factor_message
+from inference_lab.kernels.messages import edge_cost, slot_ptr, sum_product_message
 from inference_lab.kernels.odometer import next_labels
 
 
