@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -30,9 +31,10 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
     sweep,
 )
 from inference_lab.algorithms.elimination.domains import Domains, allowed_labels
+from inference_lab.algorithms.elimination.summing import Scope, onto, over, sum_out
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
 from inference_lab.specs.settings import setting
@@ -44,6 +46,8 @@ _CHUNK = 1 << 22
 _FIRST_STEP, _LAST_STEP = 0.25, 0.01
 #: Messages settle to this tolerance, or for so many sweeps, between updates of the probabilities.
 _ROUGH, _ROUGH_SWEEPS = 1e-3, 20
+#: Seconds a term that summing variables out may take; where there are fewer, none is.
+_SUMMING = 2e-4
 
 
 def new_message(
@@ -95,6 +99,10 @@ class TRWBP(Solver):
     messages converge it is the least that these ``rho`` allow, and the greatest value, over locally
     consistent marginals, of ``-<E> / T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``.
 
+    Where there are factors, variables are first summed out exactly where that makes no table
+    larger, and terms are added to larger ones around them, which have to share their probability
+    else; marginals of such variables follow from those of the terms that they left.
+
     Parameters
     ----------
     trees : int
@@ -124,7 +132,8 @@ class TRWBP(Solver):
     A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, O(table size * arity) for
     higher-order factors, and O(k) for each variable and label cost (a factor over all variables, by
     its star encoding); the bound as much for each term of each forest, and an update of the
-    probabilities some 20 sweeps. Memory: two message arrays of ``8 * 2 m k`` bytes each (one
+    probabilities some 20 sweeps. Summing variables out takes 50 microseconds or so a term, where
+    there are factors and time for that. Memory: two message arrays of ``8 * 2 m k`` bytes each (one
     without updates), and 8 n bytes a forest, of which there are ``2 m / n`` or so where that is
     more than `trees`, and one more for each update.
 
@@ -162,35 +171,32 @@ class TRWBP(Solver):
         """Pass messages, then evaluate the bound; then again with better probabilities."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        domains = allowed_labels(graph)
-        if not domains.feasible:
+        domains = kept = allowed_labels(graph)
+        left, rest = graph, None
+        summing = _SUMMING * (graph.n_edges + graph.n_factors)
+        if graph.n_factors and domains.feasible and run.remaining > summing:
+            rest = sum_out(graph, domains, run)
+            if rest is None:
+                return Outcome(converged=True, infeasible=True)
+            left = rest.graph
+            kept = allowed_labels(left)
+        if not kept.feasible:
             return Outcome(converged=True, infeasible=True)
-        forests = cover(graph, self.trees, run)
+        forests = cover(left, self.trees, run)
         if forests is None:
             run.offer(np.zeros(graph.n_variables, dtype=np.int64))
             return Outcome()
-        passing = _Passing(self, graph, run, domains, forests)
-        updates, step = 0, _FIRST_STEP
-        bound = math.inf
-        if self.tree_updates and not graph.is_forest:
-            passing.settle(_ROUGH, _ROUGH_SWEEPS)
-            bound = passing.bound()
-            while updates < self.tree_updates and step >= _LAST_STEP and not passing.stopped:
-                before = passing.copy()
-                passing.join(step)
-                passing.settle(_ROUGH, _ROUGH_SWEEPS)
-                updates += 1
-                lower = passing.bound()
-                if lower < bound:
-                    bound = lower
-                else:
-                    passing.restore(before)
-                    step /= 2
+        passing = _Passing(self, left, run, kept, forests)
+        bound, updates = passing.improve()
         rough = passing.sweeps
         converged = passing.settle(self.tolerance, self.max_sweeps)
         if passing.sweeps > rough or updates == 0:
             bound = min(bound, passing.bound())
         marginals = passing.marginals()
+        if rest is not None:
+            rows = rest.marginals(marginals, passing.joint)
+            marginals = np.zeros(graph.unary_values.size)
+            marginals[domains.allowed] = np.concatenate(rows)
         run.offer(largest(graph.arrays, marginals))
         return Outcome(
             converged=converged,
@@ -199,6 +205,7 @@ class TRWBP(Solver):
             log_partition=bound,
             log_partition_kind="upper",
             diagnostics={
+                "variables_left": left.n_variables,
                 "trees": int(passing.forests.share.size),
                 "tree_updates": updates,
                 "least_probability": float(passing.state.rho.min(initial=1.0)),
@@ -235,6 +242,29 @@ class _Passing:
     def stopped(self) -> bool:
         """Whether the budget is spent."""
         return self.sweeps >= self.settings.max_sweeps or self.run.should_stop(self.sweeps)
+
+    def improve(self) -> tuple[float, int]:
+        """Update the probabilities as long as it pays; return the bound, and how many were tried.
+
+        The bound is infinite where nothing is to be improved.
+        """
+        bound, updates, step = math.inf, 0, _FIRST_STEP
+        if self.settings.tree_updates == 0 or self.graph.is_forest:
+            return bound, updates
+        self.settle(_ROUGH, _ROUGH_SWEEPS)
+        bound = self.bound()
+        while updates < self.settings.tree_updates and step >= _LAST_STEP and not self.stopped:
+            before = self.copy()
+            self.join(step)
+            self.settle(_ROUGH, _ROUGH_SWEEPS)
+            updates += 1
+            lower = self.bound()
+            if lower < bound:
+                bound = lower
+            else:
+                self.restore(before)
+                step /= 2
+        return bound, updates
 
     def settle(self, tolerance: float, most: int) -> bool:
         """Sweep there and back, at most so often; return whether the messages converged."""
@@ -283,6 +313,46 @@ class _Passing:
         out = np.empty(self.graph.unary_values.size)
         pseudo_marginals(self.arrays, self.run.temperature, self.state, out)
         return out
+
+    @cached_property
+    def _terms(self) -> list[Scope]:
+        return [scope for scope, _ in self.graph.factors() if len(scope) > 1]
+
+    @cached_property
+    def _terms_of(self) -> list[list[int]]:
+        of: list[list[int]] = [[] for _ in range(self.graph.n_variables)]
+        for c, scope in enumerate(self._terms):
+            for i in scope:
+                of[i].append(c)
+        return of
+
+    @cached_property
+    def _position(self) -> IntArray:
+        """Where each half-edge stands in the adjacency."""
+        return np.argsort(self.arrays.adj_half)
+
+    def _told(self, c: int, s: int) -> FloatArray:
+        """Return the message of a term to the variable at a position of its scope."""
+        m = self.graph.n_edges
+        if c < m:
+            p = self._position[2 * c + s]
+            return self.state.messages[self.state.ptr[p] : self.state.ptr[p + 1]]
+        assert self.factors is not None
+        slot = self.graph.factor_ptr[c - m] + s
+        return self.factors.messages[self.factors.ptr[slot] : self.factors.ptr[slot + 1]]
+
+    def joint(self, variables: Scope) -> FloatArray:
+        """Return the pseudo-marginal of several variables that a term joins, an axis each."""
+        among = min((self._terms_of[i] for i in variables), key=len)
+        c = next(c for c in among if set(variables) <= set(self._terms[c]))
+        m, scope, rho = self.graph.n_edges, self._terms[c], self.state.rho[c]
+        costs = self.graph.edge_table(c) if c < m else self.graph.higher_order(c - m)[1]
+        costs = costs / rho
+        for s, i in enumerate(scope):
+            belief = self.state.belief[self.graph.unary_ptr[i] : self.graph.unary_ptr[i + 1]]
+            costs = costs + over(belief - self._told(c, s) / rho, (i,), scope)
+        weights = np.exp((costs.min() - costs) / self.run.temperature)
+        return onto(weights / weights.sum(), scope, variables)
 
     def information(self) -> FloatArray:
         """Return the multi-information of the pseudo-marginals of each term, (m + f,)."""

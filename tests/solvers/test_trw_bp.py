@@ -21,10 +21,12 @@ from inference_lab.algorithms.belief_propagation.forests import (
 )
 from inference_lab.algorithms.belief_propagation.reweighted import collect
 from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.elimination.summing import sum_out
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, random_graph
+from inference_lab.solvers import trw_bp
 from inference_lab.solvers.trw_bp import TRWBP, _Passing, new_message
 
 FEASIBLE = [family for family in FAMILIES if family != "infeasible"]
@@ -225,7 +227,27 @@ def test_at_convergence_the_bound_is_the_value_of_the_relaxation(family):
             shared = sum(entropy(rows[i]) for i in scope) - entropy(joint.ravel())
             assert information[c] == pytest.approx(shared, abs=1e-8)
             value -= rho[c] * shared + expected(joint, table) / temperature
+            pair = scope[-1], scope[0]
+            if sum(set(pair) <= set(other) for other, _ in terms) == 1:
+                others = tuple(range(1, len(scope) - 1))
+                np.testing.assert_allclose(run.joint(pair), joint.sum(axis=others).T, atol=1e-12)
         assert run.bound() == pytest.approx(value, rel=1e-7, abs=1e-7)
+
+
+@given(recipe=recipes(forest=True, min_variables=1), temperature=st.sampled_from([0.3, 1.0, 4.0]))
+def test_a_forest_is_exact(recipe, temperature):
+    """Without anything summed out before."""
+    graph = recipe.build()
+    if not allowed_labels(graph).feasible:
+        return
+    exact = exhaustive(graph)
+    run = passing(graph, temperature)
+    assert run.settle(1e-6, 10)
+    near = 1e-11 * exact.scale / temperature
+    assert run.bound() == pytest.approx(exact.log_partition(temperature), abs=near)
+    rows = np.split(run.marginals(), graph.unary_ptr[1:-1])
+    for row, wanted in zip(rows, exact.marginals(temperature), strict=True):
+        np.testing.assert_allclose(row, wanted, atol=1e-9 + near)
 
 
 def test_order_and_damping_do_not_matter_for_the_limit():
@@ -302,6 +324,19 @@ def test_forests_cover_all_terms(recipe, seed):
     assert appearance(graph, forests) == pytest.approx(rho)
 
 
+@pytest.mark.parametrize(("pair", "terms"), [(0.6, [0, 1]), (0.4, [2])])
+def test_a_heavy_forest_is_of_pairs_or_of_a_factor(pair, terms):
+    """Two pairs over links weigh more, or the factor that they would close a cycle with."""
+    graph = il.FactorGraph.from_factors(
+        [2] * 3, [((0, 1), np.eye(2)), ((1, 2), np.eye(2)), ((0, 1, 2), np.ones((2, 2, 2)))]
+    )
+    _, up = heavy_forest(graph, np.array([pair, pair, 1.0]))
+    assert held(graph, up) == terms
+    # By weight alone the factor, over links alone the first pair.
+    _, up = heavy_forest(graph, np.array([0.6, 0.1, 1.0]))
+    assert held(graph, up) == [2]
+
+
 @given(recipe=recipes(min_variables=2), seed=st.integers(0, 2**32 - 1))
 def test_heavy_forests_are_the_heavier_of_two(recipe, seed):
     """By weight and by weight over links; with pairs alone the heaviest there is."""
@@ -352,6 +387,40 @@ def test_better_edge_probabilities_tighten_the_bound():
     assert np.mean(gains) > 0.3
 
 
+@pytest.mark.parametrize("family", ["grid", "higher-order", "mixed"])
+def test_messages_stay_when_a_forest_joins(family):
+    """But for the probabilities that they are stored with; and a step can be undone."""
+    run = passing(random_graph(family, 3))
+    run.settle(0.0, 3)
+    rho, bound, before = run.state.rho, run.bound(), run.copy()
+    messages = {where: m / rho[where[0]] for where, m in messages_of(run).items()}
+    run.join(0.3)
+    assert (run.state.rho != rho).any()
+    for where, m in messages_of(run).items():
+        assert m / run.state.rho[where[0]] == pytest.approx(messages[where])
+    run.settle(0.0, 2)
+    run.restore(before)
+    assert run.bound() == bound
+
+
+def test_better_probabilities_of_factors_tighten_the_bound():
+    gains = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        scopes = [rng.choice(12, size=3, replace=False).tolist() for _ in range(14)]
+        graph = il.FactorGraph.from_terms(
+            rng.normal(size=(12, 2)),
+            [],
+            [(scope, 2.0 * rng.normal(size=(2, 2, 2))) for scope in scopes],
+        )
+        exact = il.solve(graph, "junction-tree", temperature=1.0).log_partition
+        plain = il.solve(graph, "trw-bp(tree_updates=0)", temperature=1.0).log_partition
+        better = il.solve(graph, "trw-bp", temperature=1.0).log_partition
+        assert exact <= better <= plain
+        gains.append((plain - better) / (plain - exact))
+    assert np.mean(gains) > 0.1
+
+
 def test_mean_field_exact_and_trw_stand_in_order():
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -384,6 +453,48 @@ def test_label_costs_are_bounded_too(family, seed):
     assert s.log_partition_kind == "upper"
     assert s.log_partition >= exact.log_partition(1.0) - 1e-11 * exact.scale
     assert len(s.marginals) == graph.n_variables
+
+
+def test_one_variable_with_label_costs_is_a_forest():
+    graph = il.FactorGraph.potts([[0.0, 1.0, 0.5]], np.empty((0, 2), dtype=np.int64), [])
+    graph = graph.with_label_costs([2.0, 0.0, 1.0], [((0, 1), 0.5)])
+    exact = exhaustive(graph)
+    s = il.solve(graph, "trw-bp", temperature=1.0)
+    assert s.log_partition == pytest.approx(exact.log_partition(1.0), abs=1e-12)
+    assert s.marginals[0] == pytest.approx(exact.marginals(1.0)[0], abs=1e-9)
+
+
+def test_variables_are_summed_out_where_there_is_time(monkeypatch):
+    """Beside factors; the rest of a hub and its leaves is nothing, and graphs of pairs stay."""
+    rng = np.random.default_rng(0)
+    hub = [((0, 2 * i + 1, 2 * i + 2), rng.normal(size=(2, 2, 2))) for i in range(4)]
+    graph = il.FactorGraph.from_factors([2] * 9, hub)
+    exact = exhaustive(graph)
+    for summing, left in ((0.0, 0), (1e9, 9)):
+        monkeypatch.setattr(trw_bp, "_SUMMING", summing)
+        s = il.solve(graph, "trw-bp", temperature=1.0, time_limit=60.0)
+        assert s.diagnostics["variables_left"] == left
+        assert s.log_partition == pytest.approx(exact.log_partition(1.0), abs=1e-10)
+        assert s.marginals == pytest.approx(np.array(exact.marginals(1.0)), abs=1e-9)
+    s = il.solve(random_graph("forest", 0), "trw-bp", temperature=1.0)
+    assert s.diagnostics["variables_left"] == len(s.marginals)
+
+
+def test_marginals_of_what_was_summed_out_fit_those_that_are_left():
+    """A variable of one term: its marginal is the average over those of its neighbours."""
+    rng = np.random.default_rng(1)
+    pairs = [(p, rng.normal(size=(2, 2))) for p in itertools.combinations(range(5), 2)]
+    table = rng.normal(size=(2, 2, 3))
+    graph = il.FactorGraph.from_factors([2] * 5 + [3], [*pairs, ((0, 1, 5), table)])
+    s = il.solve(graph, "trw-bp", temperature=1.0, seed=0)
+    assert s.diagnostics["variables_left"] == 5
+    rest = sum_out(graph, allowed_labels(graph), Run(graph, temperature=1.0))
+    run = passing(rest.graph, seed=0)
+    run.improve()
+    run.settle(1e-6, 1000)
+    share = np.exp(-table) / np.exp(-table).sum(axis=2, keepdims=True)
+    expected = np.einsum("ab,abc->c", run.joint((0, 1)), share)
+    assert s.marginals[5] == pytest.approx(expected, abs=1e-6)
 
 
 def test_labels_without_support_have_no_probability():
