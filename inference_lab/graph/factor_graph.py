@@ -482,12 +482,12 @@ class FactorGraph:
         high = np.maximum(_finite_or_less(same), _finite_or_less(weights))
         if potts.all():
             return low, high
-        others = np.flatnonzero(~potts)
+        others: Any = np.flatnonzero(~potts) if potts.any() else slice(None)
         table, weights = self.edge_kinds[others] == TABLE, weights[others]
-        first, second = self.cardinalities[self.edges[others].T]
+        first, second = self.cardinalities[self.edges[others]].T
         lengths = np.where(table, first * second, np.minimum(first, second))
         # Each stretch of the pool once, however many edges share it.
-        starts, which = np.unique(self.edge_offsets[others], return_inverse=True)
+        starts, which = _distinct(self.edge_offsets[others])
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, lengths)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
@@ -976,9 +976,9 @@ class FactorGraph:
         shapes = self.cardinalities[self.edges[table]]
         table = table[(shapes[:, 0] == shapes[:, 1]) & (self.edge_weights[table] >= 0)]
         sizes = self.cardinalities[self.edges[table, 0]]
-        for k in np.unique(sizes):
+        for k in _distinct(sizes)[0]:
             members = table[sizes == k]
-            starts, which = np.unique(self.edge_offsets[members], return_inverse=True)
+            starts, which = _distinct(self.edge_offsets[members])
             distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
             form_of = np.zeros(starts.size, dtype=np.uint8)
             step = max(1, _ENERGY_BLOCK // int(k * k))
@@ -1310,6 +1310,14 @@ def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
     least = np.minimum.reduceat(costs, start) if costs.size else costs
     cheapest = np.flatnonzero(costs == np.repeat(least, np.diff(ptr)))
     return cheapest[np.searchsorted(cheapest, start)] - start
+
+
+def _distinct(values: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct values, rising, and which of them each value is."""
+    if values.size and (values == values[0]).all():
+        # As where all edges of a picture share a table; need not be sorted.
+        return values[:1], np.zeros(values.size, dtype=np.int64)
+    return np.unique(values, return_inverse=True)
 
 
 def _extremes(
