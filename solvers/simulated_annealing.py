@@ -538,6 +538,8 @@ class _State:
                         self.cost, self.infinite,
                     )  # fmt: skip
                 else:
-                    icm_sweep(self.graph.arrays, self.x, block, dirty, self.cost, self.infinite)
+                    icm_sweep(
+                        self.graph.arrays, self.x, block, dirty, self.cost, self.infinite, False
+                    )
                 if self.run.remaining <= 0.0:
                     return False

@@ -59,6 +59,21 @@ def best_label(
     return int(best)
 
 
+@inlined
+def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArray) -> int:
+    """Return the first label of a neighbour, but its own, that costs a variable no more than this.
+
+    If there is none, `label`. `cost` holds what `best_label` has left there.
+    """
+    k, own, value = g.cardinalities[i], x[i], cost[label]
+    # Without branches, which would be mispredicted; so the first comes last.
+    for q in range(g.adj_ptr[i + 1] - 1, g.adj_ptr[i] - 1, -1):
+        b = x[np.uint64(g.adj_var[np.uint64(q)])]
+        ties = (b < k) & (b != own) & (cost[np.uint64(b)] == value)
+        label = b if ties else label
+    return label
+
+
 @lean_kernel
 def sweep(
     g: GraphArrays,
@@ -67,14 +82,20 @@ def sweep(
     dirty: npt.NDArray[np.bool_],
     cost: FloatArray,
     infinite: IntArray | None,
+    spreads: bool,
 ) -> int:
     """Visit the variables in `order` that are dirty and move each to its best label, in place.
 
     A variable is dirty when it, or a variable it shares a term with, has changed since its last
-    visit; a clean one has nothing to gain. Violated hard terms count before finite costs, and a
-    tie keeps the label. `cost` and `infinite` are scratch of the length of the largest cardinality.
-    Returns the number of changes. Without `infinite`, counting is not compiled; where it is called
-    for, the sweep ends with less than all changes, and returns -1 less their number.
+    visit; a clean one has nothing to gain. Violated hard terms count before finite costs.
+    `cost` and `infinite` are scratch of the length of the largest cardinality. Returns the number
+    of changes that gain. Without `infinite`, counting is not compiled; where it is called for, the
+    sweep ends with less than all changes, and returns -1 less their number.
+
+    Of several best labels a variable moves to one that a neighbour has. A tie with its own label
+    keeps it; without `infinite` only until a change has gained, or not at all if the sweep
+    `spreads`: labels of neighbours then spread over labellings of one energy to where there is
+    something to gain.
     """
     changes = 0
     for visited in order:
@@ -85,10 +106,14 @@ def sweep(
         if infinite is None and best < 0:
             return -1 - changes
         dirty[i] = False
+        gains = best != x[i]
+        if infinite is None and (gains or spreads):
+            best = spread_label(g, x, visited, best, cost)
         if best == x[i]:
             continue
         x[i] = best
-        changes += 1
+        changes += gains
+        spreads = True
         for p in range(g.adj_ptr[visited], g.adj_ptr[visited + 1]):
             dirty[np.uint64(g.adj_var[np.uint64(p)])] = True
         for p in range(g.inc_ptr[visited], g.inc_ptr[visited + 1]):
@@ -114,22 +139,29 @@ class Descent:
         hard = np.isinf(g.weights).any() or np.isinf(g.pairwise).any()
         self._counts = bool(g.tables.size > 0 or hard)
 
-    def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_]) -> int:
-        """Make a `sweep` in place and return the number of changes."""
+    def sweep(
+        self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], spreads: bool
+    ) -> int:
+        """Make a `sweep` in place and return the number of changes that gain."""
         infinite = self.infinite if self._counts else None
-        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite))
+        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, spreads))
         if changes >= 0:
             return changes
         # A variable without a finite label, or costs that add up to infinity.
         self._counts = True
-        return -1 - changes + self.sweep(x, order, dirty)
+        return -1 - changes + self.sweep(x, order, dirty, spreads)
 
 
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Sweep in a fixed order until nothing changes, in place; return the number of sweeps."""
+    """Sweep in a fixed order until nothing gains, in place; return the number of sweeps.
+
+    Labels spread where the sweep before has gained.
+    """
     descent = Descent(g)
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
+    gained = 0
     for done in range(max_sweeps):
-        if descent.sweep(x, order, dirty) == 0:
+        gained = descent.sweep(x, order, dirty, gained > 0)
+        if gained == 0 and not dirty.any():
             return done + 1
     return max_sweeps

@@ -98,7 +98,7 @@ def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     def sweep() -> int:
         x[:] = start
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        return descent.sweep(x, order, dirty)
+        return descent.sweep(x, order, dirty, False)
 
     def theirs() -> int:
         reference.labels[:] = start

@@ -16,6 +16,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.descent import descend, sweep
@@ -160,6 +161,37 @@ def test_ties_keep_the_label(init, order):
         start = np.random.default_rng(seed).integers(0, graph.cardinalities)
         s = il.solve(graph, ICM(init=init, order=order), initial=start, seed=seed)
         assert s.labels.tolist() == start.tolist() and s.iterations == 1
+
+
+def test_of_equally_good_moves_a_neighbours_label_is_taken():
+    graph = FactorGraph.potts([[3.0, 1.0, 1.0, 1.0], [9.0, 9.0, 0.0, 9.0]], [(0, 1)], [0.0])
+    for order in ORDERS:
+        s = il.solve(graph, f"icm(order={order})", initial=[0, 2])
+        assert s.labels.tolist() == [2, 2], order
+
+
+@pytest.mark.parametrize("order", ["sequential", "symmetric"])
+def test_labels_spread_over_ties_to_where_there_is_something_to_gain(order):
+    """The border between two labels moves along a path at no cost, up to the end that gains."""
+    unary = np.zeros((20, 2))
+    unary[0], unary[-1] = [0.0, 5.0], [0.0, 0.5]
+    graph = FactorGraph.potts(unary, [(i, i + 1) for i in range(19)], 1.0)
+    for end, start in ((0, [1] * 20), (1, [0] + [1] * 19)):
+        s = il.solve(graph, f"icm(order={order})", initial=start)
+        # Where nothing gains at first, ties keep their labels.
+        assert s.energy == (0.0, 1.5)[end] and s.labels.tolist() == ([0] * 20, start)[end]
+
+
+def test_where_a_descent_ends_another_changes_nothing():
+    """Of whole costs, which tie everywhere, as well."""
+    rng = np.random.default_rng(0)
+    unary = rng.integers(0, 3, size=(400, 3)).astype(float)
+    graph = FactorGraph.potts(unary, grid_edges(20, 20), 1.0)
+    for order in ORDERS:
+        end = il.solve(graph, f"icm(order={order})")
+        again = il.solve(graph, f"icm(order={order})", initial=end.labels)
+        assert again.labels.tolist() == end.labels.tolist() and again.iterations == 1
+        assert_local_minimum(graph, end.labels)
 
 
 def test_ties_by_rounding_keep_the_label():
@@ -425,6 +457,6 @@ def test_a_sweep_visits_dirty_variables_of_its_order_only():
     x = np.zeros(4, dtype=np.int64)
     dirty = np.array([True, False, True, False])
     scratch = np.empty(2), np.empty(2, dtype=np.int64)
-    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch) == 1
+    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch, False) == 1
     assert x.tolist() == [0, 0, 1, 0]
     assert dirty.tolist() == [True, False, False, True], "the neighbour of a change is woken"

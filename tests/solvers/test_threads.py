@@ -215,6 +215,15 @@ def test_runs_in_processes_of_their_own_have_threads_of_their_own(name: str) -> 
     assert found.frame["energy"].tolist() == [here.energy] * 2
 
 
+@pytest.mark.parametrize("spec", ["icm({})", "icm(order=random, {})"])
+def test_labels_spread_over_ties_whoever_sweeps(spec: str) -> None:
+    rng = np.random.default_rng(0)
+    unary = rng.integers(0, 3, size=(30_000, 16)).astype(float)
+    graph = FactorGraph.potts(unary, grid_edges(150, 200), 1.0)
+    one, *others = (told(il.solve(graph, spec.format(f"threads={n}"), seed=0)) for n in (1, 2, 4))
+    assert others == [one, one]
+
+
 def test_label_costs_are_for_one_thread() -> None:
     graph = medium("pairs").with_label_costs([1.0] * 4)
     alone, shared = (il.solve(graph, f"icm(threads={n})", seed=0) for n in (None, 2))

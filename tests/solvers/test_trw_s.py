@@ -232,8 +232,10 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
 
 @pytest.mark.parametrize(
     "family",
-    ["potts", "grid", "diagonal", "truncated-linear", "own-tables", "ragged", "must-links"]
-    + ["picture"],
+    [
+        *("potts", "grid", "diagonal", "truncated-linear", "own-tables", "ragged", "must-links"),
+        "picture",
+    ],
 )
 def test_labels_are_chosen_given_those_before(family: str) -> None:
     """Towards labelled neighbours the costs of their labels count, else messages (section 5)."""
