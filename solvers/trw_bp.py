@@ -129,7 +129,7 @@ class TRWBP(Solver):
 
     Complexity
     ----------
-    A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, O(table size * arity) for
+    A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, O(table size) for
     higher-order factors, and O(k) for each variable and label cost (a factor over all variables, by
     its star encoding); the bound as much for each term of each forest, and an update of the
     probabilities some 20 sweeps. Summing variables out takes 50 microseconds or so a term, where
