@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -87,8 +88,8 @@ def test_costs_stay_right(family: str) -> None:
         x = rng.integers(0, graph.cardinalities)
         c = started(graph, x)
         for i in rng.permutation(n):
-            begin_chain.py_func(c)
-            begin_journal.py_func(c)
+            unwrap(begin_chain)(c)
+            unwrap(begin_journal)(c)
             go_to(graph.arrays, x, c, int(i), int(rng.integers(graph.cardinalities[i])), 0.0, False)
             assert_costs_right(graph, x, c)
         ball = np.empty(min(4, n), dtype=np.int64)
@@ -125,7 +126,7 @@ def test_chains_report_what_they_gain(family: str) -> None:
             before = rank(graph, x)
             c.now[0].gains = c.now[0].gained_violations = 0
             c.now[0].gained_cost = 0.0
-            begin_journal.py_func(c)
+            unwrap(begin_journal)(c)
             chains_from(graph.arrays, x, c, i, Rules(4, 2, 1e-12))
             after = rank(graph, x)
             assert after[0] - before[0] == c.now[0].gained_violations

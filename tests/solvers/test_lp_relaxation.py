@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -242,7 +243,7 @@ def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
     u = np.array([0.2, 0.5, 0.3, 0.4, 0.1, 0.5])
     rows, energies = np.empty((1, 2), dtype=np.int64), np.empty(1)
     shared = np.array([-1, -1])
-    monkeypatch.setattr(rounding, "_draw", rounding._draw.py_func)
+    monkeypatch.setattr(rounding, "_draw", unwrap(rounding._draw))
     kleinberg_tardos(graph.arrays, u, shared, Stuck(), rows, energies)
     assert rows.tolist() == [[1, 2]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -90,9 +91,9 @@ def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
     graph = FactorGraph.from_factors([2, 2, 2], [((0, 1, 2), table)])
     x, c = np.zeros(3, dtype=np.int64), start_chains(graph)
     fill(graph.arrays, x, c)
-    begin_kick.py_func(c)
+    unwrap(begin_kick)(c)
     for i in (0, 2):
-        put.py_func(graph.arrays, x, c, i, 1)
+        unwrap(put)(graph.arrays, x, c, i, 1)
     assert keep_better_parts(graph.arrays, x, c, 1e-12) == 1
     assert x.tolist() == [1, 0, 1]
 
