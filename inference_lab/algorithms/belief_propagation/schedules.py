@@ -28,7 +28,7 @@ from inference_lab.kernels.beliefs import (
 )
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.heap import Heap, settle, sink
-from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, greatest
+from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, fetch_row, greatest
 from inference_lab.kernels.waves import note_change
 
 #: The directions of `sequential_sweep`: down the order or up.
@@ -37,6 +37,9 @@ DOWN, UP = 0, 1
 #: Messages that are proposed in a sweep by residuals, over those that there are, at most: where
 #: variables have many terms, there would be little else to do in a sweep.
 _MOST_PROPOSALS = 16
+#: So many terms before its turn what a term reads is fetched from memory, where there are so many
+#: labels: along columns nothing lies in sequence, and each message waits for the one before.
+_SOON, _WIDE = 8, 16
 
 
 class Part(NamedTuple):
@@ -447,6 +450,17 @@ def collect(
                 news.largest[0] = max(news.largest[0], change)
 
 
+@inlined
+def fetch_term(
+    net: Network, p: np.uint64, k: int, messages: FloatArray, beliefs: FloatArray
+) -> None:
+    """Have both messages at an adjacency position, and the belief of the receiver, brought near."""
+    link = net.links[p]
+    fetch_row(k, messages, np.uint64(link["at"]))
+    fetch_row(k, messages, np.uint64(link["to"]))
+    fetch_row(k, beliefs, np.uint64(net.unary_ptr[np.uint64(link["other"])]))
+
+
 @lean_kernel
 def pass_along(
     net: Network,
@@ -476,6 +490,12 @@ def pass_along(
             q, back = trees.away[part.first + t], trees.back[part.first + t]
         else:
             q, back = trees.back[part.last - 1 - t], trees.away[part.last - 1 - t]
+        if general is None and k >= _WIDE and t + _SOON < part.last - part.first:
+            if part.direction == UP:
+                soon = trees.away[part.first + t + _SOON]
+            else:
+                soon = trees.back[part.last - 1 - t - _SOON]
+            fetch_term(net, np.uint64(soon), k, messages, beliefs)
         p = np.uint64(q)
         i = np.uint64(net.links[np.uint64(back)]["other"])
         j = np.uint64(net.links[p]["other"])
