@@ -31,6 +31,8 @@ _WINDOW = 1 << 16
 _PIECE = 1 << 16
 #: Below so many tiles across and along, threads would mostly wait.
 _FEWEST = 4
+#: From so many on tiles are twice as large: longer rows of pixels are read faster.
+_ENOUGH = 8
 #: Variables between two looks at the clock of one thread: some tens of milliseconds.
 _ALONE = 50_000
 
@@ -62,6 +64,7 @@ class Waves(NamedTuple):
         if (starts.size - 1) * 2 * _piece(graph) > order.size and not graph.is_forest:
             across = math.isqrt(_work(graph) // _PIECE)
             if across >= _FEWEST:
+                across = max(min(across, _ENOUGH), across // 2)
                 tiled, parts, first = tiles(graph.arrays, order, graph.breadth_first_order, across)
                 if parts.size > 2 * first.size:
                     return cls(tiled, parts, first)
