@@ -14,7 +14,7 @@ from inference_lab.algorithms.crew import Crew, Stage, Waves, in_turn
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import Descent
+from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent
 from inference_lab.kernels.label_costs import count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
@@ -34,15 +34,9 @@ class ICM(Solver):
     """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
 
     Each sweep visits the variables in some order and moves each to the label of least cost given
-    all others, until a sweep changes nothing. Costs are compared
-    first by the number of violated ``+inf`` terms, then by their finite part, so that the descent
-    finds its way to feasible labellings where single moves lead there.
-
-    Ties keep the label while nothing gains. Once a change has gained, on graphs of pairwise terms
-    of finite costs, a variable moves to the label of a neighbour that costs it no more, until a
-    sweep gains nothing: labels spread over plateaus, of which whole costs have many, to where there
-    is something to gain. On stereo pairs that ends a tenth to a third lower, on spin glasses of
-    couplings +-1 a fifth; where costs do not tie, nothing changes.
+    all others, until a sweep changes nothing. Costs are compared first by the number of violated
+    ``+inf`` terms, then by their finite part, so that the descent finds its way to feasible
+    labellings where single moves lead there.
 
     Parameters
     ----------
@@ -58,6 +52,13 @@ class ICM(Solver):
         cent lower than in random order; there and back takes a third to a half of the sweeps of one
         way, and on stereo pairs ends one per cent lower. Elsewhere it makes no difference, and a
         new order gives runs of other seeds a chance.
+    ties : {"auto", "keep", "spread"}
+        Keep the label where no other is better, as in the sources; or, once a change has gained,
+        move to the label of a neighbour that costs no more, until a sweep gains nothing. Labels
+        then spread over plateaus, of which whole costs have many, to where there is something to
+        gain: stereo pairs end a tenth to a third lower, spin glasses of couplings +-1 a fifth.
+        Where costs do not tie, and with infinite ones, factors or label costs, both are the same.
+        By default they spread where variables are numbered along their terms.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
     threads : int or None
@@ -97,6 +98,7 @@ class ICM(Solver):
     init: Literal["unary", "random"] = "unary"
     restarts: int = setting(0, at_least=0)
     order: Literal["auto", "random", "sequential", "symmetric"] = "auto"
+    ties: Literal["auto", "keep", "spread"] = "auto"
     max_sweeps: int | None = setting(None, at_least=1)
     threads: int | None = setting(None, at_least=1)
 
@@ -133,6 +135,8 @@ class ICM(Solver):
         threads = self.threads if used is None else None
         turns = _Turns(graph, self.order, threads, run.rng)
         run.offer(x)
+        spread = self.ties == "spread" or (self.ties == "auto" and _numbered_along(graph))
+        ties = AWAIT if spread else KEEP
         done = unseen = changes = 0
         stable = False
         with Crew(threads) as crew:
@@ -140,18 +144,15 @@ class ICM(Solver):
             while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
                 order, stages = turns.draw(dirty)
 
-                gained = changes > 0
+                if spread:
+                    ties = SPREAD if changes else AWAIT
 
                 def visit(
-                    member: int,
-                    first: int,
-                    last: int,
-                    order: IntArray = order,
-                    spreads: bool = gained,
+                    member: int, first: int, last: int, order: IntArray = order, ties: int = ties
                 ) -> int:
                     part, descent = order[first:last], descents[member]
                     if used is None:
-                        return descent.sweep(x, part, dirty, spreads)
+                        return descent.sweep(x, part, dirty, ties)
                     return priced_sweep(
                         graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
                     )

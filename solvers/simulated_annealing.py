@@ -15,6 +15,7 @@ from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.descent import KEEP
 from inference_lab.kernels.descent import sweep as icm_sweep
 from inference_lab.kernels.label_costs import (
     add_prices,
@@ -539,7 +540,7 @@ class _State:
                     )  # fmt: skip
                 else:
                     icm_sweep(
-                        self.graph.arrays, self.x, block, dirty, self.cost, self.infinite, False
+                        self.graph.arrays, self.x, block, dirty, self.cost, self.infinite, KEEP
                     )
                 if self.run.remaining <= 0.0:
                     return False

@@ -12,6 +12,10 @@ from inference_lab.kernels.messages import finite_costs, first_label, least, loc
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
 
+#: What a sweep does with ties: keep the label, move to that of a neighbour after a change that
+#: gained, or from the beginning.
+KEEP, AWAIT, SPREAD = range(3)
+
 
 @inlined_minimum
 def max_absolute(k: int, values: FloatArray) -> float:
@@ -82,7 +86,7 @@ def sweep(
     dirty: npt.NDArray[np.bool_],
     cost: FloatArray,
     infinite: IntArray | None,
-    spreads: bool,
+    ties: int,
 ) -> int:
     """Visit the variables in `order` that are dirty and move each to its best label, in place.
 
@@ -92,9 +96,10 @@ def sweep(
     of changes that gain. Without `infinite`, counting is not compiled; where it is called for, the
     sweep ends with less than all changes, and returns -1 less their number.
 
-    Of several best labels a variable moves to one that a neighbour has. A tie with its own label
-    keeps it; without `infinite` only until a change has gained, or not at all if the sweep
-    `spreads`: labels of neighbours then spread over labellings of one energy to where there is
+    If `ties` are to `KEEP`, or with `infinite`, a variable keeps its label where no other is
+    better, and else moves to the first of the best. Otherwise it moves to one of the best that a
+    neighbour has, and does so where it ties with its own label, too, at once (`SPREAD`) or after a
+    change that gained (`AWAIT`): labels then spread over labellings of one energy to where there is
     something to gain.
     """
     changes = 0
@@ -107,13 +112,14 @@ def sweep(
             return -1 - changes
         dirty[i] = False
         gains = best != x[i]
-        if infinite is None and (gains or spreads):
+        if infinite is None and ties != KEEP and (gains or ties == SPREAD):
             best = spread_label(g, x, visited, best, cost)
         if best == x[i]:
             continue
         x[i] = best
         changes += gains
-        spreads = True
+        if ties == AWAIT:
+            ties = SPREAD
         for p in range(g.adj_ptr[visited], g.adj_ptr[visited + 1]):
             dirty[np.uint64(g.adj_var[np.uint64(p)])] = True
         for p in range(g.inc_ptr[visited], g.inc_ptr[visited + 1]):
@@ -139,17 +145,15 @@ class Descent:
         hard = np.isinf(g.weights).any() or np.isinf(g.pairwise).any()
         self._counts = bool(g.tables.size > 0 or hard)
 
-    def sweep(
-        self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], spreads: bool
-    ) -> int:
+    def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], ties: int) -> int:
         """Make a `sweep` in place and return the number of changes that gain."""
         infinite = self.infinite if self._counts else None
-        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, spreads))
+        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, ties))
         if changes >= 0:
             return changes
         # A variable without a finite label, or costs that add up to infinity.
         self._counts = True
-        return -1 - changes + self.sweep(x, order, dirty, spreads)
+        return -1 - changes + self.sweep(x, order, dirty, ties)
 
 
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
@@ -161,7 +165,7 @@ def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> in
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
     gained = 0
     for done in range(max_sweeps):
-        gained = descent.sweep(x, order, dirty, gained > 0)
+        gained = descent.sweep(x, order, dirty, SPREAD if gained else AWAIT)
         if gained == 0 and not dirty.any():
             return done + 1
     return max_sweeps

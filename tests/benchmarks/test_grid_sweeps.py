@@ -89,7 +89,7 @@ def soft_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     """Every pixel in turn looks at its neighbours' labels and takes its best; from the unaries."""
-    from inference_lab.kernels.descent import Descent
+    from inference_lab.kernels.descent import KEEP, Descent
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
     descent = Descent(graph.arrays)
@@ -98,7 +98,7 @@ def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     def sweep() -> int:
         x[:] = start
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        return descent.sweep(x, order, dirty, False)
+        return descent.sweep(x, order, dirty, KEEP)
 
     def theirs() -> int:
         reference.labels[:] = start

@@ -19,7 +19,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.kernels.descent import descend, sweep
+from inference_lab.kernels.descent import AWAIT, descend, sweep
 from inference_lab.registry.registry import problem_registry
 from inference_lab.solvers.icm import ICM
 
@@ -166,8 +166,9 @@ def test_ties_keep_the_label(init, order):
 def test_of_equally_good_moves_a_neighbours_label_is_taken():
     graph = FactorGraph.potts([[3.0, 1.0, 1.0, 1.0], [9.0, 9.0, 0.0, 9.0]], [(0, 1)], [0.0])
     for order in ORDERS:
-        s = il.solve(graph, f"icm(order={order})", initial=[0, 2])
-        assert s.labels.tolist() == [2, 2], order
+        for ties, best in (("spread", 2), ("keep", 1)):
+            s = il.solve(graph, f"icm(order={order}, ties={ties})", initial=[0, 2])
+            assert s.labels.tolist() == [best, 2], order
 
 
 @pytest.mark.parametrize("order", ["sequential", "symmetric"])
@@ -182,14 +183,27 @@ def test_labels_spread_over_ties_to_where_there_is_something_to_gain(order):
         assert s.energy == (0.0, 1.5)[end] and s.labels.tolist() == ([0] * 20, start)[end]
 
 
+def test_ties_spread_by_themselves_where_variables_are_numbered_along_their_terms():
+    """Numbered at random, as in E-steps, a tie keeps its label."""
+    rng = np.random.default_rng(1)
+    unary, edges = rng.integers(0, 3, size=(400, 3)).astype(float), grid_edges(20, 20)
+    for number, same in ((np.arange(400), "spread"), (rng.permutation(400), "keep")):
+        graph = FactorGraph.potts(unary[np.argsort(number)], number[edges], 1.0)
+        told = {
+            ties: il.solve(graph, f"icm(order=sequential, ties={ties})").labels.tolist()
+            for ties in ("auto", "keep", "spread")
+        }
+        assert told["auto"] == told[same] and told["keep"] != told["spread"]
+
+
 def test_where_a_descent_ends_another_changes_nothing():
     """Of whole costs, which tie everywhere, as well."""
     rng = np.random.default_rng(0)
     unary = rng.integers(0, 3, size=(400, 3)).astype(float)
     graph = FactorGraph.potts(unary, grid_edges(20, 20), 1.0)
-    for order in ORDERS:
-        end = il.solve(graph, f"icm(order={order})")
-        again = il.solve(graph, f"icm(order={order})", initial=end.labels)
+    for order, ties in itertools.product(ORDERS, ("keep", "spread")):
+        end = il.solve(graph, f"icm(order={order}, ties={ties})")
+        again = il.solve(graph, f"icm(order={order}, ties={ties})", initial=end.labels)
         assert again.labels.tolist() == end.labels.tolist() and again.iterations == 1
         assert_local_minimum(graph, end.labels)
 
@@ -457,6 +471,6 @@ def test_a_sweep_visits_dirty_variables_of_its_order_only():
     x = np.zeros(4, dtype=np.int64)
     dirty = np.array([True, False, True, False])
     scratch = np.empty(2), np.empty(2, dtype=np.int64)
-    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch, False) == 1
+    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch, AWAIT) == 1
     assert x.tolist() == [0, 0, 1, 0]
     assert dirty.tolist() == [True, False, False, True], "the neighbour of a change is woken"
