@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.elimination.core import MOST_NEIGHBOURS, Core, eliminate_sparse
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -49,8 +50,14 @@ _ALIKE = 0.02
 #: The noise on the unaries that belief propagation is given, and the most that its parent's labels
 #: are favoured by, in mean weights of terms.
 _NOISE, _FAVOUR = 0.3, 1.0
+#: Share of the children that are made of regions of two individuals, and the largest such region.
+_GRAFTED, _LARGEST = 0.5, 0.5
 #: Belief propagation takes no more than this share of the time that is left.
 _SHARE = 0.3
+#: Labels and variables up to which variables of few neighbours are eliminated, the share of the
+#: variables that must go with it, and of the time that it may take.
+_ELIMINABLE_LABELS, _ELIMINABLE = 8, 20_000
+_WORTH, _ELIMINATION = 0.2, 0.05
 
 
 class Region(NamedTuple):
@@ -166,10 +173,14 @@ class Memetic(Solver):
     are kept up to date, so that a mutation costs the size of its region, not of the graph.
 
     The first individuals are the cheapest labels and what damped belief propagation makes of noisy
-    unaries. Then each generation crosses two of them by parts, or, where no part of one is better,
-    with what belief propagation makes of noisy unaries that favour the labels of the first; and
-    improves the child. It takes the place of the individual it is like, or else of the worst; where
+    unaries. Then each generation crosses two of them by parts. Where no part of one is better, the
+    child is the first with the labels of the second in a region of up to half of the variables, or
+    the first crossed with what belief propagation makes of noisy unaries that favour its labels. It
+    is improved, and takes the place of the individual it is like, or else of the worst; where
     it is like one, the worst is replaced by a new one from random labels.
+
+    Where a fifth of the variables and more have two neighbours at most, such variables are first
+    eliminated: each move of the others then brings their best labels with it.
 
     Violated hard terms count before costs.
 
@@ -198,8 +209,8 @@ class Memetic(Solver):
 
     Diagnostics
     -----------
-    ``mutations`` made, and ``crossed``: children that are better than their parents before they
-    are improved.
+    ``mutations`` made; ``crossed``: children that are better than their parents before they
+    are improved; ``eliminated``: variables.
 
     References
     ----------
@@ -223,9 +234,9 @@ class Memetic(Solver):
     start_up: ClassVar[float] = 50.0
 
     population: int = setting(8, at_least=2)
-    region: int = setting(100, at_least=1)
-    patience: float = setting(0.3, above=0, below=math.inf)
-    generations: int = setting(20, at_least=0)
+    region: int = setting(30, at_least=1)
+    patience: float = setting(0.1, above=0, below=math.inf)
+    generations: int = setting(100, at_least=0)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Fill the population, then make generations until the budget is spent."""
@@ -233,7 +244,12 @@ class Memetic(Solver):
         run.offer(x)
         if int(graph.cardinalities.max(initial=1)) == 1:
             return Outcome(converged=True)
-        state = _Search(self, graph, run)
+        core = _core(graph, run)
+        x = x[core.variables]
+        if x.size == 0:
+            run.offer(core.expand(x))
+            return Outcome(converged=True, diagnostics={"eliminated": graph.n_variables})
+        state = _Search(self, core, run)
         complete = state.fill_population(x) and state.make_generations()
         return Outcome(
             converged=complete,
@@ -241,6 +257,7 @@ class Memetic(Solver):
             diagnostics={
                 "mutations": int(state.region.now[0].mutations),
                 "crossed": state.crossed,
+                "eliminated": len(core.eliminated),
             },
         )
 
@@ -248,8 +265,9 @@ class Memetic(Solver):
 class _Search:
     """The population of a run, and what is needed to improve an individual."""
 
-    def __init__(self, settings: Memetic, graph: FactorGraph, run: Run) -> None:
-        self.settings, self.graph, self.run = settings, graph, run
+    def __init__(self, settings: Memetic, core: Core, run: Run) -> None:
+        self.settings, self.core, self.run = settings, core, run
+        self.graph = graph = core.graph
         self.arrays = graph.arrays
         self.soft = soften(graph) if graph.has_infinite else graph.arrays
         n = graph.n_variables
@@ -268,6 +286,7 @@ class _Search:
         self.individuals: list[IntArray] = []
         self.energies: list[float] = []
         self.made = self.crossed = 0
+        self.least = math.inf
         terms = n + graph.n_edges + graph.n_factors
         self.tolerance = RELATIVE_GAIN * cost_scale(graph) * terms
 
@@ -331,9 +350,23 @@ class _Search:
         if cross(self.arrays, x, self.chains, second, tolerance):
             self.crossed += 1
             return x
+        if self.run.rng.random() < _GRAFTED:
+            return self._graft(first, second)
         proposal = self.propose(_NOISE, first)
         # A proposal with nothing in it that is better may still lead further.
         return x if cross(self.arrays, x, self.chains, proposal, tolerance) else proposal
+
+    def _graft(self, first: IntArray, second: IntArray) -> IntArray:
+        """Return the first individual with labels of the second in a large region."""
+        n, rng, region = first.size, self.run.rng, self.region
+        region.now[0].stamp += 1
+        size = max(1, int(rng.random() * _LARGEST * n))
+        ball, centre = np.empty(n, dtype=np.int64), int(rng.integers(n))
+        stamp = int(region.now[0].stamp)
+        inside = ball[: nearest(self.arrays, centre, size, region.seen, stamp, ball)]
+        x = first.copy()
+        x[inside] = self._renamed(second, first)[inside]
+        return x
 
     def propose(self, noise: float, parent: IntArray | None = None) -> IntArray:
         """Return what belief propagation makes of noisy unaries that may favour a parent."""
@@ -367,7 +400,7 @@ class _Search:
         self.region.shadow[:] = x
         n, now = x.size, self.region.now[0]
         since = 0
-        self.run.offer(x)
+        self.offer(x)
         while since < self.settings.patience * n:
             if self.run.remaining <= 0.0:
                 return False
@@ -381,8 +414,15 @@ class _Search:
             since += int(now.mutations) - before
             if gains:
                 since = 0
-                self.run.offer(x)
+                self.offer(x)
         return True
+
+    def offer(self, x: IntArray) -> None:
+        """Offer a labelling if it is the best so far, with the labels of what was eliminated."""
+        energy = float(self.graph.energy(x))
+        if energy < self.least:
+            self.least = energy
+            self.run.offer(self.core.expand(x))
 
     def _descend(self, x: IntArray, rules: Rules) -> None:
         """Make passes of best moves over all variables until none gains."""
@@ -399,7 +439,9 @@ class _Search:
         """Draw an individual, with its labels renamed so that they agree best with those of x."""
         if not self.individuals:
             return x.copy()
-        mate = self.individuals[int(self.run.rng.integers(len(self.individuals)))]
+        return self._renamed(self.individuals[int(self.run.rng.integers(len(self.individuals)))], x)
+
+    def _renamed(self, mate: IntArray, x: IntArray) -> IntArray:
         k = self.graph.n_labels
         if k is None:
             return mate
@@ -408,6 +450,19 @@ class _Search:
         agreement = np.bincount(mate * k + x, minlength=k * k).reshape(k, k)
         _, renamed = linear_sum_assignment(agreement, maximize=True)
         return np.asarray(renamed, dtype=np.int64)[mate]
+
+
+def _core(graph: FactorGraph, run: Run) -> Core:
+    """Eliminate variables of few neighbours where many have few, so that moves are of the rest."""
+    n = graph.n_variables
+    whole = Core(graph, np.arange(n), [])
+    if graph.n_factors or n > _ELIMINABLE or graph.cardinalities.max() > _ELIMINABLE_LABELS:
+        return whole
+    neighbours = np.bincount(graph.edges.ravel(), minlength=n)
+    if np.count_nonzero(neighbours <= MOST_NEIGHBOURS) < _WORTH * n:
+        return whole
+    end = (1.0 - _ELIMINATION) * run.remaining
+    return eliminate_sparse(graph, lambda: run.remaining < end)
 
 
 def _mean_weight(graph: FactorGraph) -> float:

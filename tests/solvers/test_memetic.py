@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import inference_lab as il
+from inference_lab.algorithms.elimination.core import Core
 from inference_lab.conformance import exhaustive
+from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.kernels.chains import (
@@ -24,7 +26,7 @@ from inference_lab.kernels.chains import (
 from inference_lab.kernels.forests import soften, start_block
 from inference_lab.kernels.record import record
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.memetic import Region, cross, mutate
+from inference_lab.solvers.memetic import Memetic, Region, _Search, cross, mutate
 
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 
@@ -146,7 +148,7 @@ def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
     spec = "estep(data=iris, constraints=400, noise=0.3, weight_factor=10, centroids=constraints)"
     graph = as_problem(spec).graph
     lone = il.solve(graph, "kernighan-lin").energy
-    s = il.solve(graph, "memetic(generations=4)")
+    s = il.solve(graph, "memetic(generations=8)")
     assert s.energy < lone
     assert s.diagnostics["mutations"] > 1000
 
@@ -168,3 +170,36 @@ def test_it_starts_from_the_labelling_given() -> None:
     given = il.solve(graph, "auto").labels
     s = il.solve(graph, "memetic(generations=0)", initial=given)
     assert s.energy <= float(graph.energy(given)) and s.trace[0].energy == graph.energy(given)
+
+
+def test_variables_of_few_neighbours_are_eliminated() -> None:
+    """Where many have two at most, the search is among the rest; a tree is solved by that alone."""
+    spec = "estep(data=iris, constraints=150, noise=0.3, weight_factor=10, centroids=constraints)"
+    graph = as_problem(spec).graph
+    s = il.solve(graph, "memetic(generations=2)")
+    assert 0 < s.diagnostics["eliminated"] < graph.n_variables
+    assert s.energy == pytest.approx(float(graph.energy(s.labels)))
+    assert s.energy == pytest.approx(il.solve(graph, "ilp").energy)
+    chain = FactorGraph.potts(np.eye(6), [(i, i + 1) for i in range(5)], [0.4, -0.4] * 2 + [0.4])
+    s = il.solve(chain, "memetic")
+    assert s.diagnostics == {"eliminated": 6}
+    assert s.energy == pytest.approx(il.solve(chain, "tree-dp").energy)
+
+
+def test_a_graft_has_the_labels_of_both() -> None:
+    """A connected region is the mate's, its labels renamed; the rest is the first's."""
+    spec = "estep(data=iris, constraints=400, noise=0.3, centroids=constraints)"
+    graph = as_problem(spec).graph
+    run = Run(graph, seed=0)
+    search = _Search(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
+    first = np.arange(graph.n_variables) % 3
+    second = np.where(np.arange(graph.n_variables) < 60, 1, (first + 1) % 3)
+    renamed = np.where(np.arange(graph.n_variables) < 60, 0, first)
+    sizes = set()
+    for _ in range(20):
+        child = search._graft(first, second)
+        taken = child != first
+        assert (child[taken] == renamed[taken]).all()
+        sizes.add(int(taken.sum()))
+    assert len(sizes) > 5
+    assert 0 < max(sizes) < 60

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.algorithms.elimination.core import Eliminated, decide
 from inference_lab.algorithms.elimination.domains import Domains
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
@@ -38,15 +39,6 @@ MOST_NEIGHBOURS = 5
 SMALL_TABLE = 1 << 10
 
 Scope = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Eliminated:
-    """A variable that is gone: its best label for each labelling of its neighbours."""
-
-    variable: int
-    scope: Scope
-    choice: IntArray
 
 
 @dataclass
@@ -219,8 +211,7 @@ class Network:
     def expand(self, x: IntArray) -> IntArray:
         """Return the labelling of the graph, given positions of the labels of what is left."""
         at = x.copy()
-        for gone in reversed(self.eliminated):
-            at[gone.variable] = gone.choice[tuple(at[list(gone.scope)])]
+        decide(self.eliminated, at)
         return np.asarray(self.domains.labels[self.domains.ptr[:-1] + at])
 
 
