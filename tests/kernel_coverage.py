@@ -35,7 +35,7 @@ LIMIT = 0.2
 LOCKS = ("/coverage/", "/threading.py", "/concurrent/", "/algorithms/crew.py")
 
 #: Decorators of `inference_lab._numba`.
-KERNELS = {"kernel", "lean_kernel", "inlined", "inlined_minimum"}
+KERNELS = {"kernel", "lean_kernel", "lean_minimum", "inlined", "inlined_minimum"}
 
 
 def leave(signum: int, frame: FrameType | None) -> None:
