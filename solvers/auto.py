@@ -37,6 +37,8 @@ _LARGE = 200
 #: Four anneals, each as slow as the time allows and far down: in half a second they cut 3058 of
 #: G14 on average, two of 2000 sweeps with reheats 3052.
 _ANNEALS = "simulated-annealing(restarts=3, reheats=0, sweeps=1000000, end_ratio=0.03)"
+#: On tables of many labels, as of scen06, larger regions and more patience end lower in a second.
+_SLOWER = "memetic(region=100, patience=0.3)"
 #: Seconds that an elimination may take before anything else is tried.
 _SOON = 0.5
 #: Variables, edges and factors up to which an order of elimination is looked for.
@@ -251,7 +253,7 @@ def _of_tables(
     elif terms <= _SPARSE * n:
         yield Stage("subgraph-search", 0.3, "few neighbours: exact moves on large subgraphs")
     why = "a population of local optima, for whatever follows"
-    population = Stage("memetic", 0.4, why, afresh=True)
+    population = Stage(_SLOWER, 0.4, why, afresh=True)
     if terms > _LOOSE * n or open_part() < _HALF:
         yield population
     else:

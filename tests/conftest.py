@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from places import DATA
@@ -35,6 +36,12 @@ os.register_at_fork(after_in_child=faulthandler.disable)
 # Shells start what runs in the background deaf to Ctrl-C, and programs that tests start would be.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Have estimators without a seed, which ask numpy's generator, draw the same in each run."""
+    np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch)
     searched = s.diagnostics["plan"][0]
     first = graph.energy(given["branch-and-bound"])
     assert searched["solver"] == "branch-and-bound" and searched["energy"] < first
-    assert given["memetic"] is None
+    assert given["memetic(region=100, patience=0.3)"] is None
     assert graph.energy(given["trw-s(tighten=cycles)"]) <= searched["energy"]
 
 
