@@ -23,7 +23,6 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
     Workspace,
     collect,
     forest_energy,
-    largest,
     make_factors,
     multi_information,
     mutual_information,
@@ -35,7 +34,7 @@ from inference_lab.algorithms.elimination.summing import Scope, onto, over, sum_
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, first_least
 from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
 from inference_lab.specs.settings import setting
 
@@ -197,7 +196,7 @@ class TRWBP(Solver):
             rows = rest.marginals(marginals, passing.joint)
             marginals = np.zeros(graph.unary_values.size)
             marginals[domains.allowed] = np.concatenate(rows)
-        run.offer(largest(graph.arrays, marginals))
+        run.offer(first_least(-marginals, graph.unary_ptr))
         return Outcome(
             converged=converged,
             iterations=passing.sweeps,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import inlined, kernel, lean_kernel
+from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import factor_message
@@ -408,15 +408,3 @@ def multi_information(
         for t in range(factors.ptr[lo], factors.ptr[hi]):
             alone += sums[t] * np.log(sums[t]) if sums[t] > 0.0 else 0.0
         out[g.kinds.size + f] = (joint - alone) / total + (hi - lo - 1) * np.log(total)
-
-
-@kernel
-def largest(g: GraphArrays, values: FloatArray) -> IntArray:
-    """Return the label of the largest value of each variable, shape (n,)."""
-    x = np.zeros(g.cardinalities.size, dtype=np.int64)
-    for i in range(x.size):
-        start = g.unary_ptr[i]
-        for a in range(1, g.cardinalities[i]):
-            if values[start + a] > values[start + x[i]]:
-                x[i] = a
-    return x
