@@ -209,11 +209,8 @@ class Decoding(ProblemFamily):
             parity = np.concatenate([np.zeros(len(begin) + len(middle), np.int64), parity])
             degree = 3
         odd = np.indices((2,) * degree).sum(axis=0) % 2
-        tables = [np.where(odd == p, 0.0, np.inf) for p in (0, 1)]
-        graph = FactorGraph.from_terms(
-            unary,
-            factors=zip(rows.tolist(), (tables[p] for p in parity.tolist()), strict=True),
-        )
+        tables = np.where(odd == np.arange(2).reshape(2, *(1,) * degree), 0.0, np.inf)
+        graph = FactorGraph.from_terms(unary, factors=[(rows, tables[parity])])
         return DecodingProblem(
             self.spec, graph, truth=truth, info={"channel_errors": errors}, bits=bits
         )

@@ -115,7 +115,7 @@ def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _in_range(array: FloatArray) -> bool:
+def in_range(array: FloatArray) -> bool:
     """Whether all costs are numbers up to `COST_LIMIT`; none is ``+inf``."""
     # Without temporaries; NaN comes out as NaN, which compares as false.
     return array.size == 0 or bool(array.min() >= -COST_LIMIT and array.max() <= COST_LIMIT)
@@ -123,7 +123,7 @@ def _in_range(array: FloatArray) -> bool:
 
 def check_costs(array: FloatArray, name: str) -> FloatArray:
     """Refuse NaN, ``-inf`` and what exceeds `COST_LIMIT`, naming the first offending place."""
-    if _in_range(array):
+    if in_range(array):
         return array
     allowed = (np.abs(array) <= COST_LIMIT) | np.isposinf(array)
     if not allowed.all():
@@ -151,6 +151,11 @@ def unwrap(values: Any, name: str) -> Any:
 
 def as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
     """Return a float64 copy of the costs; refuse what is not a number, NaN and ``-inf``."""
+    return check_costs(as_floats(values, name, copy=True), name)
+
+
+def as_floats(values: npt.ArrayLike, name: str, *, copy: bool) -> FloatArray:
+    """Return numbers in C order, as a copy where that is asked for; refuse what is no number."""
     values = unwrap(values, name)
     try:
         array = np.asarray(values)
@@ -163,8 +168,8 @@ def as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
     elif array.dtype.itemsize > 8:
         # Longer floats are looked at before they overflow.
         check_costs(array, name)
-    fresh = isinstance(values, list | tuple | float)
-    return check_costs(array.astype(np.float64, order="C", copy=not fresh), name)
+    copy &= not isinstance(values, list | tuple | float)
+    return array.astype(np.float64, order="C", copy=copy)
 
 
 def _check_objects(array: npt.NDArray[Any], name: str) -> None:
@@ -181,15 +186,16 @@ def _check_objects(array: npt.NDArray[Any], name: str) -> None:
 def as_scope(raw: Sequence[int], n: int, name: str) -> tuple[int, ...]:
     """Return the variables of a scope; refuse what is no integer, missing, or named twice."""
     try:
-        listed = list(raw)
-        if any(isinstance(v, bool) for v in listed):
-            raise TypeError
-        scope = tuple(operator.index(v) for v in listed)
+        scope = tuple(raw)
+        if not set(map(type, scope)) <= {int}:
+            if any(isinstance(v, bool) for v in scope):
+                raise TypeError
+            scope = tuple(map(operator.index, scope))
     except TypeError:
         raise ValueError(
             f"{name} has scope {raw!r}; a scope is a sequence of integers from 0 to {n - 1}"
         ) from None
-    if any(not 0 <= v < n for v in scope):
+    if scope and not 0 <= min(scope) <= max(scope) < n:
         raise ValueError(
             f"{name} has scope {scope}, which names a missing variable; "
             f"the graph has variables 0 to {n - 1}"
@@ -318,7 +324,7 @@ def _classify(tables: FloatArray) -> tuple[npt.NDArray[np.uint8], FloatArray, Fl
     return kinds, diagonal, entries[:, 0]
 
 
-def _pack_tables(
+def pack_tables(
     edges: Int32Array, groups: Iterable[tuple[IntArray, FloatArray]], m: int
 ) -> EdgeBlock:
     """Pack own tables, given as (edges of one shape, their stacked tables), by their kinds."""
@@ -402,7 +408,7 @@ def _pack_shared(term: SharedTable, cardinalities: IntArray) -> EdgeBlock:
     return EdgeBlock(edges, kinds, weights, np.zeros(m, dtype=np.int64), table.ravel())
 
 
-def pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
+def _pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
     """Pack dense tables, each by the simplest kind that represents it."""
     edges = _as_edges(term.edges, cardinalities.size)
     m = edges.shape[0]
@@ -414,7 +420,7 @@ def pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
         if stack.ndim != 3 or stack.shape[0] != m:
             raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
         _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
-        return _pack_tables(edges, [(np.arange(m), stack)], m)
+        return pack_tables(edges, [(np.arange(m), stack)], m)
     listed = list(tables)
     if len(listed) != m:
         raise ValueError(f"{len(listed)} tables for {m} edges")
@@ -431,7 +437,7 @@ def pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
         members = np.array(members_of[shape])
         _check_table_shape(edges, cardinalities, shape, "tables", members)
         groups.append((members, np.stack(stacked)))
-    return _pack_tables(edges, groups, m)
+    return pack_tables(edges, groups, m)
 
 
 def pack(term: PairwiseTerms, cardinalities: IntArray) -> EdgeBlock:
@@ -440,7 +446,7 @@ def pack(term: PairwiseTerms, cardinalities: IntArray) -> EdgeBlock:
         return _pack_diagonal(term, cardinalities)
     if isinstance(term, SharedTable):
         return _pack_shared(term, cardinalities)
-    return pack_own(term, cardinalities)
+    return _pack_own(term, cardinalities)
 
 
 def concatenate(blocks: list[EdgeBlock]) -> EdgeBlock:
@@ -542,7 +548,7 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
             tables = _dense_stack(block, members, block.edges[members, 0] != sender, ki, kj)
             ends = np.cumsum(sizes[part])
             tables = np.add.reduceat(tables, ends - sizes[part], axis=0)
-            merged = _pack_tables(
+            merged = pack_tables(
                 block.edges[first[part]], [(np.arange(part.size), tables)], part.size
             )
             kinds[part], weights[part] = merged.kinds, merged.weights
@@ -564,7 +570,7 @@ def check_merged(block: EdgeBlock, cardinalities: IntArray) -> None:
     """Refuse terms that exceed `COST_LIMIT` when they are added up."""
     limits = np.where(np.isposinf(block.values), 0.0, block.values)
     weights = np.where(np.isposinf(block.weights), 0.0, block.weights)
-    if _in_range(limits) and _in_range(weights):
+    if in_range(limits) and in_range(weights):
         return
     for e, (i, j) in enumerate(block.edges.tolist()):
         check_costs(dense(block, e, cardinalities), f"the sum of all terms on ({i}, {j})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factors import Factors, starts_of
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io._files import FormatError
 
@@ -90,7 +91,7 @@ def graph_of(
     path: str,
     unary: Unaries | FloatArray,
     terms: Iterable[PairwiseTerms] = (),
-    factors: Iterable[tuple[Sequence[int], npt.ArrayLike]] = (),
+    factors: Factors | tuple[()] = (),
     constant: float = 0.0,
 ) -> FactorGraph:
     """Make the graph; what it refuses is a fault of the file."""
@@ -184,24 +185,32 @@ def assemble(
     if shared.any():
         terms += _shared_terms(joined[shared], cardinalities, starts[shared], energies)
         _check_merged(pairs, joined, shared, starts, cardinalities, fail)
-    factors = [
-        _table(
-            scopes[scope_starts[f] : scope_starts[f] + arities[f]],
-            cardinalities,
-            energies[entry_starts[f] : entry_starts[f] + sizes[f]],
-        )
-        for f in np.flatnonzero(arities > 2)
-    ]
+    factors = _factors(cardinalities, arities, scopes, sizes, entry_starts, energies)
     return graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
 
 
-def _table(
-    scope: IntArray, cardinalities: IntArray, entries: FloatArray
-) -> tuple[list[int], FloatArray]:
-    if scope.size > _MAX_AXES:
-        # Most of so many variables have one label only, and make no difference to the table.
-        scope = scope[cardinalities[scope] > 1]
-    return scope.tolist(), entries.reshape(cardinalities[scope].tolist())
+def _factors(
+    cardinalities: IntArray,
+    arities: IntArray,
+    scopes: IntArray,
+    sizes: IntArray,
+    entry_starts: IntArray,
+    energies: FloatArray,
+) -> Factors:
+    """Lay out the factors of three variables and more."""
+    higher = arities > 2
+    named = scopes[np.repeat(higher, arities)]
+    lengths = arities[higher]
+    # Most of so many variables have one label only, and make no difference to the table.
+    kept = (np.repeat(lengths, lengths) <= _MAX_AXES) | (cardinalities[named] > 1)
+    starts, ends = entry_starts[higher].tolist(), (entry_starts + sizes)[higher].tolist()
+    tables = [energies[start:end] for start, end in zip(starts, ends, strict=True)]
+    return Factors(
+        starts_of(kept)[starts_of(lengths)],
+        named[kept],
+        starts_of(sizes[higher]),
+        np.concatenate([np.empty(0), *tables]),
+    )
 
 
 def _own_terms(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,7 @@ from inference_lab.graph.arrays import (
     IntArray,
 )
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.graph.factors import Factors, starts_of
 from inference_lab.graph.terms import (
     DiagonalTerms,
     OwnTables,
@@ -178,27 +182,47 @@ def shrink(
     label_ptr = np.concatenate([[0], np.cumsum(left[variables])]).astype(np.int64)
     labels = values[~single]
     kept = unary[places[~single]]
-    factors = []
-    for f in range(graph.n_factors):
-        scope, table = graph.higher_order(f)
-        index = tuple(
-            np.flatnonzero(alive[graph.unary_ptr[v] : graph.unary_ptr[v + 1]]) for v in scope
-        )
-        part = table[np.ix_(*index)]
-        free = [v for v in scope if fixed[v] < 0]
-        if free:
-            factors.append((tuple(number[free].tolist()), part.reshape([left[v] for v in free])))
-        else:
-            constant += float(part.item())
+    factors = _restricted_factors(graph, alive, number)
+    settled_ones = np.diff(factors.ptr) == 0
+    # One after the other: other sums would be rounded otherwise.
+    constants = factors.chosen(settled_ones).values.tolist()
+    constant = functools.reduce(operator.add, constants, constant)
     if math.isinf(constant):
         infeasible, constant = True, 0.0
     reduced = FactorGraph.from_terms(
         Unaries(left[variables], label_ptr, kept),
         _restricted_terms(graph, alive, number),
-        factors,
+        factors.chosen(~settled_ones),
         constant,
     )
     return Reduction(reduced, fixed, variables, label_ptr, labels, infeasible, rounds)
+
+
+def _restricted_factors(
+    graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
+) -> Factors:
+    """Return the higher-order factors over the variables and labels that are left.
+
+    Those of which no variable is left have a single entry. Complexity: O(table size * arity).
+    """
+    arities, sizes = np.diff(graph.factor_ptr), np.diff(graph.table_ptr)
+    kept = np.ones(graph.table_values.size, dtype=np.bool_)
+    # Where entries stand in their tables, without the labels of the variables that were looked at.
+    place = np.arange(kept.size) - np.repeat(graph.table_ptr[:-1], sizes)
+    for back in range(1, int(arities.max(initial=0)) + 1):
+        reaching = arities >= back
+        entries: Any = slice(None) if reaching.all() else np.flatnonzero(np.repeat(reaching, sizes))
+        variables = graph.factor_scopes[graph.factor_ptr[1:][reaching] - back]
+        turning = np.repeat(variables, sizes[reaching])
+        place[entries], labels = np.divmod(place[entries], graph.cardinalities[turning])
+        kept[entries] &= alive[graph.unary_ptr[turning] + labels]
+    stays = number[graph.factor_scopes] >= 0
+    return Factors(
+        starts_of(stays)[graph.factor_ptr],
+        number[graph.factor_scopes[stays]],
+        starts_of(kept)[graph.table_ptr],
+        graph.table_values[kept],
+    )
 
 
 def with_forms(
