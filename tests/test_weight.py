@@ -62,9 +62,11 @@ def test_all_extras_are_in_all() -> None:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do without what the extras bring."""
-    for package in ("matplotlib", "jinja2", "PIL"):
+    """Do without what the extras bring, in modules that were not imported before."""
+    for package in ("matplotlib", "jinja2", "markupsafe", "PIL", "statsmodels"):
         monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name in sys.modules if name.startswith("inference_lab.reporting.")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_without_the_extras_each_feature_names_its_own(

@@ -8,9 +8,8 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from inference_lab.reporting.charts import Chart, chart_of
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
@@ -19,6 +18,9 @@ from inference_lab.reporting.style import RC
 from inference_lab.reporting.vectors import slim_svg
 from inference_lab.results.files import write_whole
 from inference_lab.specs.extras import require
+
+if TYPE_CHECKING:
+    from inference_lab.reporting.charts import Chart
 
 __all__ = ["check_folder", "write_document"]
 
@@ -40,6 +42,8 @@ class _Drawing(NamedTuple):
 def _draw(picture: Picture) -> _Drawing:
     """Draw a picture once; the same picture gives the same bytes."""
     from matplotlib import rc_context
+
+    from inference_lab.reporting.charts import chart_of
 
     svg, pdf = io.BytesIO(), io.BytesIO()
     # Embedded fonts as most journals ask for them.
