@@ -120,13 +120,19 @@ class Toulbar2(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Hand the problem over, search, and report the labelling and the bound."""
+        import pytoulbar2.pytb2 as library
+
         outcome = settled_at_once(graph, run)
         if outcome is not None:
             return outcome
         first_descent(graph, run)
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
-        network = self._network(graph, run, rounding)
+        try:
+            network = self._network(graph, run, rounding)
+        except library.Contradiction:
+            # No upper bound is set yet: infinite costs alone leave a variable without a label.
+            return Outcome(infeasible=True, diagnostics=diagnostics)
         if network is None:
             return Outcome(diagnostics=diagnostics)
         # Better than what is known, or as good.

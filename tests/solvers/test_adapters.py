@@ -150,6 +150,14 @@ def test_tables_of_every_arity(name, arity):
 
 
 @needs("toulbar2")
+def test_toulbar2_finds_a_contradiction_while_the_network_is_made():
+    """A label that one term forbids and the only other that a unary does."""
+    unary, table = [[0.0], [0.0, np.inf]], [[np.inf, 0.0]]
+    graph = il.FactorGraph.from_terms(unary, [il.OwnTables([(0, 1)], [table])])
+    assert il.solve(graph, "toulbar2").status == "infeasible"
+
+
+@needs("toulbar2")
 def test_options_of_toulbar2_do_not_leak():
     """They are global; a new network resets some of them, and what a search changed stays."""
     from pytoulbar2.pytb2 import option
