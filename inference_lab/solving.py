@@ -377,8 +377,12 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if not math.isfinite(energy):
         message = "no labelling of finite energy was found"
     elif exact and not run.decided(run.best_energy):
+        # At most this share of the magnitude, unless that is next to nothing.
+        tiny = graph.resolution > graph.magnitude * 2.0**-50
         message = (
-            f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
+            f"costs of {graph.magnitude:.1g} in all are too small for a proof: scale them up"
+            if tiny
+            else f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
             "cancel, so that nothing is proved to be optimal"
         )
     return Status.CONVERGED if outcome.converged else Status.LIMIT, message

@@ -160,6 +160,13 @@ def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
     assert wrong.lower_bound == 3.1 and wrong.status == Status.LIMIT
 
 
+def test_costs_too_small_for_a_proof_are_said_to_be_that():
+    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    tiny = il.solve(graph.scaled(-1000), "brute-force")
+    assert tiny.status == "converged" and tiny.message.startswith("costs of 2e-301 in all are too")
+    assert not il.solve(graph.scaled(-600), "brute-force").message
+
+
 def test_where_large_costs_cancel_nothing_is_optimal():
     """Costs of 1e20 that all labellings pay: bounds are lowered by what rounding may change."""
     graph = FactorGraph.potts([[1e20, 2e20], [1.0, 2.0]], [], [], constant=-1e20)

@@ -42,6 +42,7 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
+    COST_LIMIT,
     DiagonalTerms,
     EdgeBlock,
     OwnTables,
@@ -1181,17 +1182,44 @@ class FactorGraph:
         >>> g.scaled(3).energy([0, 1])
         4.0
         """
-        table = self.edge_kinds == TABLE
+        weights, values = self._scaled_edges(exponent)
         return self._with_costs(
             unary_values=freeze(np.ldexp(self.unary_values, exponent)),
-            edge_weights=freeze(
-                np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
-            ),
-            pairwise_values=freeze(np.ldexp(self.pairwise_values, exponent)),
+            edge_weights=freeze(weights),
+            pairwise_values=freeze(values),
             table_values=freeze(np.ldexp(self.table_values, exponent)),
             constant=math.ldexp(self.constant, exponent),
             label_costs=self.label_costs.scaled(exponent),
         )
+
+    def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
+        """Return weights and pool of pairwise terms whose costs are multiplied by ``2^exponent``.
+
+        Tables are multiplied and their weights stay, unless an entry would exceed `COST_LIMIT` by
+        itself, as the weights are small: then these take what is too much. In that case what no
+        term uses (parallel edges leave it behind) becomes 0.
+        """
+        table = self.edge_kinds == TABLE
+        weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
+        values = np.ldexp(self.pairwise_values, exponent)
+        if not (np.isfinite(values) & (np.abs(values) > COST_LIMIT)).any():
+            return weights, values
+        first, second = self.cardinalities[self.edges].T
+        lengths = np.where(self.edge_kinds == DIAGONAL, np.minimum(first, second), 1)
+        lengths = np.where(table, first * second, lengths)
+        starts, which = _distinct(self.edge_offsets)
+        longest, shared = np.zeros(starts.size, dtype=np.int64), np.zeros(starts.size, dtype=bool)
+        np.maximum.at(longest, which, lengths)
+        shared[which] = table
+        sizes = np.maximum(*np.abs(np.nan_to_num(_extremes(values, starts, starts + longest))))
+        # The largest cost of such a table becomes about 1.
+        moved = np.where(shared & (sizes > COST_LIMIT), np.frexp(sizes)[1], 0)
+        weights = np.where(table, np.ldexp(weights, moved[which]), weights)
+        places = np.repeat(starts + longest - np.cumsum(longest), longest)
+        places += np.arange(places.size)
+        out = np.zeros(values.size)
+        out[places] = np.ldexp(values[places], -np.repeat(moved, longest))
+        return weights, out
 
     def capped(self, cap: float) -> FactorGraph:
         """Return the graph with all finite costs above a cap lowered to it, the structure shared.
