@@ -35,6 +35,7 @@ __all__ = [
     "PairwiseClusterer",
     "Whole",
     "check_setting",
+    "refuse_constraints",
     "refuse_large",
 ]
 
@@ -89,6 +90,20 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         choices = ", ".join(map(repr, words))
         number = f", or a number {' or '.join(map(str, ranges))}" if ranges else ""
         raise ValueError(f"{name} = {value!r} is unknown; allowed: {choices}{number}")
+
+
+def refuse_constraints(y: object) -> None:
+    """Refuse constraints in the place of classes, which are ignored; constraints must not be.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(y, Constraints):
+        raise TypeError(
+            "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
+            "which **constraints.fit_params() gives; its second argument is ignored"
+        )
 
 
 def refuse_large(points: Points) -> None:
@@ -530,6 +545,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
         (True, 0)
         """
+        refuse_constraints(y)
         return self._fit_to(
             X,
             must_link=must_link,

@@ -404,6 +404,8 @@ def _largest(operator: Any) -> float:
     if n <= _SMALL:
         return max(0.0, float(np.linalg.eigvalsh(operator @ np.eye(n)).max()))
     start = np.random.default_rng(0).normal(size=n)
+    if not (operator @ start).any():
+        return 0.0  # as of points that are all the same; Lanczos iterations need a direction
     found = eigsh(operator, 1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)
     return max(0.0, float(found[0]))
 

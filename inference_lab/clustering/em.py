@@ -399,7 +399,8 @@ def maximise_expectation(
     max_iter : int
         Limit on iterations of one E-step and all half-steps.
     tol : float
-        Converged when the objective falls by no more than this share of its size in an iteration.
+        Converged when the objective changes by no more than this share of its size in an iteration;
+        of 1 (or of its first value, where that is smaller) where it is smaller than that.
     start : assignment, optional
         That of an earlier fit, kept where no E-step improves on it.
     on_step : callable, optional
@@ -413,7 +414,7 @@ def maximise_expectation(
     """
     history: list[HalfStep] = []
     assignment = start
-    objective = math.inf
+    objective, small = math.inf, 1.0
     converged = False
 
     def note(iteration: int, step: str, value: float, since: float, solved: bool) -> None:
@@ -462,7 +463,10 @@ def maximise_expectation(
             note(iteration, name, objective, since, False)
             since = time.perf_counter()
         still = all(map(np.array_equal, previous, model.parameters()))
-        if (unchanged and still) or abs(before - objective) <= tol * max(1.0, abs(objective)):
+        if iteration == 1:
+            # Costs of data in a small unit are small; likelihoods may pass through zero.
+            small = min(1.0, abs(labelled))
+        if (unchanged and still) or abs(before - objective) <= tol * max(small, abs(objective)):
             converged = True
             break
     # The last half-steps may have moved the clusters away from some of their points.

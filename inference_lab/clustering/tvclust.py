@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._base import PairwiseClusterer, refuse_constraints
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.directions import Directions
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
@@ -179,6 +179,7 @@ class SourcedClusterer(PairwiseClusterer):
         >>> model.fit(X, must_link=pairs, ml_source=np.repeat([0, 1], 5)).q_.round(2).tolist()
         [0.91, 0.63]
         """
+        refuse_constraints(y)
         return self._fit_to(
             X,
             must_link=must_link,

@@ -79,6 +79,11 @@ def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArr
     """Validate an array of pairs, errors giving the position of the first offender."""
     if pairs is None:
         return np.zeros((0, 2), dtype=np.int64)
+    if hasattr(pairs, "must_link"):
+        raise TypeError(
+            f"{name} are {type(pairs).__name__}, of which .must_link and .cannot_link are pairs; "
+            "fit(X, **constraints.fit_params()) takes them all"
+        )
     try:
         array = np.asarray(pairs)
     except (ValueError, OverflowError) as error:

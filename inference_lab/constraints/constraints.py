@@ -927,8 +927,8 @@ class Constraints:
                 more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
                 raise ContradictionError(
                     f"{len(pairs)} cannot-link pair(s) join points that must-links connect: "
-                    f"{shown}{more}; use policy='drop' to drop them, policy='keep' to leave the "
-                    "constraints unclosed, or policy='vote' to drop what the others outvote",
+                    f"{shown}{more}; 'drop' in place of 'raise' drops them, 'keep' leaves the "
+                    "constraints unclosed, and 'vote' drops what the others outvote",
                     pairs,
                 )
             if policy == "keep":

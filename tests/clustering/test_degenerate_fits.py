@@ -5,9 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import random_array
+from sklearn.datasets import load_iris
 
 from inference_lab.clustering import (
+    AnnealedConstrainedKMeans,
     AnnealedConstrainedMixture,
+    BregmanKMeans,
     ConstrainedGaussianMixture,
     ConstrainedKMeans,
     COPKMeans,
@@ -18,6 +21,8 @@ from inference_lab.clustering import (
     KernelHMRFKMeans,
     MPCKMeans,
     PCKMeans,
+    SizeConstrainedKMeans,
+    TVClust,
 )
 from inference_lab.clustering.metric_learning import effective_rank
 from inference_lab.constraints import Constraints
@@ -126,3 +131,32 @@ def test_values_out_of_range_are_refused(kind):
         with pytest.raises(ValueError, match=r"size 1e\+200; values up to 1e\+48"):
             kind(2).fit(np.r_[[[1e200, 0.0]], POINTS])
         assert kind(2, random_state=0).fit(POINTS * 1e40).labels_.size == 6
+
+
+@pytest.mark.parametrize("n", [5, 150])
+def test_annealing_of_points_that_are_all_the_same(n):
+    points = np.ones((n, 2))
+    model = AnnealedConstrainedKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1)])
+    assert model.labels_[0] != model.labels_[1]
+    assert set(AnnealedConstrainedKMeans(2, random_state=0).fit(points).labels_) == {0}
+
+
+@pytest.mark.parametrize("kind", [BregmanKMeans, ConstrainedKMeans, SizeConstrainedKMeans])
+def test_units_make_no_difference_to_clusters(kind):
+    """Nor to when they have come to rest: costs of 1e-16 are not all next to nothing."""
+    points = load_iris().data
+    plain = kind(3, random_state=0).fit(points)
+    for unit in (2.0**-30, 2.0**30):
+        model = kind(3, random_state=0).fit(unit * points)
+        assert np.array_equal(model.labels_, plain.labels_)
+        assert model.n_iter_ == plain.n_iter_ > 2
+
+
+@pytest.mark.parametrize("kind", [PCKMeans, COPKMeans, TVClust])
+def test_constraints_in_the_wrong_place_are_not_ignored(kind):
+    pairs = Constraints([[0, 1]], [[2, 3]], n_points=6)
+    with pytest.raises(TypeError, match=r"its second argument is ignored"):
+        kind(2).fit(POINTS, pairs)
+    with pytest.raises(TypeError, match=r"must_link are Constraints, of which"):
+        kind(2).fit(POINTS, must_link=pairs)
+    assert kind(2, random_state=0).fit(POINTS, **pairs.fit_params()).labels_.size == 6
