@@ -104,6 +104,10 @@ class ICM(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Descend from the start, then from random restarts."""
+        with Crew(None if graph.n_label_costs else self.threads, run) as crew:
+            return self._restart(graph, run, crew)
+
+    def _restart(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
         sweeps = 0
         descents = 0
         converged = True
@@ -117,7 +121,7 @@ class ICM(Solver):
                 x = unary_minimum(graph)
             else:
                 x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-            done, stable = self._descend(graph, run, x, sweeps)
+            done, stable = self._descend(graph, run, crew, x, sweeps)
             sweeps += done
             descents += 1
             converged = converged and stable
@@ -127,43 +131,44 @@ class ICM(Solver):
             diagnostics={"descents": descents},
         )
 
-    def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
+    def _descend(
+        self, graph: FactorGraph, run: Run, crew: Crew, x: IntArray, before: int
+    ) -> tuple[int, bool]:
         """Sweep until stable; return the sweeps made and whether the last changed nothing."""
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
         prices = graph.label_costs
         used = count_users(prices, x) if graph.n_label_costs else None
-        threads = self.threads if used is None else None
-        turns = _Turns(graph, self.order, threads, run.rng)
+        shared = self.threads is not None and used is None
+        turns = _Turns(graph, self.order, crew if shared else None, run.rng)
         run.offer(x)
         spread = self.ties == "spread" or (self.ties == "auto" and _numbered_along(graph))
         ties = AWAIT if spread else KEEP
         done = unseen = changes = 0
         stable = False
-        with Crew(threads) as crew:
-            descents = [Descent(graph.arrays) for _ in range(crew.size)]
-            while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
-                order, stages = turns.draw(dirty)
+        descents = [Descent(graph.arrays) for _ in range(crew.size)]
+        while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
+            order, stages = turns.draw(dirty)
 
-                if spread:
-                    ties = SPREAD if changes else AWAIT
+            if spread:
+                ties = SPREAD if changes else AWAIT
 
-                def visit(
-                    member: int, first: int, last: int, order: IntArray = order, ties: int = ties
-                ) -> int:
-                    part, descent = order[first:last], descents[member]
-                    if used is None:
-                        return descent.sweep(x, part, dirty, ties)
-                    return priced_sweep(
-                        graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
-                    )
+            def visit(
+                member: int, first: int, last: int, order: IntArray = order, ties: int = ties
+            ) -> int:
+                part, descent = order[first:last], descents[member]
+                if used is None:
+                    return descent.sweep(x, part, dirty, ties)
+                return priced_sweep(
+                    graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
+                )
 
-                changes = crew.sweep(stages, visit, lambda: run.remaining <= 0.0)
-                stable = changes == 0 and not dirty.any() and run.remaining > 0.0
-                done += 1
-                unseen += changes
-                if unseen > _SHARE * graph.n_variables:
-                    run.offer(x)
-                    unseen = 0
+            changes = crew.sweep(stages, visit, lambda: run.remaining <= 0.0)
+            stable = changes == 0 and not dirty.any() and run.remaining > 0.0
+            done += 1
+            unseen += changes
+            if unseen > _SHARE * graph.n_variables:
+                run.offer(x)
+                unseen = 0
         if unseen:
             run.offer(x)
         return done, stable
@@ -176,20 +181,20 @@ class _Turns:
         self,
         graph: FactorGraph,
         order: Literal["auto", "random", "sequential", "symmetric"],
-        threads: int | None,
+        crew: Crew | None,
         rng: np.random.Generator,
     ) -> None:
         n = graph.n_variables
         if order == "auto":
-            order = "symmetric" if threads is not None or _numbered_along(graph) else "random"
+            order = "symmetric" if crew is not None or _numbered_along(graph) else "random"
         self._rng = rng
         self._ways: Iterator[_Way] | None = None
-        if order == "random" and threads is None:
+        if order == "random" and crew is None:
             return
         first = rng.permutation(n) if order == "random" else np.arange(n, dtype=np.int64)
         there = first, in_turn(0, n)
-        if threads is not None:
-            waves = Waves.of(graph, first)
+        if crew is not None:
+            waves = Waves.of(graph, first, crew.each)
             there = waves.order.copy(), waves.stages(graph)
         self._ways = itertools.cycle([there, _reverse(there)] if order == "symmetric" else [there])
 

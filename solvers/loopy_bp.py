@@ -42,7 +42,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.beliefs import General, Network, Step
 from inference_lab.kernels.heap import empty_heap
-from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, unflatten
+from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, make_terms, unflatten
 from inference_lab.specs.settings import setting
 
 #: Sweeps after which messages that have not settled are damped, and by how much.
@@ -200,7 +200,7 @@ class LoopyBP(Solver):
         """Pass messages until they settle or the budget is spent; decode on the way."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        with Crew(self.threads) as crew:
+        with Crew(self.threads, run) as crew:
             return self._pass(graph, run, crew)
 
     def _pass(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
@@ -260,23 +260,25 @@ class Passes:
         self._stages: list[Stage] = [[(0, n)]]
         shared = settings.threads is not None
         if shared and self.schedule != "chains":
-            waves = Waves.of(graph, self.order)
+            waves = Waves.of(graph, self.order, self._crew.each)
             self.order, self._stages = waves.order, waves.stages(graph)
-        self.arrays, self._entries = renumber(graph.arrays, self.order)
+        each = self._crew.each
+        self.arrays, self._entries = renumber(graph.arrays, self.order, each)
         self.feasible = True
         if graph.has_infinite:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
             unary = np.where(domains.allowed, graph.unary_values, np.inf)
             self.arrays = self.arrays._replace(unary=unary[self._entries]).read_only()
-        start = message_starts(self.arrays)
+        steps = (message_starts, lambda _: cost_scale(graph), make_terms)
+        start, scale, terms = each(lambda step: step(self.arrays), steps)
         self.net = Network(
             self.arrays.cardinalities,
             self.arrays.unary_ptr,
             self.arrays.unary,
             self.arrays.adj_ptr,
             start,
-            make_links(self.arrays, start, temperature),
+            make_links(self.arrays, start, temperature, terms, each),
         )
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
         self.general = make_general(graph, self.arrays)
@@ -285,7 +287,7 @@ class Passes:
         # What the graph does not need is not handed to kernels, nor compiled.
         self._needed = None if plain else self.general
         self._temperature = temperature or None
-        scale, tolerance = cost_scale(graph), settings.tolerance
+        tolerance = settings.tolerance
         kind: np.dtype[Any] = np.dtype(np.float64)
         if settings.precision == "single" and plain and self._may_be_single(scale):
             self.net = in_single_precision(self.net)

@@ -445,7 +445,7 @@ class MeanField(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update until settled at each temperature; decode after each."""
-        with Crew(self.threads) as crew:
+        with Crew(self.threads, run) as crew:
             return self._anneal(graph, run, crew)
 
     def _anneal(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
@@ -507,7 +507,7 @@ class _State:
         self.order = np.arange(graph.n_variables, dtype=np.int64)
         self.stages: list[Stage] = [[(0, graph.n_variables)]]
         if settings.threads is not None:
-            waves = Waves.of(graph, self.order)
+            waves = Waves.of(graph, self.order, crew.each)
             self.order, self.stages = waves.order, waves.stages(graph)
         self.second = np.empty(graph.unary_values.size if self.parallel else 0)
         self.falling = self._falling(run.temperature)

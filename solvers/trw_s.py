@@ -441,13 +441,21 @@ class Passes:
         The variables in the order of visits.
     threads : int, optional
         The order is sorted into waves that so many share.
+    run : Run, optional
+        Of which they evaluate labellings, too.
     """
 
-    def __init__(self, graph: FactorGraph, order: IntArray, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: FactorGraph,
+        order: IntArray,
+        threads: int | None = None,
+        run: Run | None = None,
+    ) -> None:
         self.graph = graph
-        self.crew = Crew(threads)
+        self.crew = Crew(threads, run)
         sizes = message_sizes(graph)
-        waves = None if threads is None else Waves.of(graph, order)
+        waves = None if threads is None else Waves.of(graph, order, self.crew.each)
         self.plan = make_plan(graph, order if waves is None else waves.order, sizes)
         self.terms = make_terms(graph.arrays)
         self._costs = FINITE
@@ -628,7 +636,7 @@ class TRWS(Solver):
         if graph.is_forest or self.order == "breadth-first":
             # That of a graph is read-only, and kernels would be compiled for both.
             order = graph.breadth_first_order.copy()
-        passes = Passes(graph, order, self.threads)
+        passes = Passes(graph, order, self.threads, run)
         with passes.crew:
             return self._improve(graph, run, passes, order)
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import TracebackType
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
+from inference_lab.contract import Run
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import Each, FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.waves import tiles, waves
 
@@ -52,15 +53,15 @@ class Waves(NamedTuple):
     starts: IntArray
 
     @classmethod
-    def of(cls, graph: FactorGraph, order: IntArray) -> Self:
+    def of(cls, graph: FactorGraph, order: IntArray, each: Each = map) -> Self:
         """Sort an order into waves: of tiles where it has no others of some size.
 
-        On forests, where what is exact goes from the roots to the leaves, it stays as it is: tiles
-        may turn single terms round.
+        Windows are sorted as `each` calls for them. On forests, where what is exact goes from the
+        roots to the leaves, the order stays as it is: tiles may turn single terms round.
         """
         # As read-only as that of the graph: kernels are compiled for one of the two.
         order = freeze(order.copy())
-        ordered, starts = waves(graph.arrays, order, _WINDOW)
+        ordered, starts = waves(graph.arrays, order, _WINDOW, each)
         if (starts.size - 1) * 2 * _piece(graph) > order.size and not graph.is_forest:
             across = math.isqrt(_work(graph) // _PIECE)
             if across >= _FEWEST:
@@ -129,6 +130,8 @@ class Crew:
     ----------
     threads : int or None
         None is 1.
+    run : Run, optional
+        Of which the crew evaluates labellings, too.
 
     Examples
     --------
@@ -137,12 +140,15 @@ class Crew:
     6
     """
 
-    def __init__(self, threads: int | None) -> None:
+    def __init__(self, threads: int | None, run: Run | None = None) -> None:
         self.size = threads or 1
+        self._run = run
         self._others: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         """Return the crew itself."""
+        if self._run is not None:
+            self._run.each = self.each
         return self
 
     def __exit__(
@@ -152,6 +158,8 @@ class Crew:
         traceback: TracebackType | None,
     ) -> None:
         """Wait until the threads have ended."""
+        if self._run is not None:
+            self._run.each = map
         if self._others is not None:
             self._others.shutdown()
 
@@ -175,6 +183,18 @@ class Crew:
                     break
             return done
         return self._share(stages, work, stop)
+
+    def each(self, function: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
+        """Call a function with each of several things; return what it returns, in their order."""
+        given = list(things)
+        found: list[Any] = [None] * len(given)
+
+        def work(member: int, first: int, last: int) -> int:
+            found[first] = function(given[first])
+            return 1
+
+        self.sweep([[(at, at + 1) for at in range(len(given))]], work)
+        return found
 
     def _share(
         self,

@@ -20,10 +20,10 @@ import functools
 import hashlib
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ from inference_lab.words import counted, no_attribute
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FactorGraph"]
+__all__ = ["Each", "FactorGraph"]
 
 #: Differences of energies below this are lost: products and squares of them underflow.
 _FINEST = 1e-200
@@ -74,7 +74,12 @@ _FEW = 8
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
+#: Labellings are evaluated in blocks of so many variables and terms: what is gathered of them stays
+#: near, and threads can share them. The sum of the blocks does not depend on who evaluates which.
+_TERMS_BLOCK = 1 << 16
 
+#: Calls a function with each of several things, as ``map`` does.
+Each: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: What other libraries call what a graph has.
 _ELSEWHERE = {
@@ -815,7 +820,7 @@ class FactorGraph:
         table = self.edge_kinds == TABLE
         return np.flatnonzero(~table), np.flatnonzero(table)
 
-    def energy(self, labels: npt.ArrayLike) -> Any:
+    def energy(self, labels: npt.ArrayLike, each: Each = map) -> Any:
         """Evaluate ``E(x)``: the one evaluator that everything is judged by.
 
         Written in plain numpy, independent of the kernels that solvers use.
@@ -823,6 +828,9 @@ class FactorGraph:
         Parameters
         ----------
         labels : (n,) or (b, n) array of int
+        each : callable
+            Evaluates the blocks of large graphs, as ``map`` does, but several at once, say; the
+            result is the same.
 
         Returns
         -------
@@ -843,23 +851,36 @@ class FactorGraph:
         """
         array = self.check_labels(labels)
         if array.ndim == 1:
-            return float(self._energies(array[None])[0])
+            return float(self._energies(array[None], each)[0])
         width = max(1, self.n_variables + self.n_edges + self.factor_scopes.size)
         step = max(1, _ENERGY_BLOCK // width)
         out = np.empty(array.shape[0])
         for start in range(0, array.shape[0], step):
-            out[start : start + step] = self._energies(array[start : start + step])
+            out[start : start + step] = self._energies(array[start : start + step], each)
         return out
 
-    def _energies(self, x: IntArray) -> FloatArray:
-        total = self.unary_values[self.unary_ptr[:-1] + x].sum(axis=1)
-        diagonal, table = self._edge_split
+    def _energies(self, x: IntArray, each: Each) -> FloatArray:
         # The smaller what is looked up at random, the more of it is near.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
-        # Where all terms are of a family nothing has to be picked out.
-        pick: Any = slice(None)
-        if diagonal.size:
-            pick = diagonal if table.size else pick
+        blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
+        total: Any = sum(each(lambda first: self._block_energies(x, small, first), blocks))
+        if self.n_factors:
+            strides = self._scope_strides
+            step = np.take(x, self.factor_scopes, axis=1) * strides
+            index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
+            total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
+        if self.n_label_costs:
+            total = total + self.label_costs.of(x)
+        return np.asarray(total + self.constant)
+
+    def _block_energies(self, x: IntArray, small: npt.NDArray[Any], first: int) -> FloatArray:
+        """Evaluate the variables, and the pairwise terms of each family, from a number on."""
+        block = slice(first, first + _TERMS_BLOCK)
+        total = self.unary_values[self.unary_ptr[:-1][block] + x[:, block]].sum(axis=1)
+        diagonal, table = self._edge_split
+        if diagonal.size > first:
+            # Where all terms are of a family nothing has to be picked out.
+            pick: Any = diagonal[block] if table.size else block
             # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
@@ -869,22 +890,15 @@ class FactorGraph:
                 label = np.where(a == b, a, 0) * self.edge_kinds[pick]
                 same = self.pairwise_values[self.edge_offsets[pick] + label]
             total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
-        if table.size:
-            pick = table if diagonal.size else pick
+        if table.size > first:
+            pick = table[block] if diagonal.size else block
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
             # Not a number of Python's, or products would be as small as labels.
             stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[pick, 1]]
             entries = self.pairwise_values[self.edge_offsets[pick] + a * stride + b]
             total = total + (self.edge_weights[pick] * entries).sum(axis=1)
-        if self.n_factors:
-            strides = self._scope_strides
-            step = np.take(x, self.factor_scopes, axis=1) * strides
-            index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
-            total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
-        if self.n_label_costs:
-            total = total + self.label_costs.of(x)
-        return np.asarray(total + self.constant)
+        return np.asarray(total)
 
     @cached_property
     def _differs_by_label(self) -> bool:

@@ -6,16 +6,19 @@ import numpy as np
 
 from inference_lab._numba import inlined, kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import Each
 
 
-@kernel
-def waves(g: GraphArrays, order: IntArray, window: int) -> tuple[IntArray, IntArray]:
+def waves(
+    g: GraphArrays, order: IntArray, window: int, each: Each = map
+) -> tuple[IntArray, IntArray]:
     """Sort an order into waves, without changing what a sweep along it comes to.
 
     No two variables of a wave share a term, and each comes after all that share one with it and
     stand before it in the order. Of each `window` variables that follow each other in the order,
     those that wait for none of the others come first, then those that wait for these only, and so
     on; a window keeps together what lies together in memory. `order` may leave variables out.
+    Windows are sorted as `each` calls for them, one after the other where there are factors.
 
     Returns the variables in their new order, and where each wave starts, with the end behind.
 
@@ -23,44 +26,61 @@ def waves(g: GraphArrays, order: IntArray, window: int) -> tuple[IntArray, IntAr
     """
     level = np.full(g.cardinalities.size, -1, dtype=np.int64)
     highest = np.full(g.factor_ptr.size - 1, -1, dtype=np.int64)
-    ordered = np.empty(order.size, dtype=np.int64)
-    starts = np.empty(order.size + 1, dtype=np.int64)
-    place = np.zeros(window, dtype=np.int64)
-    n_waves = 0
-    for first in range(0, order.size, window):
+    ordered = np.empty_like(order)
+    starts = np.empty_like(order)
+
+    def sort(first: int) -> IntArray:
         last = min(first + window, order.size)
-        levels = 0
-        for t in range(first, last):
-            i = order[t]
-            before = -1
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                before = max(before, level[g.adj_var[p]])
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                before = max(before, highest[g.slot_factor[g.inc_slot[p]]])
-            level[i] = before + 1
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                highest[g.slot_factor[g.inc_slot[p]]] = before + 1
-            place[before + 1] += 1
-            levels = max(levels, before + 2)
-        at = first
-        for rank in range(levels):
-            starts[n_waves] = at
-            n_waves += 1
-            size = place[rank]
-            place[rank] = at
-            at += size
-        for t in range(first, last):
-            i = order[t]
-            ordered[place[level[i]]] = i
-            place[level[i]] += 1
-        for t in range(first, last):
-            i = order[t]
-            level[i] = -1
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                highest[g.slot_factor[g.inc_slot[p]]] = -1
-        place[:levels] = 0
-    starts[n_waves] = order.size
-    return ordered, starts[: n_waves + 1].copy()
+        count = _sort_window(g, order, (first, last), level, highest, ordered, starts)
+        return starts[first : first + count]
+
+    found = (each if highest.size == 0 else map)(sort, range(0, order.size, window))
+    return ordered, np.concatenate([*found, np.array([order.size])])
+
+
+@kernel
+def _sort_window(
+    g: GraphArrays,
+    order: IntArray,
+    part: tuple[int, int],
+    level: IntArray,
+    highest: IntArray,
+    ordered: IntArray,
+    starts: IntArray,
+) -> int:
+    """Sort a part of an order into waves, see `waves`; return how many there are.
+
+    Ranks of waves are counted from where the part begins, so that those of other windows, which may
+    be written meanwhile, are told from them. Fills `ordered`, and `starts` from there on.
+    """
+    first, last = part
+    place = np.zeros(last - first, dtype=np.int64)
+    n_waves = 0
+    for t in range(first, last):
+        i = order[t]
+        before = first - 1
+        for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+            other = level[g.adj_var[p]]
+            if other < last:
+                before = max(before, other)
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            before = max(before, highest[g.slot_factor[g.inc_slot[p]]])
+        level[i] = before + 1
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            highest[g.slot_factor[g.inc_slot[p]]] = before + 1
+        place[before + 1 - first] += 1
+        n_waves = max(n_waves, before + 2 - first)
+    at = first
+    for rank in range(n_waves):
+        starts[first + rank] = at
+        size = place[rank]
+        place[rank] = at
+        at += size
+    for t in range(first, last):
+        i = order[t]
+        ordered[place[level[i] - first]] = i
+        place[level[i] - first] += 1
+    return n_waves
 
 
 @inlined

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from strategies import backwards
 
 from inference_lab.algorithms import crew as crew_module
 from inference_lab.algorithms.crew import Crew, Waves
+from inference_lab.contract import Run
+from inference_lab.graph import factor_graph
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -52,6 +55,8 @@ def test_a_sweep_along_waves_comes_to_the_same(family, window):
         for order in (np.arange(n), rng.permutation(n), rng.permutation(n)[: n // 2]):
             order = freeze(order)
             ordered, starts = waves(graph.arrays, order, window)
+            others = waves(graph.arrays, order, window, backwards)
+            assert [a.tolist() for a in others] == [ordered.tolist(), starts.tolist()]
             assert sorted(ordered.tolist()) == sorted(order.tolist())
             assert starts[0] == 0 and starts[-1] == order.size and (np.diff(starts) > 0).all()
             wave, old, new = numbered(ordered, starts, n), places(order, n), places(ordered, n)
@@ -177,6 +182,26 @@ def test_every_piece_is_done_once_and_stages_wait(size):
         assert who == set(range(size or 1))
         assert crew.sweep([], work) == 0
     assert_alone(before)
+
+
+def test_what_is_asked_of_each_comes_back_in_order():
+    with Crew(3) as crew:
+        assert crew.each(lambda number: -number, range(50)) == [-number for number in range(50)]
+        assert crew.each(abs, []) == []
+
+
+def test_labellings_of_its_run_are_evaluated_by_the_crew(monkeypatch):
+    monkeypatch.setattr(factor_graph, "_TERMS_BLOCK", 10)
+    graph = FactorGraph.potts(np.eye(50)[:, :4], [(i, i + 1) for i in range(49)], 1.0)
+    run = Run(graph)
+    asked: list[int] = []
+    share = Crew._share
+    monkeypatch.setattr(Crew, "_share", lambda self, *a: asked.append(1) or share(self, *a))
+    with Crew(2, run):
+        assert run.offer([0] * 50) == graph.energy([0] * 50)
+    assert asked == [1]
+    run.offer([1] * 50)
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -354,7 +354,7 @@ def test_restarts_are_from_random_labellings():
 
 def test_every_descent_has_to_settle(monkeypatch):
     ends = iter([(3, False), (2, True)])
-    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, x, before: next(ends))
+    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, crew, x, before: next(ends))
     s = il.solve(frustrated(), "icm(restarts=1)")
     assert s.status == "limit" and s.iterations == 5
 

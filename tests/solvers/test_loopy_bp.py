@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import random_pairs, recipes, truncated_linear
+from strategies import backwards, random_pairs, recipes, truncated_linear
 
 import inference_lab as il
+from inference_lab.algorithms.belief_propagation import layout
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.layout import renumber
+from inference_lab.algorithms.crew import Crew
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -567,6 +569,19 @@ def test_renumbering_and_layout(family):
         ends = passes.net.start[by_place] + sizes[by_place]
         assert [0, *ends.tolist()][:-1] == passes.net.start[by_place].tolist()
         assert passes.messages.size == sizes.sum()
+
+
+def test_blocks_are_laid_out_in_any_order(monkeypatch):
+    """Where each stands does not depend on the others."""
+    for family, seed in itertools.product(FAMILIES, range(2)):
+        graph = random_graph(family, seed)
+        whole = Passes(LoopyBP(), graph, 0.0)
+        with monkeypatch.context() as small:
+            small.setattr(layout, "_BLOCK", 3)
+            small.setattr(Crew, "each", lambda self, do, things: backwards(do, things))
+            parts = Passes(LoopyBP(), graph, 0.0)
+        for one, other in zip(whole.arrays + whole.net, parts.arrays + parts.net, strict=True):
+            assert one.dtype == other.dtype and one.tolist() == other.tolist()
 
 
 # ---------------------------------------------------------------------- extremes

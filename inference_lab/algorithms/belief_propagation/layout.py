@@ -6,59 +6,86 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import Each, FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.beliefs import General, Links, Network, Scratch
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
     LINEAR,
+    Terms,
     aligned_zeros,
-    make_terms,
     slot_ptr,
 )
 
 #: Costs of more temperatures than this underflow in a sum of exponentials, which is then avoided.
 _STEEPEST = 600.0
+#: Variables, terms or messages that are laid out at once.
+_BLOCK = 1 << 17
 
 
-def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
+def renumber(g: GraphArrays, order: IntArray, each: Each = map) -> tuple[GraphArrays, IntArray]:
     """Return the arrays of a graph with its variables in another order, edges keeping theirs.
 
     What is visited in succession then lies side by side in memory. The second array says where
-    each entry of the new unaries was.
+    each entry of the new unaries was. `each` block of variables and edges may be done at once.
 
     Complexity: O(sum of k + m + slots).
     """
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
-    entries, unary_ptr = _gather(g.unary_ptr, order)
-    positions, adj_ptr = _gather(g.adj_ptr, order)
-    slots, inc_ptr = _gather(g.inc_ptr, order)
-    place = np.empty(positions.size, dtype=np.int32)
-    place[positions] = np.arange(positions.size, dtype=np.int32)
+    unary_ptr, adj_ptr, inc_ptr = (_bounds(p, order) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr))
+    # How far the stretch of each variable in the adjacency moves.
+    shift = np.empty(order.size, dtype=np.int32)
+    shift[order] = adj_ptr[:-1] - g.adj_ptr[order]
+    entries, unary = np.empty(unary_ptr[-1], dtype=np.int64), np.empty(unary_ptr[-1])
+    half, var, reverse = np.empty((3, adj_ptr[-1]), dtype=np.int32)
+    edges = np.empty_like(g.edges)
+
+    def fill(first: int) -> None:
+        block = slice(first, first + _BLOCK)
+        rows = order[block]
+        stretch = slice(*unary_ptr[[first, first + rows.size]])
+        entries[stretch] = _gather(g.unary_ptr, rows)
+        unary[stretch] = g.unary[entries[stretch]]
+        stretch = slice(*adj_ptr[[first, first + rows.size]])
+        positions = _gather(g.adj_ptr, rows)
+        half[stretch] = g.adj_half[positions]
+        others = g.adj_var[positions]
+        var[stretch] = rank[others]
+        reverse[stretch] = g.adj_reverse[positions] + shift[others]
+
+    def rename(first: int) -> None:
+        edges[first : first + _BLOCK] = rank[g.edges[first : first + _BLOCK]]
+
+    for do, size in ((fill, order.size), (rename, len(edges))):
+        list(each(do, range(0, size, _BLOCK)))
     changed = g._replace(
         cardinalities=g.cardinalities[order],
         unary_ptr=unary_ptr,
-        unary=g.unary[entries],
-        edges=rank[g.edges],
+        unary=unary,
+        edges=edges,
         adj_ptr=adj_ptr,
-        adj_half=g.adj_half[positions],
-        adj_var=rank[g.adj_var[positions]],
-        adj_reverse=place[g.adj_reverse[positions]],
+        adj_half=half,
+        adj_var=var,
+        adj_reverse=reverse,
         scopes=rank[g.scopes],
         inc_ptr=inc_ptr,
-        inc_slot=g.inc_slot[slots],
+        inc_slot=g.inc_slot[_gather(g.inc_ptr, order)],
     ).read_only()
     return changed, entries
 
 
-def _gather(ptr: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the entries of blocks in another order of the blocks, and where the blocks start."""
-    sizes = np.diff(ptr)[order]
-    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
-    entries = np.repeat(ptr[:-1][order] - start[:-1], sizes) + np.arange(start[-1])
-    return entries, start
+def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
+    """Return where blocks start in another order, with the end behind."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.diff(ptr)[order])])
+
+
+def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
+    """Return the numbers of the entries of some blocks, one block after the other."""
+    sizes = ptr[rows + 1] - ptr[rows]
+    ends = np.cumsum(sizes)
+    return np.repeat(ptr[rows] - ends + sizes, sizes) + np.arange(sizes.sum())
 
 
 def message_starts(g: GraphArrays) -> IntArray:
@@ -79,29 +106,37 @@ def message_starts(g: GraphArrays) -> IntArray:
     return start
 
 
-def make_links(g: GraphArrays, start: IntArray, temperature: float) -> Links:
+def make_links(
+    g: GraphArrays, start: IntArray, temperature: float, terms: Terms, each: Each = map
+) -> Links:
     """Collect what sending a message takes, see `Network`.
 
-    For infinite costs, and for costs of many temperatures, the way is the general one.
+    For infinite costs, and for costs of many temperatures, the way is the general one. `each` block
+    may be filled at once.
     """
     size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
     links = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("cap", np.float64)])
-    terms = make_terms(g)
     way, cap = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.cap
     # A single label is told nothing, whatever it costs.
-    way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
+    if g.cardinalities.min(initial=1) == 1:
+        way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
     if temperature > 0.0:
         way = np.where((way == LINEAR) | (terms.rise > _STEEPEST * temperature), GENERAL, way)
         with np.errstate(over="ignore"):  # costs of so many temperatures go the general way
             cap = np.exp(-terms.rise / temperature)
-    edge = g.adj_half >> 1
-    links["at"] = start
-    links["to"] = start[g.adj_reverse]
-    links["other"] = g.adj_var
-    links["way"] = way[edge]
-    links["rise"] = terms.rise[edge]
-    links["cap"] = cap[edge]
+
+    def fill(first: int) -> None:
+        block = slice(first, first + _BLOCK)
+        edge, link = g.adj_half[block] >> 1, links[block]
+        link["at"] = start[block]
+        link["to"] = start[g.adj_reverse[block]]
+        link["other"] = g.adj_var[block]
+        link["way"] = way[edge]
+        link["rise"] = terms.rise[edge]
+        link["cap"] = cap[edge]
+
+    list(each(fill, range(0, start.size, _BLOCK)))
     return links
 
 
@@ -111,7 +146,7 @@ def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     Messages to the factors are infinite at labels that are forbidden.
     """
     ptr = slot_ptr(graph)
-    entries, _ = _gather(g.unary_ptr, g.scopes.astype(np.int64))
+    entries = _gather(g.unary_ptr, g.scopes.astype(np.int64))
     return General(
         g=g,
         slot_ptr=ptr,
