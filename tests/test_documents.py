@@ -19,6 +19,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ from places import ROOT
 
 from inference_lab import conformance
 from inference_lab.cli import main
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.io import FormatError, supported_suffixes, write
 
 #: Of the site, those with code in Python.
 PAGES = ("clustering", "many-machines", "own-data", "own-problem", "own-solver", "paper")
@@ -205,3 +208,16 @@ def test_paths_exist(name: str) -> None:
     made_by_commands = (ROOT / "runs", ROOT / "build", ROOT / "docs/gallery")
     named = {path for path in named if not any(map(path.is_relative_to, made_by_commands))}
     assert [path for path in sorted(named) if not path.exists()] == []
+
+
+def test_the_table_of_model_files_is_that_of_the_library(tmp_path: Path) -> None:
+    """Each suffix is known, none is left out, and those can be written that are said to be."""
+    text = (ROOT / "docs/howto/own-data.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\.\w+)`.*? \| .*? \| yes \|(.*) ?\|$", text, re.M)
+    assert [suffix + packed for suffix, _ in rows for packed in ("", ".gz", ".xz")] == list(
+        supported_suffixes()
+    )
+    graph = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    for suffix, written in rows:
+        with nullcontext() if written.strip() else pytest.raises(FormatError, match="read only"):
+            write(graph, tmp_path / f"model{suffix}")

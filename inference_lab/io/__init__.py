@@ -32,7 +32,7 @@ from inference_lab.graph.label_encoding import chain, star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
-from inference_lab.words import listed, nearest
+from inference_lab.words import listed, nearest, shortened
 
 __all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 
@@ -226,6 +226,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
 
     Raises
     ------
+    TypeError
+        If `graph` is none, as where the two are given the wrong way round.
     FormatError
         If the suffix is unknown, or such files can be read only.
     ValueError
@@ -242,6 +244,10 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     >>> il.read("small.fg").energy([0, 1])
     0.5
     """
+    if not isinstance(graph, FactorGraph):
+        raise TypeError(
+            f"write takes a FactorGraph, then a path; got {shortened(repr(graph), 200)}"
+        )
     path = Path(path)
     kind = _format_of(path, None)
     serialise = _FORMATS[kind].serialise

@@ -23,6 +23,14 @@ def test_suffixes_and_formats() -> None:
     )
 
 
+def test_what_is_written_is_a_graph(tmp_path: Path) -> None:
+    """Also where it and the path are given the wrong way round; no file is made."""
+    graph = il.FactorGraph.potts([[0.0, 1.0]], [], [])
+    with pytest.raises(TypeError, match=r"a FactorGraph, then a path; got '.*model\.uai'"):
+        il.write(str(tmp_path / "model.uai"), graph)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
 def test_named_format_comes_before_the_suffix(tmp_path: Path) -> None:
     """Of files whose name says nothing, or something else."""
     path = tmp_path / "g05_60.0"
