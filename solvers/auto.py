@@ -34,9 +34,12 @@ _SPARSE = 2.5
 _LOOSE = 5.0
 #: Variables above which anneals find lower energies than a population in the same time.
 _LARGE = 200
-#: Four anneals, each as slow as the time allows and far down: in half a second they cut 3058 of
-#: G14 on average, two of 2000 sweeps with reheats 3052.
-_ANNEALS = "simulated-annealing(restarts=3, reheats=0, sweeps=1000000, end_ratio=0.03)"
+#: Anneals, each as slow as the time allows and far down: four cut 3058 of G14 in half a second on
+#: average, two of 2000 sweeps with reheats 3052. In half a minute twelve cut 3061 and 3062, four
+#: 3060 to 3063.
+_ANNEALS = "simulated-annealing(restarts={}, reheats=0, sweeps=1000000, end_ratio=0.03)"
+#: Seconds of the budget for each of them, and their least number.
+_AN_ANNEAL, _FEWEST_ANNEALS = 5.0, 4
 #: On tables of many labels, as of scen06, larger regions and more patience end lower in a second.
 _SLOWER = "memetic(region=100, patience=0.3)"
 #: Seconds that an elimination may take before anything else is tried.
@@ -154,7 +157,10 @@ def plan(
             why = "labels are interchangeable: a short exact search among one of all copies"
             yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
-        yield from _of_either_sign(graph, kind, ilp, later, lambda: open_part() * entries / closed)
+        anneals = _ANNEALS.format(max(_FEWEST_ANNEALS, round(seconds / _AN_ANNEAL)) - 1)
+        yield from _of_either_sign(
+            graph, kind, ilp, later, anneals, lambda: open_part() * entries / closed
+        )
     else:
         yield from _of_tables(graph, kind, ilp, later, open_part)
     if takes == math.inf and eliminable and JunctionTree().supports(graph, 0.0) is None:
@@ -170,6 +176,7 @@ def _of_either_sign(
     kind: str,
     ilp: list[Stage],
     later: list[Stage],
+    anneals: str,
     far: Callable[[], float],
 ) -> Iterator[Stage]:
     """Yield the stages for Potts terms of either sign, by how far a proof is.
@@ -193,7 +200,7 @@ def _of_either_sign(
     elif kind == "binary" and not sparse:
         if m > _LOOSE * n and n > _LARGE:
             why = "two labels, large and dense: many short anneals"
-            yield Stage(_ANNEALS, 0.5, why)
+            yield Stage(anneals, 0.5, why)
         yield population._replace(share=0.5 if n > _LARGE else 0.3)
         if m <= _LOOSE * n:
             why = "loosely tied: cutting planes and branching often prove soon"

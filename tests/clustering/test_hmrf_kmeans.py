@@ -15,6 +15,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from inference_lab.clustering import (
     ClosedForm,
@@ -415,3 +416,20 @@ def test_cold_e_steps_start_anew():
     assert warm[0] == cold[0] and warm != cold
     with pytest.raises(ValueError, match="e_step_start = 'warm' is unknown; allowed: 'previous'"):
         PCKMeans(3, e_step_start="warm").fit(points, **given_pairs)
+
+
+def test_a_fit_does_not_depend_on_the_number_of_threads():
+    rng = np.random.default_rng(0)
+    classes = rng.integers(4, size=40_000)
+    points = 2.0 * rng.normal(size=(4, 8))[classes] + rng.normal(size=(40_000, 8))
+    pairs = Constraints.sample(classes, 20_000, rng)
+    fits = []
+    for threads in (1, 2):
+        model = PCKMeans(4, e_step=f"icm(threads={threads})", max_iter=5, random_state=0)
+        with threadpool_limits(threads, user_api="blas"):
+            model.fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+        fits.append(model)
+    one, two = fits
+    assert (one.labels_ == two.labels_).all()
+    assert (one.cluster_centers_ == two.cluster_centers_).all()
+    assert [line.objective for line in one.history_] == [line.objective for line in two.history_]
