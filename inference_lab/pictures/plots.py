@@ -18,6 +18,9 @@ __all__ = ["draw_graph", "draw_history", "draw_image", "draw_marginals", "own_ax
 #: Nodes above which a drawing of a graph shows nothing.
 MOST_NODES = 300
 
+#: Marks of points, each in ten colours.
+_MARKS = ("o", "s", "^", "D", "v")
+
 
 def own_axes(axes: Axes | None) -> Axes:
     """Return the axes that are given, or those of a new figure of pyplot.
@@ -125,20 +128,22 @@ def draw_trade_off(reached: Sequence[tuple[str, float, float]], axes: Axes | Non
     matplotlib.axes.Axes
     """
     drawn = own_axes(axes)
-    for name, seconds, gap in reached:
-        (point,) = drawn.plot(max(seconds, 1e-6), gap, "o", label=name)
-        drawn.annotate(
-            name,
-            (max(seconds, 1e-6), gap),
-            textcoords="offset points",
-            xytext=(5, 5),
-            color=point.get_color(),
-        )
-    drawn.set_xscale("log")
-    drawn.margins(0.15)  # room for the names
-    drawn.set_xlabel("median seconds")
-    drawn.set_ylabel("mean gap, %")
+    for place, (name, seconds, gap) in enumerate(reached):
+        drawn.plot(max(seconds, 1e-6), gap, _MARKS[place // 10 % len(_MARKS)], label=name)
+    drawn.set(xscale="log", xlabel="median seconds", ylabel="mean gap, %")
+    _show_a_decade(drawn)
+    # Beside the points names would cover each other: good solvers lie next to one another.
+    if reached:
+        drawn.legend(frameon=False, fontsize=8)
     return drawn
+
+
+def _show_a_decade(drawn: Axes) -> None:
+    """Widen a logarithmic axis of times that differ little, so that its ticks stay apart."""
+    low, high = drawn.get_xlim()
+    if high < 10.0 * low:
+        # A little more than a decade: there matplotlib names the powers of ten only.
+        drawn.set_xlim(0.9 * 10.0 ** np.floor(np.log10(low)), 1.1 * 10.0 ** np.ceil(np.log10(high)))
 
 
 def draw_history(
@@ -181,6 +186,7 @@ def draw_history(
             )
             colour = line.get_color()
     drawn.set(xscale="log", xlabel="seconds", ylabel="energy")
+    _show_a_decade(drawn)
     if drawn.get_legend_handles_labels()[0]:
         drawn.legend(frameon=False, fontsize=8)
     return drawn

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 import inference_lab as il
 from inference_lab.pictures.html import facts_table
+from inference_lab.pictures.plots import draw_history, draw_trade_off
 from inference_lab.registry.sources import as_problem
 
 
@@ -61,6 +66,25 @@ def test_trace_ends_with_the_solution(graph, axes):
 def test_trace_without_a_bound_has_one_line(graph, axes):
     il.solve(graph, "icm").plot_trace(axes=axes)
     assert [line.get_label() for line in axes.get_lines()] == ["icm: best energy"]
+
+
+def test_texts_do_not_cover_each_other():
+    """Ticks of times that differ by a hundredth, and names of solvers that are equally good."""
+    small = plt.subplots(figsize=(4, 3))[1]
+    trace = draw_history([9.35e-3, 9.41e-3], [1.0, 1.0], [1.0, 1.0], "icm", small)
+    names = ("simulated-annealing", "trw-s", "memetic")
+    points = draw_trade_off([(name, 0.02 + 0.01 * i, 0.0) for i, name in enumerate(names)], None)
+    for axes in (trace, points):
+        axes.figure.canvas.draw()
+        legend = axes.get_legend().get_texts()
+        ticks = axes.xaxis.get_ticklabels(which="both")
+        for texts in ([*legend, *axes.texts], [text for text in ticks if text.get_text()]):
+            boxes = [text.get_window_extent() for text in texts]
+            # The margins of formulas may touch.
+            boxes = [box.padded(-1.0) for box in boxes]
+            assert len(boxes) > 1
+            assert not any(map(Bbox.overlaps, *zip(*combinations(boxes, 2), strict=True)))
+        plt.close(axes.figure)
 
 
 def test_marginals_are_stacked_to_one(axes):

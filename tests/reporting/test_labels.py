@@ -115,8 +115,7 @@ def test_pictures_name_the_solvers_and_use_the_axes_given(
     figure, axes = plt.subplots()
     try:
         assert comparison.plot(kind, axes=axes) is axes  # type: ignore[arg-type]
-        legend = axes.get_legend()
-        texts = axes.texts if legend is None else legend.get_texts()
+        texts = axes.get_legend().get_texts()
         assert sorted(t.get_text() for t in texts) == ["Damped BP (0.5)", "Exact", "icm"]
         assert len(axes.lines) == 3
     finally:
