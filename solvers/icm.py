@@ -118,7 +118,7 @@ class ICM(Solver):
             if attempt == 0 and run.initial is not None:
                 x = run.initial.copy()
             elif attempt == 0 and self.init == "unary":
-                x = unary_minimum(graph)
+                x = unary_minimum(graph, crew.each)
             else:
                 x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
             done, stable = self._descend(graph, run, crew, x, sweeps)

@@ -30,6 +30,8 @@ _WINDOW = 1 << 16
 #: Labels times terms in a piece of a wave, some tenths of a millisecond; handing over a piece and
 #: waiting for the others takes some hundredths.
 _PIECE = 1 << 16
+#: As many times as long are pieces where nothing waits: columns are passed side by side then.
+_LONGER = 16
 #: Below so many tiles across and along, threads would mostly wait.
 _FEWEST = 4
 #: From so many on tiles are twice as large: longer rows of pixels are read faster.
@@ -101,7 +103,7 @@ def in_turn(first: int, last: int) -> list[Stage]:
 
 def in_any_order(graph: FactorGraph) -> Stage:
     """Return pieces of all variables, for a step in which none depends on another."""
-    return _cut(0, graph.n_variables, _piece(graph))
+    return _cut(0, graph.n_variables, _LONGER * _piece(graph))
 
 
 def _cut(first: int, last: int, size: int) -> Stage:

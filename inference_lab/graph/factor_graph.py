@@ -1310,10 +1310,16 @@ class FactorGraph:
         return graph
 
 
-def unary_minimum(graph: FactorGraph) -> IntArray:
-    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
+def unary_minimum(graph: FactorGraph, each: Each = map) -> IntArray:
+    """Return the cheapest label of each variable on its own (the first of equals), shape (n,).
+
+    `each` finds those of blocks of variables.
+    """
     if graph.n_labels is not None:
-        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
+        unary, n = graph.unary, graph.n_variables
+        blocks = (unary[first : first + _TERMS_BLOCK] for first in range(0, n, _TERMS_BLOCK))
+        found = each(lambda block: block.argmin(axis=1), blocks)
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
     return first_least(graph.unary_values, graph.unary_ptr)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Recipe, random_pairs, recipes
+from strategies import Recipe, backwards, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
+from inference_lab.graph import factor_graph
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
@@ -310,9 +311,11 @@ def test_the_start():
         assert [p.energy for p in s.trace[:2]] == [10.0, 10.0], "what is given takes precedence"
 
 
-def test_unary_minimum_is_the_first_of_the_cheapest():
+def test_unary_minimum_is_the_first_of_the_cheapest(monkeypatch):
+    monkeypatch.setattr(factor_graph, "_TERMS_BLOCK", 2)
     uniform = FactorGraph.potts([[1.0, 0.0, 0.0], [INF, INF, 2.0], [3.0, 3.0, 3.0]], [], [])
     assert unary_minimum(uniform).tolist() == [1, 2, 0]
+    assert unary_minimum(uniform, backwards).tolist() == [1, 2, 0]
     ragged = FactorGraph.potts([[1.0, 0.0, 0.0], [2.0], [INF, 3.0, 1.0, 1.0], [INF, INF]], [], [])
     assert unary_minimum(ragged).tolist() == [1, 0, 2, 0]
     assert unary_minimum(ragged).dtype == np.int64

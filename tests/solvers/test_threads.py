@@ -51,6 +51,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Let threads share small graphs, too; the sizes of the crews that did so."""
     piece = crew._piece
     monkeypatch.setattr(crew, "_piece", lambda graph: piece(graph) if graph.n_variables > 99 else 1)
+    monkeypatch.setattr(crew, "_LONGER", 1)
     sizes: list[int] = []
     share = Crew._share
 
@@ -130,8 +131,14 @@ def test_in_a_fixed_order_icm_does_what_it_does_without_threads(name: str) -> No
         assert told(alone) == told(shared), order
 
 
-def test_along_chains_the_results_are_those_without_threads() -> None:
+def test_along_chains_the_results_are_those_without_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rows at once, then columns at once; or trees, where they are many."""
+    monkeypatch.setattr(crew, "_LONGER", 2)
+    asked: list[int] = []
+    share = Crew._share
+    monkeypatch.setattr(Crew, "_share", lambda self, *a: asked.append(1) or share(self, *a))
     for name in ("pairs", "picture"):
         graph = medium(name)
         spec = "loopy-bp(schedule=chains, {})"
@@ -139,6 +146,7 @@ def test_along_chains_the_results_are_those_without_threads() -> None:
             il.solve(graph, spec.format(f"threads={n}"), max_iterations=8) for n in (None, 2)
         )
         assert told(alone) == told(shared)
+    assert len(asked) > 8 * 4, "both directions of rows and columns"
 
 
 def test_belief_propagation_sends_what_it_sends_without_threads() -> None:
