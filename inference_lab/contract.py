@@ -403,7 +403,7 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                given = float(self._given.energy(checked, self.each))
+                given = self._given.energy_of(checked, self.each)
                 energy = given / self.unit
                 if self.best_labels is None or energy < self.best_energy:
                     self._kept = checked, given
@@ -513,8 +513,8 @@ class Run:
         return proves(self.best_energy, self.lower_bound, self._small)
 
     def _record(self, seconds: float, energy: float) -> None:
-        energies = (e * self.unit for e in (energy, self.best_energy, self.lower_bound))
-        point = TracePoint(seconds, *energies)
+        unit = self.unit
+        point = TracePoint(seconds, energy * unit, self.best_energy * unit, self.lower_bound * unit)
         self.trace.append(point)
         if self._on_offer is not None:
             self._on_offer(point)

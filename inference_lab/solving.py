@@ -10,8 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
-from typing import Literal, Never
+from typing import Any, Literal, Never
 
 import numpy as np
 import numpy.typing as npt
@@ -172,18 +171,10 @@ def solve(
 
     refusal = method.refusal(graph, temperature)
     reason = refusal or method.missing()
-    blank = Solution(
-        labels=None,
-        energy=math.nan,
-        lower_bound=-math.inf,
-        status=Status.UNSUPPORTED if refusal or not reason else Status.NOT_INSTALLED,
-        message=reason or "",
-        temperature=temperature,
-        seed=seed,
-        solver=method.spec,
-    )
+    asked: dict[str, Any] = {"temperature": temperature, "seed": seed, "solver": method.spec}
     if reason is not None:
-        return _warned(blank)
+        status = Status.UNSUPPORTED if refusal else Status.NOT_INSTALLED
+        return _warned(_unanswered(status, reason, asked))
     loaded = _LOADED[clock]
     before = loaded()
     with imports_timed():
@@ -213,8 +204,8 @@ def solve(
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
-    timed = replace(blank, seconds=seconds, compile_seconds=loaded() - before)
-    return _warned(_solution(timed, method, graph, run, outcome, why))
+    asked |= {"seconds": seconds, "compile_seconds": loaded() - before}
+    return _warned(_solution(asked, method, graph, run, outcome, why))
 
 
 def _warned(solution: Solution) -> Solution:
@@ -256,13 +247,23 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
     return method.run(run.graph, run), ""
 
 
+def _unanswered(status: Status, reason: str, asked: Mapping[str, Any]) -> Solution:
+    """Return what is said where there is no answer, beside what was asked."""
+    return Solution(None, math.nan, -math.inf, status, reason, **asked)
+
+
 def _solution(
-    blank: Solution, method: Solver, graph: FactorGraph, run: Run, outcome: Outcome, why: str
+    asked: Mapping[str, Any],
+    method: Solver,
+    graph: FactorGraph,
+    run: Run,
+    outcome: Outcome,
+    why: str,
 ) -> Solution:
-    """Fill in what came of a run, judged."""
+    """Return what came of a run, judged, beside what was asked."""
     outcome, fault = judged(outcome, graph)
     if outcome.unsupported:
-        return replace(blank, message=outcome.unsupported)
+        return _unanswered(Status.UNSUPPORTED, outcome.unsupported, asked)
     labels = run.best_labels
     energy = run.incumbent()
     bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
@@ -281,8 +282,7 @@ def _solution(
             claimed += energy - seen
     if run.unit != 1.0:
         diagnostics = {**diagnostics, "unit": run.unit}
-    return replace(
-        blank,
+    return Solution(
         labels=labels,
         energy=energy,
         lower_bound=bound,
@@ -295,6 +295,7 @@ def _solution(
         iterations=outcome.iterations,
         trace=run.trace,
         diagnostics=diagnostics,
+        **asked,
     )
 
 

@@ -54,15 +54,21 @@ def contradiction(graph: FactorGraph) -> str | None:
 
 def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int | None:
     """Return a table edge that leaves no pair of allowed labels, or None."""
+    infinite = np.isinf(graph.pairwise_values)
+    if not infinite.any():
+        return None
     table = np.flatnonzero(graph.edge_kinds == TABLE)
     sizes = graph.cardinalities[graph.edges[table]]
     # How many infinite entries lie before each place of the pool: most tables have none.
-    before = np.concatenate([[0], np.cumsum(np.isinf(graph.pairwise_values))])
+    before = np.concatenate([[0], np.cumsum(infinite)])
     start = graph.edge_offsets[table]
     hard = before[start + sizes.prod(axis=1)] > before[start]
     table, sizes = table[hard], sizes[hard]
-    for ki, kj in np.unique(sizes, axis=0).tolist():
-        members = table[(sizes == (ki, kj)).all(axis=1)]
+    width = int(graph.cardinalities.max()) + 1
+    shapes = sizes[:, 0] * width + sizes[:, 1]
+    for shape in np.unique(shapes).tolist():
+        ki, kj = divmod(shape, width)
+        members = table[shapes == shape]
         for part in np.array_split(members, 1 + members.size * ki * kj // _BLOCK):
             entries = graph.edge_offsets[part, None] + np.arange(ki * kj)
             possible = np.isfinite(graph.pairwise_values[entries]).reshape(-1, ki, kj)
@@ -78,9 +84,11 @@ def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int
 def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> str | None:
     """Contract hard must-links and look for a group that is left without a label."""
     diagonal = graph.edge_kinds != TABLE
-    # Two variables of one label each are equal whatever it costs to differ.
-    single = (graph.cardinalities[graph.edges] == 1).all(axis=1)
-    equal = np.flatnonzero(diagonal & (single | np.isinf(graph.edge_weights)))
+    must = np.isinf(graph.edge_weights)
+    if graph.cardinalities.min() < 2:
+        # Two variables of one label each are equal whatever it costs to differ.
+        must |= (graph.cardinalities[graph.edges] == 1).all(axis=1)
+    equal = np.flatnonzero(diagonal & must)
     if equal.size == 0:
         return None
     from scipy.sparse import coo_array

@@ -70,12 +70,17 @@ def cost_scale(graph: FactorGraph) -> float:
     parts += [mean[~table], graph.edge_weights[~table], mean[table] * graph.edge_weights[table]]
     means = [0.0]
     for part in parts:
-        known = np.isfinite(part)
-        if known.any():
-            finite = part if known.all() else part[known]
-            # Memory that is not written to need not be had: unaries may be most of the graph.
-            means.append(float((np.abs(finite) if finite.min() < 0.0 else finite).mean()))
+        size = _mean_size(part)
+        means.append(size if size < np.inf else _mean_size(part[np.isfinite(part)]))
     return max(*means, 1e-300)
+
+
+def _mean_size(costs: FloatArray) -> float:
+    """Return the mean absolute value, 0 of none."""
+    if costs.size == 0:
+        return 0.0
+    # Memory that is not written to need not be had: unaries may be most of the graph.
+    return float((np.abs(costs) if costs.min() < 0.0 else costs).mean())
 
 
 def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:

@@ -1037,3 +1037,21 @@ def test_magnitude_is_the_most_that_terms_can_cost():
                 assert graph.scaled(-7).magnitude == pytest.approx(graph.magnitude / 128)
                 x = np.zeros(graph.n_variables, dtype=int)
                 assert graph.scaled(-7).energy(x) == graph.energy(x) / 128
+
+
+@pytest.mark.parametrize("n", [200, 300, 70_000])
+def test_half_edges_lie_by_variable_in_rising_order(n):
+    """However edges and scopes are named, with numbers of variables of 8, 16 and more bits."""
+    rng = np.random.default_rng(0)
+    edges = random_pairs(rng, n, 2 * n)
+    scopes = np.stack([rng.choice(n, size=3, replace=False) for _ in range(100)])
+    tables = rng.normal(size=(100, 2, 2, 2))
+    potts = DiagonalTerms(edges, 0.0, 1.0)
+    g = FactorGraph.from_terms(np.zeros((n, 2)), [potts], [(scopes, tables)]).arrays
+    for ends, places, ptr in (
+        (g.edges.ravel(), g.adj_half, g.adj_ptr),
+        (g.scopes, g.inc_slot, g.inc_ptr),
+    ):
+        expected = sorted(range(ends.size), key=lambda place, ends=ends: (ends[place], place))
+        assert places.tolist() == expected
+        assert np.diff(ptr).tolist() == np.bincount(ends, minlength=n).tolist()

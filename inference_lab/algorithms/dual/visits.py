@@ -72,21 +72,21 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Plan:
     start = np.empty(m, dtype=np.int64)
     start[layout] = offsets(sizes[layout])[:-1]
 
-    role = np.full(graph.factor_scopes.size, MIDDLE, dtype=np.uint8)
-    if graph.n_factors:
-        first, ranks = graph.factor_ptr[:-1], rank[graph.factor_scopes]
-        arity = np.diff(graph.factor_ptr)
-        role[ranks == np.repeat(np.minimum.reduceat(ranks, first), arity)] = FIRST
-        role[ranks == np.repeat(np.maximum.reduceat(ranks, first), arity)] = LAST
     slots = rank[graph.factor_scopes]
-    forwards = ahead + np.bincount(slots[role != LAST], minlength=n)
-    backwards = behind + np.bincount(slots[role != FIRST], minlength=n)
+    role = np.full(slots.size, MIDDLE, dtype=np.uint8)
+    if graph.n_factors:
+        first, factor = graph.factor_ptr[:-1], graph.arrays.slot_factor
+        role[slots == np.minimum.reduceat(slots, first)[factor]] = FIRST
+        role[slots == np.maximum.reduceat(slots, first)[factor]] = LAST
+    terms = np.bincount(slots, minlength=n)
+    counts = np.empty((2, n), dtype=np.int64)
+    counts[0] = behind + terms - np.bincount(slots[role == FIRST], minlength=n)
+    counts[1] = ahead + terms - np.bincount(slots[role == LAST], minlength=n)
     # Where a variable has at most one term behind, as on trees, giving it all makes the backward
     # pass dynamic programming; elsewhere monotonic chains get equal shares (Kolmogorov 2006). Where
     # a pass goes on through a factor of three variables both ways, it is not counted among those
     # that end (Kolmogorov 2015): else, sweeps are hundreds where they need be five.
-    counts = np.stack([backwards, forwards])
-    ending = ahead + behind + np.bincount(slots, minlength=n) - counts
+    ending = (ahead + behind + terms) - counts
     chains = np.maximum(counts if graph.is_forest else np.maximum(counts, ending), 1)
     return Plan(
         order=np.ascontiguousarray(order),

@@ -8,6 +8,7 @@ variables are one, and variables whose elimination makes nothing larger are elim
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +38,11 @@ BITS = 50
 #: whatever it replaces.
 MOST_NEIGHBOURS = 5
 SMALL_TABLE = 1 << 10
+
+#: Fewer cost functions than this are added one by one.
+_FEW = 3
+#: Cost functions between two looks at the clock.
+_LONG = 1000
 
 Scope = tuple[int, ...]
 
@@ -73,18 +79,44 @@ class Network:
             left, table = tuple(left[axis] for axis in order), table.transpose(order)
         least, greatest = int(table.min()), int(table.max())
         self.constant = min(FORBIDDEN, self.constant + least)
-        if least >= HARD or greatest == least:
+        if least < HARD and greatest > least:
+            table = table - least if least else table
+            hard = greatest >= HARD
+            # What is forbidden stays as far from the finite costs.
+            self._put(left, np.where(table >= HARD, FORBIDDEN, table) if hard else table, hard)
+
+    def add_all(self, scopes: npt.NDArray[np.integer], tables: IntArray) -> None:
+        """Add cost functions of one shape: scopes (f, arity), tables (f, k_1, ..., k_arity)."""
+        if len(tables) < _FEW:
+            for scope, table in zip(scopes.tolist(), tables, strict=True):
+                self.add(tuple(scope), table)
             return
-        table = table - least if least else table
-        known = self.functions.get(left)
+        rows = tables.reshape(len(tables), -1)
+        least, greatest = rows.min(axis=1), rows.max(axis=1)
+        self.constant = min(FORBIDDEN, self.constant + sum(least.tolist()))
+        scopes = scopes[:, [axis for axis, k in enumerate(tables.shape[1:]) if k > 1]]
+        rows = rows - least[:, None]
+        hard = greatest >= HARD
+        if hard.any():
+            rows[rows >= HARD] = FORBIDDEN
+        tables = rows.reshape(-1, *(k for k in tables.shape[1:] if k > 1))
+        rising = np.sort(scopes, axis=1).tolist()
+        turned = np.asarray((np.diff(scopes, axis=1) < 0).any(axis=1))
+        for f in np.flatnonzero((least < HARD) & (greatest > least)).tolist():
+            table = tables[f].transpose(scopes[f].argsort()) if turned[f] else tables[f]
+            self._put(tuple(rising[f]), table, bool(hard[f]))
+
+    def _put(self, scope: Scope, table: IntArray, hard: bool) -> None:
+        """Put a function, which may forbid something, to that of the same variables."""
+        known = self.functions.get(scope)
         if known is not None:
             table = table + known
-        elif len(left) > 1:
-            for v in left:
-                self.around[v].add(left)
-        # What is forbidden stays as far from the finite costs.
-        hard = greatest >= HARD or (known is not None and known.max() >= HARD)
-        self.functions[left] = np.where(table >= HARD, FORBIDDEN, table) if hard else table
+            if hard or known.max() >= HARD:
+                table = np.where(table >= HARD, FORBIDDEN, table)
+        elif len(scope) > 1:
+            for v in scope:
+                self.around[v].add(scope)
+        self.functions[scope] = table
 
     def take(self, scope: Scope) -> IntArray:
         """Take a cost function out, and return it."""
@@ -131,9 +163,12 @@ class Network:
         while waiting and not stop():
             scope = waiting.pop()
             table = self.functions.get(scope)
-            if table is None or table.max() < HARD:
+            if table is None:
                 continue
             allowed = table < HARD
+            if np.count_nonzero(allowed) > max(table.shape):
+                # A label of one of the two allows several of the other, both ways.
+                continue
             for axis in (0, 1):
                 v, u = scope[axis], scope[1 - axis]
                 fits = table.shape[axis] >= table.shape[1 - axis]
@@ -234,24 +269,62 @@ def integer_network(
     def integers(rises: npt.NDArray[np.float64]) -> IntArray:
         return np.minimum(rounding.integers(rises), FORBIDDEN).astype(np.int64)
 
-    whole = bool(domains.allowed.all())
-    kept = [labels[ptr[v] : ptr[v + 1]] for v in range(graph.n_variables)]
+    sizes = domains.sizes
+    cut = sizes < graph.cardinalities
+    some = bool(cut.any())
+
+    def put(scopes: npt.NDArray[np.integer], tables: IntArray) -> None:
+        """Add functions over the labels that are left, as many to each."""
+        count, arity = scopes.shape
+        if some and cut[scopes].any():
+            picked: list[IntArray] = [np.arange(count).reshape(-1, *[1] * arity)]
+            for axis, k in enumerate(sizes[scopes[0]].tolist()):
+                left = labels[ptr[scopes[:, axis], None] + np.arange(k)]
+                picked.append(left.reshape(count, *[1] * axis, k, *[1] * (arity - axis - 1)))
+            tables = tables[tuple(picked)]
+        network.add_all(scopes, tables)
+
     unary = integers(unary_rises(graph))[domains.allowed]
-    for v in range(graph.n_variables):
-        if v % 1000 == 0 and stop():
-            return None
-        network.add((v,), unary[ptr[v] : ptr[v + 1]])
+    for k in np.unique(sizes).tolist():
+        members = np.flatnonzero(sizes == k)
+        network.add_all(members[:, None], unary[ptr[members, None] + np.arange(k)])
     for block in dense_tables(graph):
-        tables = integers(table_rises(block.tables))
-        for e, table in zip(block.edges.tolist(), tables, strict=True):
-            if e % 1000 == 0 and stop():
+        tables, ends = integers(table_rises(block.tables)), graph.edges[block.edges]
+        changes = np.zeros(len(ends) - 1, dtype=np.bool_)
+        if some:
+            changes = (sizes[ends[1:]] != sizes[ends[:-1]]).any(axis=1)
+        for begin, end in _runs(changes):
+            if stop():
                 return None
-            i, j = graph.edges[e].tolist()
-            network.add((i, j), table if whole else table[np.ix_(kept[i], kept[j])])
-    for f in range(graph.n_factors):
-        if f % 1000 == 0 and stop():
-            return None
-        scope, table = graph.higher_order(f)
-        rises = integers(table - table.min())
-        network.add(tuple(map(int, scope)), rises[np.ix_(*(kept[v] for v in scope))])
+            put(ends[begin:end], tables[begin:end])
+    if graph.n_factors:
+        at, starts = graph.factor_ptr, graph.table_ptr
+        for begin, end in _runs(_unlike(graph, graph.cardinalities) | _unlike(graph, sizes)):
+            if stop():
+                return None
+            scopes = graph.factor_scopes[at[begin] : at[end]].reshape(end - begin, -1)
+            shape = graph.cardinalities[scopes[0]]
+            costs = graph.table_values[starts[begin] : starts[end]].reshape(-1, *shape)
+            put(scopes, integers(table_rises(costs)))
     return network
+
+
+def _runs(changes: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return stretches without a change, none of them long; changes are from one to the next."""
+    cuts = {*range(0, changes.size + 1, _LONG)}
+    if changes.any():
+        cuts.update((np.flatnonzero(changes) + 1).tolist())
+    return list(itertools.pairwise([*sorted(cuts), changes.size + 1]))
+
+
+def _unlike(graph: FactorGraph, sizes: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether each factor but the last is of another shape than the next, shape (f - 1,).
+
+    `sizes` are the labels of each variable.
+    """
+    arities = np.diff(graph.factor_ptr)
+    k = sizes[graph.factor_scopes]
+    # The same place in the factor before, if that has as many variables.
+    differs = k != k[np.arange(k.size) - np.repeat(arities, arities)]
+    unlike = np.logical_or.reduceat(differs, graph.factor_ptr[:-1])[1:]
+    return np.asarray(unlike | (np.diff(arities) != 0))
