@@ -38,7 +38,7 @@ from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import Each, FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.beliefs import General, Network, Step
 from inference_lab.kernels.heap import empty_heap
@@ -262,7 +262,7 @@ class Passes:
         if shared and self.schedule != "chains":
             waves = Waves.of(graph, self.order, self._crew.each)
             self.order, self._stages = waves.order, waves.stages(graph)
-        each = self._crew.each
+        each: Each = self._crew.each if self._crew.size > 1 else map
         self.arrays, self._entries = renumber(graph.arrays, self.order, each)
         self.feasible = True
         if graph.has_infinite:

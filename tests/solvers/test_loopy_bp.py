@@ -579,7 +579,7 @@ def test_blocks_are_laid_out_in_any_order(monkeypatch):
         with monkeypatch.context() as small:
             small.setattr(layout, "_BLOCK", 3)
             small.setattr(Crew, "each", lambda self, do, things: backwards(do, things))
-            parts = Passes(LoopyBP(), graph, 0.0)
+            parts = Passes(LoopyBP(), graph, 0.0, Crew(2))
         for one, other in zip(whole.arrays + whole.net, parts.arrays + parts.net, strict=True):
             assert one.dtype == other.dtype and one.tolist() == other.tolist()
 

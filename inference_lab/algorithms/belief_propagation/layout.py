@@ -20,7 +20,7 @@ from inference_lab.kernels.messages import (
 
 #: Costs of more temperatures than this underflow in a sum of exponentials, which is then avoided.
 _STEEPEST = 600.0
-#: Variables, terms or messages that are laid out at once.
+#: Variables, terms or messages in a block that threads share, see `_blocks`.
 _BLOCK = 1 << 17
 
 
@@ -42,24 +42,23 @@ def renumber(g: GraphArrays, order: IntArray, each: Each = map) -> tuple[GraphAr
     half, var, reverse = np.empty((3, adj_ptr[-1]), dtype=np.int32)
     edges = np.empty_like(g.edges)
 
-    def fill(first: int) -> None:
-        block = slice(first, first + _BLOCK)
+    def fill(block: slice) -> None:
         rows = order[block]
-        stretch = slice(*unary_ptr[[first, first + rows.size]])
+        stretch = slice(*unary_ptr[[block.start, block.stop]])
         entries[stretch] = _gather(g.unary_ptr, rows)
         unary[stretch] = g.unary[entries[stretch]]
-        stretch = slice(*adj_ptr[[first, first + rows.size]])
+        stretch = slice(*adj_ptr[[block.start, block.stop]])
         positions = _gather(g.adj_ptr, rows)
         half[stretch] = g.adj_half[positions]
         others = g.adj_var[positions]
         var[stretch] = rank[others]
         reverse[stretch] = g.adj_reverse[positions] + shift[others]
 
-    def rename(first: int) -> None:
-        edges[first : first + _BLOCK] = rank[g.edges[first : first + _BLOCK]]
+    def rename(block: slice) -> None:
+        edges[block] = rank[g.edges[block]]
 
     for do, size in ((fill, order.size), (rename, len(edges))):
-        list(each(do, range(0, size, _BLOCK)))
+        list(each(do, _blocks(size, each)))
     changed = g._replace(
         cardinalities=g.cardinalities[order],
         unary_ptr=unary_ptr,
@@ -74,6 +73,12 @@ def renumber(g: GraphArrays, order: IntArray, each: Each = map) -> tuple[GraphAr
         inc_slot=g.inc_slot[_gather(g.inc_ptr, order)],
     ).read_only()
     return changed, entries
+
+
+def _blocks(size: int, each: Each) -> list[slice]:
+    """Cut an array into blocks, unless one thread fills them: that is faster in one go."""
+    step = max(1, size) if each is map else _BLOCK
+    return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
 
 def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
@@ -126,8 +131,7 @@ def make_links(
         with np.errstate(over="ignore"):  # costs of so many temperatures go the general way
             cap = np.exp(-terms.rise / temperature)
 
-    def fill(first: int) -> None:
-        block = slice(first, first + _BLOCK)
+    def fill(block: slice) -> None:
         edge, link = g.adj_half[block] >> 1, links[block]
         link["at"] = start[block]
         link["to"] = start[g.adj_reverse[block]]
@@ -136,7 +140,7 @@ def make_links(
         link["rise"] = terms.rise[edge]
         link["cap"] = cap[edge]
 
-    list(each(fill, range(0, start.size, _BLOCK)))
+    list(each(fill, _blocks(start.size, each)))
     return links
 
 
