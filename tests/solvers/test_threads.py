@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -11,6 +11,9 @@ import pytest
 import inference_lab as il
 from inference_lab.algorithms import crew
 from inference_lab.algorithms.crew import Crew
+from inference_lab.algorithms.cuts import parts
+from inference_lab.algorithms.cuts.maxflow import CutGraph, SharedSearch
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice
 from inference_lab.conformance import Check, solver_checks
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -35,6 +38,7 @@ SPECS = (
     *("trw-s(max_sweeps=60, {})", "trw-s(max_sweeps=9, order=breadth-first, tighten=cycles, {})"),
     "loopy-bp(schedule=chains, max_sweeps=60, {})",
     "loopy-bp(precision=single, max_sweeps=60, {})",
+    *("alpha-expansion({})", "alpha-expansion(nonsubmodular=truncate, {})", "alpha-beta-swap({})"),
 )
 
 
@@ -52,6 +56,8 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     piece = crew._piece
     monkeypatch.setattr(crew, "_piece", lambda graph: piece(graph) if graph.n_variables > 99 else 1)
     monkeypatch.setattr(crew, "_LONGER", 1)
+    monkeypatch.setattr(parts, "_FEWEST", 1)
+    monkeypatch.setattr(parts, "_MOST", 1.0)
     sizes: list[int] = []
     share = Crew._share
 
@@ -215,10 +221,11 @@ def test_a_limit_ends_it_with_what_it_has(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_in_processes_of_their_own_have_threads_of_their_own(name: str) -> None:
     """After a run here, two runs forked from here."""
-    graph = medium("pairs")
-    spec = f"{name}(max_sweeps=3, threads=2)"
+    graph, spec = medium("pairs"), f"{name}(max_sweeps=3, threads=2)"
+    if name.startswith("alpha"):  # these share pictures
+        graph, spec = medium("picture"), f"{name}(order=sequential, max_cycles=1, threads=2)"
     here = il.solve(graph, spec, seed=0)
-    found = il.compare(il.Problem("pairs", graph), [spec], seeds=2)
+    found = il.compare(il.Problem("some", graph), [spec], seeds=2)
     assert set(found.frame["status"]) <= {"limit", "converged"}
     assert found.frame["energy"].tolist() == [here.energy] * 2
 
@@ -238,9 +245,86 @@ def test_label_costs_are_for_one_thread() -> None:
     assert told(alone) == told(shared)
 
 
+def integral(name: str) -> FactorGraph:
+    """Return a graph of integer costs, of which cuts are exact."""
+    rng = np.random.default_rng(1)
+    n, k = 2500, 4
+    edges = grid_edges(50, 50)
+    if name == "shuffled":
+        edges = rng.permutation(n)[edges]
+    if name == "estep":
+        edges = np.sort(rng.integers(0, n, size=(900, 2)), axis=1)
+        edges = edges[edges[:, 0] != edges[:, 1]]
+    low = -4 if name in ("frustrated", "estep") else 0
+    unary = rng.integers(0, 9, size=(n, k)).astype(float)
+    if name == "linear":
+        apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(float)
+        return FactorGraph.pairwise(unary, edges, 2 * np.minimum(apart, 2))
+    return FactorGraph.potts(unary, edges, 2.0 * rng.integers(low, 4, len(edges)))
+
+
+@pytest.mark.parametrize("name", ["attractive", "frustrated", "shuffled", "estep", "linear"])
+@pytest.mark.parametrize("solver", ["alpha-expansion", "alpha-beta-swap"])
+@pytest.mark.parametrize("rule", ["qpbo", "truncate"])
+def test_large_moves_are_those_without_threads(
+    name: str, solver: str, rule: str, shared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = integral(name)
+    searched: list[int] = []
+    solve = SharedSearch.solve
+
+    def noted(self: SharedSearch, *stop: Callable[[], bool]) -> bool:
+        searched.append(1)
+        return solve(self, *stop)
+
+    monkeypatch.setattr(SharedSearch, "solve", noted)
+    alone, *others = (
+        told(il.solve(graph, f"{solver}(nonsubmodular={rule}, threads={n})", seed=2))
+        for n in (None, 1, 2, 3)
+    )
+    assert others == [alone] * 3
+    assert len(searched) >= 18
+
+
+@pytest.mark.parametrize("name", ["pairs", "picture"])
+def test_costs_of_a_move_are_those_without_threads(
+    name: str, shared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, though they are no integers."""
+    graph = medium(name)
+    rng = np.random.default_rng(0)
+    zero, one = rng.integers(0, 4, size=(2, graph.n_variables))
+    monkeypatch.setattr(CutGraph, "solve", lambda self, stop: False)
+    monkeypatch.setattr(SharedSearch, "solve", lambda self, stop: False)
+    with Crew(2) as two:
+        choices = [LabelChoice(graph), LabelChoice(graph, two)]
+        for choice in choices:
+            assert choice.minimise(zero, one, rule="truncate") is None
+        alone, apart = (choice.network.arrays for choice in choices)
+        assert alone.excess.any() and alone.residual.any() and shared
+        assert (alone.excess == apart.excess).all() and (alone.residual == apart.residual).all()
+        assert choices[0].change(zero, one) == pytest.approx(choices[1].change(zero, one))
+
+
+def test_parts_where_they_pay() -> None:
+    """Bands of a picture however its pixels are numbered; not of few or of entangled variables."""
+    picture, pairs = medium("picture"), medium("pairs")
+    bands = parts.Parts.of_graph(picture)
+    assert bands is not None and bands.between.size <= 201 * (len(bands.nodes) - 1)
+    number = np.random.default_rng(0).permutation(picture.n_variables)
+    shuffled = FactorGraph.potts(picture.unary_values.reshape(-1, 16), number[picture.edges], 1.0)
+    found = parts.Parts.of_graph(shuffled)
+    assert found is not None and found.between.size < 400 * (len(found.nodes) - 1)
+    assert np.sort(np.concatenate(found.nodes)).tolist() == list(range(picture.n_variables))
+    assert parts.Parts.of_graph(pairs) is None
+    small = FactorGraph.potts(np.zeros((900, 2)), grid_edges(30, 30), 1.0)
+    assert parts.Parts.of_graph(small) is None
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ("alpha-expansion(threads=0)", "threads must be at least 1, got 0"),
         ("icm(threads=0)", "threads must be at least 1, got 0"),
         ("loopy-bp(schedule=residual, threads=2)", "threads can share the sequential schedule"),
         ("mean-field(update=parallel, threads=1)", "threads can share sequential updates only"),

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, energy_change
+from inference_lab.algorithms.crew import Crew
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -58,6 +59,8 @@ class MoveMaker:
         Where moves begin if the run was given no labelling.
     rule : {"qpbo", "truncate"}
         As in `LabelChoice.minimise`.
+    crew : Crew or None
+        As in `LabelChoice`.
 
     Attributes
     ----------
@@ -67,7 +70,12 @@ class MoveMaker:
     """
 
     def __init__(
-        self, graph: FactorGraph, run: Run, init: Literal["unary", "random"], rule: Rule
+        self,
+        graph: FactorGraph,
+        run: Run,
+        init: Literal["unary", "random"],
+        rule: Rule,
+        crew: Crew | None,
     ) -> None:
         self.graph = graph
         self.run = run
@@ -81,8 +89,7 @@ class MoveMaker:
         self.width = int(graph.cardinalities.max(initial=1))
         self._inexact = False
         self._star = star(graph, hard=False) if graph.n_label_costs else None
-        self._arrays = (graph if self._star is None else self._star.graph).arrays
-        self._choice = LabelChoice(graph if self._star is None else self._star.graph)
+        self._choice = LabelChoice(graph if self._star is None else self._star.graph, crew)
         self._moves = self._successes = self._pairs = self._nonsubmodular = 0
         run.offer(self.x)
 
@@ -110,8 +117,7 @@ class MoveMaker:
             self.run.bound(choice.bound)
         taken = choice.taken[: self.x.size]
         new = np.where(taken > 0, one, np.where(taken == 0, zero, self.x))
-        change = energy_change(self._arrays, self._whole(self.x), self._whole(new))
-        infinite, finite, scale = change
+        infinite, finite, scale = self._choice.change(self._whole(self.x), self._whole(new))
         if infinite > 0 or (infinite == 0 and finite >= -_RELATIVE_GAIN * scale):
             return Moved(False, choice.exact)
         self.x = new
