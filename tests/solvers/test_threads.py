@@ -314,7 +314,8 @@ def test_parts_where_they_pay() -> None:
     number = np.random.default_rng(0).permutation(picture.n_variables)
     shuffled = FactorGraph.potts(picture.unary_values.reshape(-1, 16), number[picture.edges], 1.0)
     found = parts.Parts.of_graph(shuffled)
-    assert found is not None and found.between.size < 400 * (len(found.nodes) - 1)
+    # Fronts of a search reach over no more pixels than a row and a column, with two terms each.
+    assert found is not None and found.between.size < 700 * (len(found.nodes) - 1)
     assert np.sort(np.concatenate(found.nodes)).tolist() == list(range(picture.n_variables))
     assert parts.Parts.of_graph(pairs) is None
     small = FactorGraph.potts(np.zeros((900, 2)), grid_edges(30, 30), 1.0)
