@@ -53,6 +53,7 @@ _COMMON: dict[str, tuple[Any, ...]] = {
     "max_iter": (Whole(at_least=1),),
     "tol": (Range(at_least=0, below=math.inf),),
     "empty_clusters": ("reseed", "keep", "raise"),
+    "e_step_time_limit": (None, Range(above=0)),
 }
 
 

@@ -274,9 +274,12 @@ class FactorGraph:
         >>> il.solve(g, "brute-force").labels.tolist()
         [0, 1, 0]
         """
-        return cls.from_terms(
-            unary, [DiagonalTerms(edges, 0.0, as_costs(weights, "weights"))], constant=constant
-        )
+        pairs, costs = np.asarray(unwrap(edges, "edges")), as_costs(weights, "weights")
+        if pairs.ndim and costs.shape not in ((), pairs.shape[:1]):
+            raise ValueError(
+                f"weights must be a number or have shape ({len(pairs)},), got {costs.shape}"
+            )
+        return cls.from_terms(unary, [DiagonalTerms(pairs, 0.0, costs)], constant=constant)
 
     @classmethod
     def pairwise(

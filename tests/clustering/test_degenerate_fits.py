@@ -160,3 +160,8 @@ def test_constraints_in_the_wrong_place_are_not_ignored(kind):
     with pytest.raises(TypeError, match=r"must_link are Constraints, of which"):
         kind(2).fit(POINTS, must_link=pairs)
     assert kind(2, random_state=0).fit(POINTS, **pairs.fit_params()).labels_.size == 6
+
+
+def test_a_limit_of_no_time_is_refused_by_its_name():
+    with pytest.raises(ValueError, match=r"e_step_time_limit must be above 0, got 0"):
+        PCKMeans(2, e_step_time_limit=0).fit(POINTS)

@@ -424,7 +424,7 @@ def test_nan_and_minus_infinity_are_refused_by_place(build, place, value):
             "edges[1] = (1, 3) names a missing variable; the graph has variables 0 to 2",
         ),
         (lambda: FactorGraph.potts(U, [(0, 1), (-1, 0)], 1.0), "edges[1] = (-1, 0) names a miss"),
-        (lambda: FactorGraph.potts(U, E, [1.0]), "differ must be a number or have shape (2,)"),
+        (lambda: FactorGraph.potts(U, E, [1.0]), "weights must be a number or have shape (2,)"),
         (
             lambda: FactorGraph.from_terms(U, [DiagonalTerms(E, [1.0, 2.0, 3.0])]),
             "same must be a number or have shape (2,)",
