@@ -15,11 +15,15 @@ import hashlib
 import os
 import threading
 import time
+from typing import Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from workloads import estep
 
 import inference_lab as il
+from inference_lab.clustering import PCKMeans
+from inference_lab.constraints import Constraints
 from inference_lab.data.datasets import DataNotFoundError
 from inference_lab.graph.arrays import TABLE
 from inference_lab.graph.grids import grid_edges
@@ -34,6 +38,12 @@ COLUMNS = (
     *("problem", "solver", "threads", "wall s", "ratio", "CPU s", "CPU s of the caller", "ratio"),
     *("energy", "sweeps"),
 )
+
+
+class Way(Protocol):
+    """Solves something with so many threads; returns the energy, and the sweeps or iterations."""
+
+    def __call__(self, threads: int | None, most: int = ...) -> tuple[float, int]: ...
 
 
 def cores(threads: int) -> float:
@@ -74,33 +84,61 @@ def teddy() -> tuple[str, il.FactorGraph]:
         return "random, 450 x 375 x 60", picture(375, 450, 60)
 
 
+def solved(graph: il.FactorGraph, solver: str, sweeps: int) -> Way:
+    """Return what solves a graph with so many threads, and says at what energy and in how many."""
+
+    def run(threads: int | None, most: int = sweeps) -> tuple[float, int]:
+        setting = "" if threads is None else f"threads={threads})"
+        spec = solver + ("" if solver.endswith("(") or not setting else ", ") + (setting or ")")
+        solution = il.solve(graph, spec, seed=0, max_iterations=most)
+        return solution.energy, solution.iterations
+
+    return run
+
+
+def fitted(n_points: int) -> Way:
+    """Return what clusters points in 20 blobs, of 16 dimensions, with two pairs a point."""
+    rng = np.random.default_rng(0)
+    classes = rng.integers(20, size=n_points)
+    points = 2.0 * rng.normal(size=(20, 16))[classes] + rng.normal(size=(n_points, 16))
+    pairs = Constraints.sample(classes, 2 * n_points, rng)
+
+    def run(threads: int | None, most: int = 5) -> tuple[float, int]:
+        setting = "" if threads is None else f", threads={threads}"
+        solver = f"icm(order=sequential{setting})"
+        model = PCKMeans(20, e_step=solver, init="random", max_iter=most, random_state=0)
+        with threadpool_limits(threads or 1, user_api="blas"):
+            model.fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+        return model.objective_, model.n_iter_
+
+    return run
+
+
 def compare(
-    name: str, graph: il.FactorGraph, solver: str, settings: list[int | None], seconds: float,
-    chosen: argparse.Namespace,
-) -> None:  # fmt: skip
+    name: str, method: str, run: Way, settings: list[int | None], seconds: float, rounds: int
+) -> None:
     """Print a row for each setting; no further round is begun after so many seconds."""
-    specs = {n: f"{solver}{'' if solver.endswith('(') else ', '}threads={n})" for n in settings}
-    for spec in specs.values():
+    for n in settings:
         # Compiles, or loads what was compiled before.
-        il.solve(graph, spec, seed=0, max_iterations=1)
-    times: dict[int | None, list[tuple[float, float, float]]] = {n: [] for n in specs}
+        run(n, 1)
+    times: dict[int | None, list[tuple[float, float, float]]] = {n: [] for n in settings}
     found = {}
     start = time.perf_counter()
-    for done in range(chosen.rounds):
+    for done in range(rounds):
         if done and time.perf_counter() - start > seconds * done / (done + 1):
             break
-        for n, spec in specs.items():
+        for n in settings:
             begin = time.perf_counter(), time.process_time(), time.thread_time()
-            found[n] = il.solve(graph, spec, seed=0, max_iterations=chosen.sweeps)
+            found[n] = run(n)
             end = time.perf_counter(), time.process_time(), time.thread_time()
             times[n].append((end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]))
     best = {n: np.min(taken, axis=0) for n, taken in times.items()}
     for n, (wall, cpu, caller) in best.items():
         print(
-            f"| {name} | {solver.rstrip('(')}{')' if '=' in solver else ''} | {n or '-'} "
+            f"| {name} | {method} | {n or '-'} "
             f"| {wall:.2f} | {best[None][0] / wall:.2f} | {cpu:.2f} "
             f"| {caller:.2f} | {best[None][2] / caller:.2f} "
-            f"| {found[n].energy:.2f} | {found[n].iterations} |",
+            f"| {found[n][0]:.2f} | {found[n][1]} |",
             flush=True,
         )
 
@@ -117,8 +155,12 @@ def main() -> None:
         graphs = {chosen.problem: as_problem(chosen.problem).graph}
     else:
         graphs = {"a million points": estep(1_000_000, 3, 2_000_000).build()} | dict([teddy()])
-    rows = [
-        (name, graph, solver)
+    rows: list[tuple[str, str, Way]] = [
+        (
+            name,
+            solver.rstrip("(") + (")" if "=" in solver else ""),
+            solved(graph, solver, chosen.sweeps),
+        )
         for name, graph in graphs.items()
         for solver in SOLVERS
         # A minute a run where terms are tables.
@@ -126,6 +168,8 @@ def main() -> None:
         # Minutes a run; so many terms join whatever parts that threads have nothing to share.
         and not (solver.startswith("alpha") and graph.n_variables == 1_000_000)
     ]
+    if not chosen.problem:
+        rows.append(("a million points", "PCKMeans, 5 iterations", fitted(1_000_000)))
     affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
     here = len(affinity(0)) if affinity else os.cpu_count() or 1
     numbers = [n for n in (1, 2, 4) if n <= max(2, here)]
@@ -133,7 +177,7 @@ def main() -> None:
     print(f"{here} cores; {gets}")
     print(f"| {' | '.join(COLUMNS)} |\n|---|---|{'---:|' * 8}")
     for row in rows:
-        compare(*row, [None, *numbers], chosen.seconds / len(rows), chosen)
+        compare(*row, [None, *numbers], chosen.seconds / len(rows), chosen.rounds)
     print(", ".join(f"{n} threads get {cores(n):.2f} cores" for n in numbers[1:]))
 
 
