@@ -182,7 +182,7 @@ class HMRF(Model):
     # -------------------------------------------------------------- the E-step
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k).
+        """Return the costs (n, k) of the points, or of those in `rows`, which rise, in clusters.
 
         Infinite in all clusters but its own for a point that is known.
         """
@@ -193,7 +193,9 @@ class HMRF(Model):
         return clamped(self._free_costs(rows), labels if rows is None else labels[rows])
 
     def _free_costs(self, rows: IntArray | None) -> FloatArray:
-        points = self.points if rows is None else self.points[rows]
+        # Of rows that rise; no copy of all of them.
+        some = rows is not None and rows.size < self.points.shape[0]
+        points = self.points[rows] if some else self.points
         if len(self.metrics) == 1:
             return self.metrics[0].distances(points, self.centroids)
         d = points.shape[1]
