@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 from places import ROOT
 
 import inference_lab as il
+from inference_lab import reporting
 from inference_lab.cli import main
 from inference_lab.data.images import read_image, write_image
 from inference_lab.specs.extras import MissingExtra
@@ -61,12 +64,27 @@ def test_all_extras_are_in_all() -> None:
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Do without what the extras bring, in modules that were not imported before."""
     for package in ("matplotlib", "jinja2", "markupsafe", "PIL", "statsmodels"):
         monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name.startswith("inference_lab.reporting.")]:
-        monkeypatch.delitem(sys.modules, name)
+    before = _forgotten_reporting()
+    yield
+    # Those imported meanwhile are others, whose classes nobody else knows.
+    _forgotten_reporting()
+    for name, module in before.items():
+        sys.modules[name] = module
+        setattr(reporting, name.rpartition(".")[2], module)
+
+
+def _forgotten_reporting() -> dict[str, ModuleType]:
+    """Forget the modules that make reports; return them by name."""
+    prefix = f"{reporting.__name__}."
+    known = {name: module for name, module in sys.modules.items() if name.startswith(prefix)}
+    for name in known:
+        del sys.modules[name]
+        delattr(reporting, name.rpartition(".")[2])
+    return known
 
 
 def test_without_the_extras_each_feature_names_its_own(
