@@ -70,7 +70,8 @@ class ICM(Solver):
         do not depend on their number. With it the order "auto" is never "random", a "random" one is
         drawn for each descent, not for each sweep, and large pictures with diagonal neighbours are
         visited tile by tile. Label costs join all variables: one thread minimises them. Two take
-        0.7 of the time without on a million points, and as long on a picture of 60 labels.
+        three quarters of the time without on a million points, and as long on a picture of 60
+        labels.
 
     Guarantees
     ----------
