@@ -692,22 +692,24 @@ class SharedSearch:
         residual[self._arcs] = 0.0
         # Those of the last search may be in other parts.
         self.network.arrays.parent[self.parts.rim] = _ROOT
-        if self.crew.sweep(
-            [self.parts.numbers], lambda _, number, __: self._search(number, should_stop)
+        if not all(
+            self.crew.each(
+                lambda number: self._search(number, should_stop), range(len(self._parts))
+            )
         ):
             return False
         residual[self._arcs] = between
         self._join()
         return self.network.go_on(should_stop)
 
-    def _search(self, number: int, should_stop: Callable[[], bool] | None) -> int:
-        """Find a maximum flow in a part; return 1 if it was stopped."""
+    def _search(self, number: int, should_stop: Callable[[], bool] | None) -> bool:
+        """Find a maximum flow in a part; False if it was stopped."""
         c = self._parts[number]
         _start(c, self.parts.nodes[number])
         while not _flow(c, _WORK):
             if should_stop is not None and should_stop():
-                return 1
-        return 0
+                return False
+        return True
 
     def _join(self) -> None:
         """Make the trees of the parts those of the whole network, and find the paths they have."""

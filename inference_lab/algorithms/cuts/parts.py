@@ -84,11 +84,6 @@ class Parts(NamedTuple):
             rim=np.concatenate([self.rim, self.rim + n]),
         )
 
-    @property
-    def numbers(self) -> Sequence[tuple[int, int]]:
-        """All numbers, for a crew to share."""
-        return [(number, number + 1) for number in range(len(self.nodes))]
-
 
 def _parts_along(order: IntArray, count: int) -> Flags:
     """Return the part of each variable, (n,), if an order is cut into so many."""

@@ -668,14 +668,7 @@ class LabelChoice:
         """Return the sums of numbers over all parts, in their order."""
         if self._parts is None or self._crew is None:
             return of(None)
-        parts = self._parts
-        found: list[tuple[Any, ...]] = [()] * len(parts.nodes)
-
-        def note(_: int, number: int, __: int) -> int:
-            found[number] = of(parts.terms[number])
-            return 0
-
-        self._crew.sweep([parts.numbers], note)
+        found = self._crew.each(of, self._parts.terms)
         return tuple(map(sum, zip(*found, strict=True)))
 
     def _shared(self, network: CutGraph, parts: Parts | None) -> CutGraph | SharedSearch:
