@@ -24,18 +24,18 @@ from inference_lab.graph.factor_graph import Each, FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.waves import tiles, waves
 
-#: Waves are made of so many variables in a row. With a million points this leaves a hundred waves,
-#: whose ends cost nothing, and what is read with them in a cache.
-_WINDOW = 1 << 16
-#: Labels times terms in a piece of a wave, some tenths of a millisecond; handing over a piece and
-#: waiting for the others takes some hundredths.
-_PIECE = 1 << 16
+#: Waves are made of so many variables in a row. The last waves of a window are too short to share;
+#: with a million points there are four windows, which threads can sort at once.
+_WINDOW = 1 << 18
+#: Labels times terms in a piece of a wave, a tenth of a millisecond or two; handing over a piece,
+#: and waiting for the others, takes some hundredths.
+_PIECE = 1 << 15
 #: As many times as long are pieces where nothing waits: columns are passed side by side then.
 _LONGER = 16
 #: Below so many tiles across and along, threads would mostly wait.
 _FEWEST = 4
-#: From so many on tiles are twice as large: longer rows of pixels are read faster.
-_ENOUGH = 8
+#: Tiles across at most: longer rows of pixels are read faster.
+_MOST = 8
 #: Variables between two looks at the clock of one thread: some tens of milliseconds.
 _ALONE = 50_000
 
@@ -64,11 +64,11 @@ class Waves(NamedTuple):
         # As read-only as that of the graph: kernels are compiled for one of the two.
         order = freeze(order.copy())
         ordered, starts = waves(graph.arrays, order, _WINDOW, each)
-        if (starts.size - 1) * 2 * _piece(graph) > order.size and not graph.is_forest:
-            across = math.isqrt(_work(graph) // _PIECE)
-            if across >= _FEWEST:
-                across = max(min(across, _ENOUGH), across // 2)
-                tiled, parts, first = tiles(graph.arrays, order, graph.breadth_first_order, across)
+        if (starts.size - 1) * 4 * _piece(graph) > order.size and not graph.is_forest:
+            bands = math.isqrt(_work(graph) // (2 * _PIECE))
+            if bands >= _FEWEST:
+                across, distances = min(bands, _MOST), graph.breadth_first_order
+                tiled, parts, first = tiles(graph.arrays, order, distances, bands, across)
                 if parts.size > 2 * first.size:
                     return cls(tiled, parts, first)
         return cls(ordered, None, starts)

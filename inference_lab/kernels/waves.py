@@ -120,15 +120,16 @@ def _sorted_by(order: IntArray, key: IntArray, n_keys: int) -> tuple[IntArray, I
 
 @kernel
 def tiles(
-    g: GraphArrays, order: IntArray, breadth_first: IntArray, across: int
+    g: GraphArrays, order: IntArray, breadth_first: IntArray, bands: int, across: int
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Sort an order into tiles of variables, and these into waves.
 
     For graphs along which variables are numbered, as pictures are, where the waves of single
-    variables are short. A tile is what lies in one of `across` stretches of the numbers, and in one
-    of as many of the distances from the first variables of the breadth-first order. No term joins
-    two tiles of a wave. Where each term joins variables that come in the order as their numbers and
-    distances do, as in a picture of four neighbours, a sweep comes to the same as before.
+    variables are short. A tile is what lies in one of so many `bands` of the numbers, and in one of
+    `across` stretches of the distances from the first variables of the breadth-first order. No term
+    joins two tiles of a wave. Where each term joins variables that come in the order as their
+    numbers and distances do, as in a picture of four neighbours, a sweep comes to the same as
+    before.
 
     Returns the variables in their new order, where each tile starts, and the number of the first
     tile of each wave, with the end behind both.
@@ -145,10 +146,10 @@ def tiles(
                 nearest = min(nearest, depth[g.adj_var[p]])
         depth[i] = 0 if nearest == n else nearest + 1
         deepest = max(deepest, depth[i])
-    n_tiles = across * across
+    n_tiles = bands * across
     tile = depth
     for i in range(n):
-        tile[i] = depth[i] * across // (deepest + 1) * across + i * across // n
+        tile[i] = i * bands // n * across + depth[i] * across // (deepest + 1)
     ordered, starts = _sorted_by(order.copy(), tile, n_tiles)
     level = np.zeros(n_tiles, dtype=np.int64)
     for t in range(n_tiles):

@@ -79,17 +79,18 @@ def test_waves_are_as_few_as_can_be():
     assert Waves.of(chain, evens_first).starts.tolist() == [0, 5, 9]
 
 
-@pytest.mark.parametrize("across", [2, 3, 5])
+@pytest.mark.parametrize(("bands", "across"), [(2, 2), (3, 5), (5, 2)])
 @pytest.mark.parametrize("family", [*FAMILIES, "picture"])
-def test_tiles_of_a_wave_share_no_term(family, across):
+def test_tiles_of_a_wave_share_no_term(family, bands, across):
     for seed in range(3):
         if family == "picture":
             graph = FactorGraph.potts(np.zeros((99, 2)), grid_edges(9, 11), 1.0)
         else:
             graph = random_graph(family, seed)
-        n = graph.n_variables
+        n, distances = graph.n_variables, graph.breadth_first_order
         order = freeze(np.random.default_rng(seed).permutation(n))
-        ordered, parts, first = tiles(graph.arrays, order, graph.breadth_first_order, across)
+        ordered, parts, first = tiles(graph.arrays, order, distances, bands, across)
+        assert parts.size - 1 <= bands * across
         assert sorted(ordered.tolist()) == list(range(n))
         assert parts[0] == 0 and parts[-1] == n and (np.diff(parts) > 0).all()
         assert first[0] == 0 and first[-1] == parts.size - 1 and (np.diff(first) > 0).all()
@@ -104,7 +105,7 @@ def test_tiles_of_a_wave_share_no_term(family, across):
 def test_a_sweep_along_the_tiles_of_a_picture_comes_to_the_same():
     graph = FactorGraph.potts(np.zeros((17 * 23, 2)), grid_edges(17, 23), 1.0)
     for order in (np.arange(graph.n_variables), graph.breadth_first_order):
-        ordered, parts, first = tiles(graph.arrays, freeze(order), graph.breadth_first_order, 5)
+        ordered, parts, first = tiles(graph.arrays, freeze(order), graph.breadth_first_order, 7, 6)
         old, new = (places(o, graph.n_variables)[graph.edges] for o in (order, ordered))
         assert ((old[:, 0] < old[:, 1]) == (new[:, 0] < new[:, 1])).all()
         assert parts.size > 2 * first.size, "several tiles a wave"
