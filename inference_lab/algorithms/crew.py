@@ -31,7 +31,7 @@ _WINDOW = 1 << 18
 #: and waiting for the others, takes some hundredths.
 _PIECE = 1 << 15
 #: As many times as long are pieces where nothing waits: columns are passed side by side then.
-_LONGER = 16
+_LONGER = 32
 #: Below so many tiles across and along, threads would mostly wait.
 _FEWEST = 4
 #: Tiles across at most: longer rows of pixels are read faster.
