@@ -190,6 +190,8 @@ class Run:
     unit : float
         How much 1 in these units is in those that were given: 1, or another power of two. A
         setting of a solver that is an energy is to be divided by it.
+    resolution : float
+        The rounding error of bounds, in the units of the run; see `FactorGraph.resolution_at`.
     temperature : float
         0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     initial : (n,) int64 array or None
@@ -234,6 +236,7 @@ class Run:
         stopwatch: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
         payable: FactorGraph | None = None,
+        resolution: float | None = None,
         exponent: int = 0,
     ) -> None:
         self._given = graph
@@ -252,7 +255,7 @@ class Run:
         self.trace: list[TracePoint] = []
         self.each: Each = map
         self._small = small_energy(graph) / self.unit
-        self._resolution = graph.resolution / self.unit
+        self.resolution = (graph.resolution if resolution is None else resolution) / self.unit
         # The best labelling and its energy in the graph that was given, out of reach of solvers.
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
@@ -474,7 +477,7 @@ class Run:
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
         if not self.decided(value):
-            value -= self._resolution
+            value -= self.resolution
         value = self._clipped(float(value))
         if value > self.lower_bound:
             now = self.seconds
@@ -500,7 +503,7 @@ class Run:
         >>> Run(g).decided(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).decided(0.5)
         (True, False)
         """
-        return self._resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
+        return self.resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
 
     def _clipped(self, bound: float) -> float:
         """Return the bound, or the best energy where it is above that by rounding alone."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import (
+    OPTIMALITY_TOLERANCE,
     Marginals,
     Outcome,
     Run,
@@ -62,9 +63,14 @@ _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 #: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
 _SMALL, _LARGE = -10, 40
 
-#: Costs beyond so many times what any labelling near the minimum can pay are lowered to that: sums
-#: with them lose no more than ten binary digits.
-_FAR = 2.0**11
+#: Costs beyond this multiple of all that a labelling near the minimum can pay are lowered to it. A
+#: larger one loses digits where such costs cancel: with 2^11, bounds were up to 2^10 times further
+#: above the optimum than `FactorGraph.resolution` allows for.
+_FAR = 2.0
+
+#: Descents that look for a labelling that pays no penalty: their number, the entries of the graph
+#: that all of them together may begin with, and the sweeps of each.
+_DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 
 #: A labelling that pays less than this share of a graph's magnitude pays nothing.
 _NOTHING = 2.0**-550
@@ -178,7 +184,8 @@ def solve(
     loaded = _LOADED[clock]
     before = loaded()
     with imports_timed():
-        payable = _payable(graph, temperature)
+        resolution = _resolution(graph)
+        payable = _payable(graph, temperature, resolution)
         run = Run(
             graph,
             temperature=temperature,
@@ -192,6 +199,7 @@ def solve(
             stopwatch=lambda: loaded() - before,
             clock=CLOCKS[clock],
             payable=payable,
+            resolution=resolution,
             exponent=_exponent(payable, temperature),
         )
         outer = _clock.set(clock)
@@ -290,13 +298,25 @@ def _solution(
         message=why or message,
         claimed_energy=claimed,
         marginals=outcome.marginals,
-        log_partition=outcome.log_partition,
+        log_partition=_safe_log_partition(outcome, run),
         log_partition_kind=outcome.log_partition_kind,
         iterations=outcome.iterations,
         trace=run.trace,
         diagnostics=diagnostics,
         **asked,
     )
+
+
+def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
+    """Return the log-partition; a bound on it is moved outwards where rounding may have moved it.
+
+    The error is that of energies near the minimum, as in `Run.bound`.
+    """
+    value, kind = outcome.log_partition, outcome.log_partition_kind
+    if value is None or kind not in ("lower", "upper") or run.decided(value * run.temperature):
+        return value
+    error = run.resolution / run.temperature
+    return value - error if kind == "lower" else value + error
 
 
 def refuse_arguments(function: str, unknown: Mapping[str, object], solver: object) -> None:
@@ -397,16 +417,50 @@ def _may_begin(method: Solver, run: Run) -> bool:
     return run.evaluations(method.start_up) <= run.remaining + _LATE
 
 
-def _payable(graph: FactorGraph, temperature: float) -> FactorGraph:
+def _negligible(graph: FactorGraph) -> float:
+    """Return the error that a proof may leave open, from what is known of the minimum at once."""
+    least = max(small_energy(graph), graph.sum_of_minima, -graph.unary_energy)
+    return OPTIMALITY_TOLERANCE * least
+
+
+def _resolution(graph: FactorGraph) -> float:
+    """Return the rounding error of bounds on the minimum.
+
+    It grows with the penalties that the best known labelling pays. Where those of the cheapest
+    unaries would leave no proof, descents look for a labelling that pays none.
+    """
+    resolution, negligible = graph.resolution, _negligible(graph)
+    if resolution <= negligible:
+        return resolution
+    from inference_lab.kernels.descent import descend
+
+    rng = np.random.default_rng(0)
+    labels = unary_minimum(graph)
+    for _ in range(max(1, min(_DESCENTS, _DESCENT_ENTRIES // n_entries(graph)))):
+        descend(graph.arrays, labels, np.arange(labels.size), _SWEEPS)
+        resolution = min(resolution, graph.resolution_at(graph.energy_of(labels)))
+        if resolution <= negligible:
+            break
+        labels = rng.integers(0, graph.cardinalities)
+    return resolution
+
+
+def _payable(graph: FactorGraph, temperature: float, resolution: float) -> FactorGraph:
     """Return the graph with costs that are too large ever to be paid lowered to what still is.
 
     A penalty of 1e90 stands for "never"; computed with as it is, it takes all digits from the
-    small costs that decide. What labellings near the minimum pay stays as it is bit for bit. What
-    is lowered still takes a labelling above that of the cheapest unaries, and at T > 0 has no
-    weight in marginals or partition function. Infinite costs stay.
+    small costs that decide. Where even the largest costs take no digits that a proof needs, the
+    graph stays as it is, and what labellings near the minimum pay stays so bit for bit. A lowered
+    cost still takes a labelling above one that is known, and at T > 0 has no weight in marginals
+    or partition function. Infinite costs stay.
     """
-    # What such a labelling pays by absolute value, the least costs of all terms included.
-    paid = graph.resolution * 2.0**50
+    largest_error = graph.magnitude * 2.0**-50
+    if largest_error <= _negligible(graph) and largest_error <= OPTIMALITY_TOLERANCE * (
+        temperature or math.inf
+    ):
+        return graph
+    # All that such a labelling pays by absolute value, the least costs of all terms included.
+    paid = resolution * 2.0**50
     if paid < _NOTHING * graph.magnitude:
         paid = min(1.0, graph.magnitude)
     states = graph.log2_states * math.log(2.0)

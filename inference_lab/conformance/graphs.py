@@ -129,7 +129,8 @@ def tolerance_of(graph: FactorGraph, energy: float) -> float:
     """Return by how much numbers that should be this energy of the graph may differ from it."""
     if math.isinf(energy):
         return 0.0
-    return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + 2 * graph.resolution
+    rounding = 2 * graph.resolution_at(energy)
+    return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + rounding
 
 
 def exhaustive(graph: FactorGraph) -> Exhaustive:

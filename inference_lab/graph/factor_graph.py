@@ -560,16 +560,41 @@ class FactorGraph:
 
     @cached_property
     def resolution(self) -> float:
-        """What rounding can change energies near the minimum by, and bounds on it.
+        """The rounding error of energies near the minimum, and of bounds on it.
 
-        ``2^-50`` of what a labelling no dearer than that of the cheapest unaries can pay, by
-        absolute value: the least costs of all terms, and what that labelling is above their sum.
-        Costs that are too large ever to be paid do not count. At most ``2^-50`` of the
-        `magnitude`, at least 1e-200. Linear time, once.
+        `resolution_at` the energy of the cheapest unaries. Linear time, once.
+        """
+        return self.resolution_at(self.unary_energy)
+
+    @cached_property
+    def unary_energy(self) -> float:
+        """The energy of the labelling of the cheapest unaries. Linear time, once."""
+        return self.energy_of(unary_minimum(self))
+
+    def resolution_at(self, energy: float) -> float:
+        """Return the rounding error of energies up to this one.
+
+        ``2^-50`` of what such labellings can pay, by absolute value: the least costs of all terms,
+        and the distance of the energy to their sum. Costs too large ever to be paid do not count.
+        At most ``2^-50`` of the `magnitude`, at least 1e-200.
+
+        Parameters
+        ----------
+        energy : float
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.resolution_at(0.5) == 0.5 * 2.0**-50
+        True
         """
         extent = self._whole_extent
-        excess = self.energy_of(unary_minimum(self)) - extent.low
-        paid = min(extent.size, extent.low_size + max(float(excess), 0.0))
+        paid = min(extent.size, extent.low_size + max(energy - extent.low, 0.0))
         return max(paid * 2.0**-50, _FINEST)
 
     @property

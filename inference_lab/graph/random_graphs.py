@@ -528,6 +528,23 @@ def _large_penalties(rng: _Rng) -> FactorGraph:
     )
 
 
+def _penalties(rng: _Rng) -> FactorGraph:
+    """Tables of any arity with penalties of 10^4 to 10^12, up to 1000 p, beside costs near 1."""
+    counts = _cardinalities(rng)
+    n = len(counts)
+    penalties = 10.0 ** int(rng.integers(4, 10)) * np.array([1.0, 10.0, 1000.0])
+
+    def costs(shape: tuple[int, ...], share: float) -> FloatArray:
+        penalised = rng.random(shape) < share
+        return np.where(penalised, rng.choice(penalties, size=shape), rng.normal(size=shape))
+
+    scopes = [tuple(edge) for edge in _edges(rng, n).tolist()]
+    scopes += [_scope(rng, n, 3) for _ in range(int(rng.integers(0, 2)))]
+    tables = [costs(tuple(counts[list(scope)]), 0.35) for scope in scopes]
+    unary = [costs((int(k),), 0.1) for k in counts]
+    return FactorGraph.from_terms(unary, [], list(zip(scopes, tables, strict=True)))
+
+
 def _large_integers(rng: _Rng) -> FactorGraph:
     """Integers up to 2^53, many of them equal."""
     unit = 2.0 ** rng.choice([10, 30, 50])
@@ -540,6 +557,7 @@ SCALES: dict[str, Callable[[_Rng], FactorGraph]] = {
     "huge-costs": _huge_costs,
     "mixed-scales": _mixed_scales,
     "large-penalties": _large_penalties,
+    "penalties": _penalties,
     "large-integers": _large_integers,
 }
 
