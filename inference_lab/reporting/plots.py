@@ -32,13 +32,19 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
         If there is no such kind of picture, or the records do not hold what it takes.
     """
     if kind == "trade-off":
+        bounded = any(s.gaps for s in comparison.solvers)
+        reached = [
+            (
+                comparison.short_name(s.solver),
+                s.median_seconds,
+                s.mean_gap_percent if bounded else s.mean_over_best_percent,
+            )
+            for s in comparison.solvers
+        ]
         return draw_trade_off(
-            [
-                (comparison.short_name(s.solver), s.median_seconds, s.mean_gap_percent)
-                for s in comparison.solvers
-                if s.median_seconds is not None and s.mean_gap_percent is not None
-            ],
+            [(name, at, gap) for name, at, gap in reached if at is not None and gap is not None],
             axes,
+            "mean gap, %" if bounded else "mean energy over best, %",
         )
     if kind not in _CURVES:
         kinds = ("trade-off", *_CURVES)

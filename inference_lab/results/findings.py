@@ -357,8 +357,9 @@ class Findings:
         """All runs as a pandas DataFrame, one row a run.
 
         The scalar fields of `Record`, what a run was and found before all others, and from the
-        comparison ``best_bound`` of the problem,
-        ``gap_percent`` to it, and ``proved`` (``"yes"``, ``"by NAME"``, ``"no"``).
+        comparison ``best_bound`` of the problem, ``gap_percent`` to it, ``over_best_percent``
+        (how far the energy is above the lowest found), and ``proved`` (``"yes"``, ``"by NAME"``,
+        ``"no"``).
         """
         import pandas as pd
 
@@ -373,11 +374,13 @@ class Findings:
             line = {name: getattr(record, name) for name in names}
             line["best_bound"] = problem.best_bound
             line["gap_percent"] = problem.gap_to_best(record.energy)
+            line["over_best_percent"] = problem.over_best(record.energy)
             line["proved"] = proof(record, problem)
             lines.append(line)
-        frame = pd.DataFrame(lines, columns=[*names, "best_bound", "gap_percent", "proved"])
+        added = ["best_bound", "gap_percent", "over_best_percent"]
+        frame = pd.DataFrame(lines, columns=[*names, *added, "proved"])
         numbers = [f.name for f in kept if str(f.type) in ("float", "float | None")]
-        kinds = dict.fromkeys([*numbers, "best_bound", "gap_percent"], "float64")
+        kinds = dict.fromkeys([*numbers, *added], "float64")
         return frame.astype(kinds)
 
     def as_dict(self) -> dict[str, Any]:

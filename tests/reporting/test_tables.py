@@ -101,7 +101,8 @@ def test_a_solver_of_which_all_runs_were_ended_has_no_time():
 def test_the_frame_has_the_fields_of_a_record_and_no_others():
     names = {f.name for f in fields(Record)}
     frame = Comparison([record()]).frame
-    assert set(frame.columns) - names == {"best_bound", "gap_percent", "proved"}
+    added = {"best_bound", "gap_percent", "over_best_percent", "proved"}
+    assert set(frame.columns) - names == added
     assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
 
 
@@ -152,8 +153,8 @@ def test_solvers_are_compared_on_problems_that_all_were_run_on():
         summary = shown.partition(title)[2]
         assert "All 3 problems" not in shown
         (quick,) = re.findall(r"Quick \(one\)[ |]+([\d.]+)", summary)
-        assert float(quick) == 50.0  # and not the mean of 50, 50 and 99.5
-    assert "Quick (one) & 50" in comparison.to_latex(["gap %"])
+        assert float(quick) == 100.0  # and not the mean of 100, 100 and 99.5
+    assert "Quick (one) & 100" in comparison.to_latex(["gap %"])
     apart = Comparison([*runs[2:3], *runs[3:]])
     for shown in (str(apart), apart.to_markdown()):
         assert "There is no such problem, so the solvers are not compared." in shown
