@@ -172,7 +172,7 @@ def _summary_table(comparison: Findings) -> Table:
     if len(common) < n:
         title = f"{len(common)} of {counted(n, 'problem')}: those that all solvers were run on"
         part = [r for r in comparison.records if (r.problem, r.problem_hash) in common]
-        solvers = Findings(part, labels=comparison.labels).solvers
+        solvers = Findings(part, labels=comparison.solver_labels).solvers
 
     def column(title: str, cell: Callable[[SolverSummary], str]) -> tuple[Column, list[Cell]]:
         return column_of(solvers, title, lambda s: Cell(cell(s)), right=title != "solver")

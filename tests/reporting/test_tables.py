@@ -121,7 +121,9 @@ def test_a_comparison_shows_itself_in_notebooks_and_papers():
     latex = comparison.to_latex(["% proved", "gap %"], {"icm": "ICM_1"}, caption="50 % of all")
     assert r"solver & \% proved & gap \%" in latex and r"ICM\_1 & 0 & 0" in latex
     assert latex.startswith("\\begin{table}") and latex.count(r"\caption{") == 1
-    assert "\n\\caption{50 \\% of all}\n" in latex
+    assert "\n\\caption{50 \\% of all}\n\\label{tab:solvers}\n" in latex
+    named = comparison.to_latex(caption="Two solvers.", label="tab:two")
+    assert "\n\\label{tab:two}\n" in named
     with pytest.raises(ValueError, match=r"there is no column 'gab', but gap %, % best"):
         comparison.to_latex(["gab"])
     with pytest.raises(ValueError, match="there is no solver 'icn', but icm, brute-force"):

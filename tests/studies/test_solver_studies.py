@@ -172,7 +172,7 @@ def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     some = set(sorted(problems)[::20])
     comparison = Comparison(
         [record for record in comparison.records if record.problem in some],
-        labels=comparison.labels,
+        labels=comparison.solver_labels,
         stages=comparison.stages,
     )
     everything = render_comparison(
