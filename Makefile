@@ -31,7 +31,7 @@ help:  ## show these lines
 
 setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
 
-demo: $(VENV)/.package  ## compare the solvers on E-steps of real data
+demo: $(VENV)/.package  ## compare the solvers on E-steps of real and drawn data
 	@$(one-thread) $(BIN)/inference-lab warm-up
 	$(BIN)/inference-lab compare --out runs/demo
 

@@ -24,11 +24,12 @@ print(problem.graph)
 SOLVERS = ["icm", "loopy-bp", "alpha-expansion", "trw-s"]
 solutions = {name: il.solve(problem.graph, name, time_limit=5.0) for name in SOLVERS}
 bound = max(solution.lower_bound for solution in solutions.values())
+best = min(solution.energy for solution in solutions.values())
 
 figure, axes = plt.subplots(1, 5, figsize=(10, 2.2), constrained_layout=True)
 pictures = {"true depths": problem.picture(problem.truth)}
 for name, solution in solutions.items():
-    gap = 100 * (solution.energy - bound) / abs(solution.energy)
+    gap = 100 * (solution.energy - bound) / max(abs(best), abs(bound))
     wrong = 100 * problem.score(solution.labels)["bad_pixels"]
     print(f"{name:16} energy {solution.energy:10.0f}  gap {gap:6.2f} %  bad pixels {wrong:4.1f} %")
     pictures[f"{name}, gap {gap:.1f} %"] = problem.picture(solution.labels)

@@ -17,7 +17,7 @@ from inference_lab.cli.common import Group, debug
 from inference_lab.cli.comparing import compare
 from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
-from inference_lab.cli.results import export, merge, report, status
+from inference_lab.cli.results import export, labels, merge, report, status
 from inference_lab.cli.solving import solve
 from inference_lab.cli.studying import reproduce
 from inference_lab.cli.warming import warm_up
@@ -38,6 +38,7 @@ def main() -> None:
 
 
 for _command in (
-    compare, solve, diagnose, list_names, check, reproduce, report, status, merge, export, warm_up,
+    compare, solve, diagnose, list_names, check, reproduce, report, status, merge, export, labels,
+    warm_up,
 ):  # fmt: skip
     main.add_command(_command)

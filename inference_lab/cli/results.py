@@ -1,4 +1,4 @@
-"""``inference-lab report``, ``status``, ``merge`` and ``export``: what records hold."""
+"""``inference-lab report``, ``status``, ``merge``, ``export`` and ``labels``: what records hold."""
 
 from __future__ import annotations
 
@@ -185,3 +185,32 @@ def export(folder: Path, file: Path) -> None:
         except ExportError as problem:
             raise BadInput(str(problem)) from None
     click.echo(f"{len(records)} runs written to {file}")
+
+
+@click.command()
+@click.argument("record", metavar="RECORD")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="File for the labels, one a line (default: print them).",
+)
+@debug
+def labels(record: str, folder: Path, out: Path | None) -> None:
+    """Print the labelling that run RECORD of DIR found, the label of one variable a line.
+
+    RECORD is the id of the run in runs.csv, or the beginning of it.
+    """
+    from inference_lab.results.files import write_whole
+    from inference_lab.results.findings import Findings
+
+    with as_input():
+        found = Findings.of_store(_runs(folder))
+        try:
+            text = "".join(f"{label}\n" for label in found.labels(record))
+        except ValueError as problem:
+            raise BadInput(str(problem)) from None
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(out, text.encode())

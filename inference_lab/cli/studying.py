@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,13 +66,15 @@ def reproduce(
     """Run a study and render its report; what the records hold already is not run again.
 
     STUDY is a folder with a study.toml, the name of one under reports/, or of one that comes with
-    the library. A study is a file from somewhere: unless --trust is given, it may name neither
-    Python files and modules nor files outside the data folder.
+    the library. Paths in it are relative to its folder. A study is a file from somewhere: unless
+    --trust is given, it may name neither Python files and modules nor files outside its folder and
+    the data folder.
     """
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.harness.executors import ClusterError
     from inference_lab.reporting.writing import check_folder
     from inference_lab.results.records import RecordError
+    from inference_lab.specs.trust import data_folder, untrusted
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
     bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
@@ -84,14 +87,21 @@ def reproduce(
             out = Path("runs") / definition.name if quick or ours else place
         settings |= {
             "jobs": 0 if render else jobs,
-            "data_dir": None if data_dir is None else str(data_dir),
+            "data_dir": None if (data := data_folder(data_dir)) is None else str(data.absolute()),
             "trusted": trust or ours,
         }
         check_folder(out)
         make = _solvers if isinstance(definition, SolverStudy) else _clustering
-        with quiet_stdout(), progress(quiet) as tell:
+        target = out.absolute()
+        with (
+            quiet_stdout(),
+            progress(quiet) as tell,
+            # Specs in the definition name files relative to it, and keep these names in records.
+            untrusted(place, trusted=settings["trusted"]),
+            chdir(place),
+        ):
             settings["progress"] = tell
-            page, failed, alarms = make(definition, out, settings)  # type: ignore[arg-type]
+            page, failed, alarms = make(definition, target, settings)  # type: ignore[arg-type]
     except (*bad, FileExistsError) as problem:
         if click.get_current_context().meta.get("debug"):
             raise
@@ -101,6 +111,7 @@ def reproduce(
         say("interrupted" if stopped else f"error: {one_line(problem)}")
         say("what was recorded is kept; the same command goes on from there")
         click.get_current_context().exit(130 if stopped else 2)
+    page = out / page.name
     click.echo(page)
     for alarm in alarms:
         say(f"contradiction: {alarm}")

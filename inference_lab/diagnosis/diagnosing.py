@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inference_lab.contract import small_energy
 from inference_lab.diagnosis.learning import known_facts
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.hardness.evidence import class_of, evidence
@@ -283,7 +284,7 @@ def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | 
     found = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
     if found.labels is None:
         return None, 0
-    gap = gap_percent(found.energy, found.lower_bound)
+    gap = gap_percent(found.energy, found.lower_bound, small=small_energy(part))
     # A bound that is not at its best says nothing of the relaxation.
     ended = str(found.status) in ("optimal", "converged")
     return (gap, part.n_variables) if ended and gap is not None else (None, 0)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
 
-from inference_lab.contract import Solver
+from inference_lab.contract import Solver, small_energy
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import (
@@ -199,7 +199,8 @@ class Plan(Campaign[Record]):
     def gap_percent(self, number: int) -> float | None:
         """Return the gap of the best energy to the best bound on the problem of a run."""
         case = self.tasks[number].case
-        return gap_percent(self._best[case], self._bound[case])
+        small = small_energy(self.cases[case].problem.graph)
+        return gap_percent(self._best[case], self._bound[case], small=small)
 
 
 def compare(

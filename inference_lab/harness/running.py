@@ -33,6 +33,7 @@ from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver, is_ours
+from inference_lab.results.labellings import encode_labels
 from inference_lab.results.records import Record, thin_trace
 
 __all__ = ["blank", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
@@ -103,6 +104,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         lower_bound=solution.lower_bound,
         gap=math.inf if math.isnan(solution.gap) else solution.gap,
         labels_hash=_digest(solution.labels),
+        labels=encode_labels(solution.labels),
         **_score_fields(scores),
         seconds=max(0.0, solution.seconds),
         compile_seconds=solution.compile_seconds,
@@ -290,6 +292,7 @@ def _salvage(problem: Problem, board: Board | None, asked: Record, ended: Ended)
         energy=energy,
         gap=energy - board.bound,
         labels_hash=_digest(labels),
+        labels=encode_labels(labels),
         seconds=seconds,
         trace=(TracePoint(seconds, energy, energy, board.bound),),
         **_score_fields(scores),

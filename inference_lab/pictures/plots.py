@@ -113,15 +113,19 @@ def draw_graph(
     return drawn
 
 
-def draw_trade_off(reached: Sequence[tuple[str, float, float]], axes: Axes | None) -> Axes:
-    """Draw named points of seconds and gaps in percent.
+def draw_trade_off(
+    reached: Sequence[tuple[str, float, float]], axes: Axes | None, distance: str
+) -> Axes:
+    """Draw named points of seconds and distances in percent.
 
     Parameters
     ----------
     reached : sequence of (str, float, float)
-        Name, seconds and gap of each.
+        Name, seconds and distance of each.
     axes : matplotlib.axes.Axes or None
         None for those of a new figure.
+    distance : str
+        Label of the vertical axis.
 
     Returns
     -------
@@ -130,7 +134,7 @@ def draw_trade_off(reached: Sequence[tuple[str, float, float]], axes: Axes | Non
     drawn = own_axes(axes)
     for place, (name, seconds, gap) in enumerate(reached):
         drawn.plot(max(seconds, 1e-6), gap, _MARKS[place // 10 % len(_MARKS)], label=name)
-    drawn.set(xscale="log", xlabel="median seconds", ylabel="mean gap, %")
+    drawn.set(xscale="log", xlabel="median seconds", ylabel=distance)
     _show_a_decade(drawn)
     # Beside the points names would cover each other: good solvers lie next to one another.
     if reached:

@@ -99,6 +99,7 @@ class Comparison(Findings):
         columns: Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
         caption: str = "",
+        label: str = "tab:solvers",
     ) -> str:
         r"""Return the table over solvers as LaTeX in the style of booktabs.
 
@@ -112,6 +113,8 @@ class Comparison(Findings):
             has (`labelled`). Text, not LaTeX.
         caption : str
             With one, the table stands in an environment ``table``. Text, not LaTeX.
+        label : str
+            Argument of ``\\label`` in that environment, for ``\\ref``.
 
         Returns
         -------
@@ -131,18 +134,18 @@ class Comparison(Findings):
         ICM & 0 \\
         """
         laid = latex_table(
-            summary_table(self, columns, {**self.labels, **(labels or {})}), "solvers"
+            summary_table(self, columns, {**self.solver_labels, **(labels or {})}), "solvers"
         )
         if not caption:
             return laid
         return (
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{escape_latex(caption)}}}\n{laid}\\end{{table}}\n"
+            f"\\caption{{{escape_latex(caption)}}}\n\\label{{{label}}}\n{laid}\\end{{table}}\n"
         )
 
     def plot(
         self,
-        kind: Literal["trade-off", "profile", "gap-over-time"] = "trade-off",
+        kind: Literal["trade-off", "profile", "cactus", "gap-over-time"] = "trade-off",
         *,
         axes: Axes | None = None,
     ) -> Axes:
@@ -150,11 +153,12 @@ class Comparison(Findings):
 
         Parameters
         ----------
-        kind : {"trade-off", "profile", "gap-over-time"}
+        kind : {"trade-off", "profile", "cactus", "gap-over-time"}
             What each solver reaches in which time: mean gap to the best bound against median
             seconds; the performance profile: the share of problems solved within so many times
-            the time of the fastest; or the gap to the best energy known, in the median over all
-            runs, against the time since they began.
+            the time of the fastest; the cactus plot: the time within which a number of problems
+            are solved, each by itself; or the gap to the best energy known, in the median over
+            all runs, against the time since they began.
         axes : matplotlib.axes.Axes, optional
             Of a figure of your own.
 

@@ -211,10 +211,18 @@ def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "
     ValueError
         If there is not one label a solver.
     """
-    from matplotlib.ticker import MaxNLocator
-
     _check_labels(labels, len(times))
     figure, axes = _panel(labels)
+    handles = draw_cactus(axes, times)
+    axes.set_title(_title(title), fontsize=9)
+    _legend(figure, handles, labels)
+    return figure
+
+
+def draw_cactus(axes: Axes, times: Sequence[npt.ArrayLike]) -> list[Line2D]:
+    """Draw the curves of `cactus` into axes; return one line a solver."""
+    from matplotlib.ticker import MaxNLocator
+
     handles: list[Line2D] = []
     for number, solved in enumerate(times):
         seconds = np.asarray(solved, dtype=np.float64)
@@ -230,9 +238,7 @@ def cactus(times: Sequence[npt.ArrayLike], labels: Sequence[str], title: str = "
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("problems solved")
     axes.set_ylabel("seconds")
-    axes.set_title(_title(title), fontsize=9)
-    _legend(figure, handles, labels)
-    return figure
+    return handles
 
 
 def solved_over_time(

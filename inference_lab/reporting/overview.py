@@ -96,11 +96,11 @@ def _counting(analysis: Analysis) -> str:
     return (
         "Primal gap: 100 |E - E*| / max(|E|, |E*|) to the best energy E* known, 100 without a "
         "labelling; the median over seeds and repeats, then the mean over problems. Gap: "
-        "100 (E - B) / |E| to the best bound B known, of the median energy E that was found; the "
-        "mean over problems. Seconds: the solver's own, shifted geometric mean (shift "
-        f"{analysis.shift:g} s) over runs; a run that failed, was refused or found no labelling "
-        "is charged its time limit (its own time where that is longer), or without a limit the "
-        "longest time of all runs."
+        "100 (E - B) / max(|E*|, |B|) to the best bound B known, of the median energy E that was "
+        "found, where E* is the lowest energy of all solvers; the mean over problems. Seconds: the "
+        f"solver's own, shifted geometric mean (shift {analysis.shift:g} s) over runs; a run that "
+        "failed, was refused or found no labelling is charged its time limit (its own time where "
+        "that is longer), or without a limit the longest time of all runs."
     )
 
 

@@ -10,7 +10,7 @@ from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.report import SHIFT, TARGETS
 from inference_lab.reporting.results import Results
-from inference_lab.reporting.statistics import performance_profile
+from inference_lab.reporting.statistics import performance_profile, solved_within
 from inference_lab.reporting.timing import gap_curves, has_histories, solved_seconds
 from inference_lab.words import nearest
 
@@ -32,13 +32,19 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
         If there is no such kind of picture, or the records do not hold what it takes.
     """
     if kind == "trade-off":
+        bounded = any(s.gaps for s in comparison.solvers)
+        reached = [
+            (
+                comparison.short_name(s.solver),
+                s.median_seconds,
+                s.mean_gap_percent if bounded else s.mean_over_best_percent,
+            )
+            for s in comparison.solvers
+        ]
         return draw_trade_off(
-            [
-                (comparison.short_name(s.solver), s.median_seconds, s.mean_gap_percent)
-                for s in comparison.solvers
-                if s.median_seconds is not None and s.mean_gap_percent is not None
-            ],
+            [(name, at, gap) for name, at, gap in reached if at is not None and gap is not None],
             axes,
+            "mean gap, %" if bounded else "mean energy over best, %",
         )
     if kind not in _CURVES:
         kinds = ("trade-off", *_CURVES)
@@ -58,6 +64,11 @@ def _profile(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
     return lambda axes: figures.draw_profile(axes, profile)
 
 
+def _cactus(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
+    times = solved_within(solved_seconds(analysis)[:, analysis.order])
+    return lambda axes: figures.draw_cactus(axes, times)
+
+
 def _gaps(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
     if not has_histories(analysis):
         raise ValueError("the records hold no history of the runs: there are no gaps over time")
@@ -66,4 +77,4 @@ def _gaps(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
 
 
 #: What is checked and computed before there are axes to draw it into.
-_CURVES = {"profile": _profile, "gap-over-time": _gaps}
+_CURVES = {"profile": _profile, "cactus": _cactus, "gap-over-time": _gaps}

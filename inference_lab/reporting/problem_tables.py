@@ -116,7 +116,7 @@ def open_section(analysis: Analysis) -> Section | None:
                 text_cell(listed(best.found_by, 3) if best.found_by else NONE),
                 energy_cell(best.bound, decimals),
                 text_cell(listed(best.bound_by, 3) if best.bound_by else NONE),
-                percent_cell(gap_percent(best.energy, best.bound, best.small_energy)),
+                percent_cell(gap_percent(best.energy, best.bound, small=best.small_energy)),
             )
         )
     table = Table(
@@ -182,7 +182,11 @@ def _problem_table(
         ]
     columns += [
         column_of(primal.tolist(), "primal gap %", percent_cell),
-        column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)),
+        *(
+            [column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent))]
+            if problem.best_bound > -math.inf
+            else []
+        ),
         column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)),
         column_of(
             rows,

@@ -146,7 +146,7 @@ def report_document(
         part = (
             everything
             if len(labellings) == len(everything)
-            else Findings(labellings, labels=everything.labels)
+            else Findings(labellings, labels=everything.solver_labels)
         )
         analysis = Analysis(
             Results(part, classes, known or {}), targets, tuple(times or ()), shift, blocks
@@ -216,6 +216,6 @@ def _ordered(results: Findings | Iterable[Record]) -> Findings:
         sorted(records, key=key),
         comparison.superseded,
         comparison.remarks,
-        comparison.labels,
+        comparison.solver_labels,
         comparison.stages,
     )

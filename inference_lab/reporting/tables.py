@@ -56,6 +56,9 @@ _REASON_WIDTH = 200
 _WARNINGS = 3
 _WARNING_WIDTH = 160
 
+#: Title of the column that stands in the place of "gap %" where no bound is known.
+OVER_BEST = "over best %"
+
 
 # ---------------------------------------------------------------------- what is in the tables
 
@@ -91,7 +94,10 @@ def _problem_table(
     ]
     if shown.spread:
         columns.append(column_of(rows, "spread", lambda row: _spread_cell(row, decimals)))
-    columns.append(column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)))
+    if problem.best_bound > -math.inf:
+        columns.append(column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)))
+    else:
+        columns.append(column_of(rows, OVER_BEST, lambda row: percent_cell(row.over_best_percent)))
     if shown.bounds:
         columns.append(column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)))
     columns.append(column_of(rows, "proved", proof_cell, right=False))
@@ -166,15 +172,18 @@ def _summary_table(comparison: Findings) -> Table:
     if len(common) < n:
         title = f"{len(common)} of {counted(n, 'problem')}: those that all solvers were run on"
         part = [r for r in comparison.records if (r.problem, r.problem_hash) in common]
-        solvers = Findings(part, labels=comparison.labels).solvers
+        solvers = Findings(part, labels=comparison.solver_labels).solvers
 
     def column(title: str, cell: Callable[[SolverSummary], str]) -> tuple[Column, list[Cell]]:
         return column_of(solvers, title, lambda s: Cell(cell(s)), right=title != "solver")
 
+    bounded = any(s.gaps for s in solvers)
     partial = any(0 < s.gaps < s.problems for s in solvers)
     columns = [
         column("solver", lambda s: s.solver),
-        column("gap %", lambda s: percent_text(s.mean_gap_percent)),
+        column("gap %", lambda s: percent_text(s.mean_gap_percent))
+        if bounded
+        else column(OVER_BEST, lambda s: percent_text(s.mean_over_best_percent)),
         *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
         column("% best", lambda s: rate_text(s.percent_best)),
         column("% proved", lambda s: rate_text(s.percent_proved)),
@@ -187,7 +196,7 @@ def _summary_table(comparison: Findings) -> Table:
         column("runs", lambda s: str(s.runs)),
     ]
     note = (
-        "gap: mean over problems"
+        f"{'gap' if bounded else 'over best'}: mean over problems"
         + (" where it is known" if partial else "")
         + "; % best: runs that reach the lowest energy known; % proved: by their own bound"
     )
@@ -225,11 +234,20 @@ def summary_table(
     )
 
 
+#: The formulas of the columns of distances, with and without a bound of the problem.
+_MEANINGS = {
+    True: "gap: (energy - best bound) / max(|best energy|, |best bound|), of all solvers; ",
+    False: "over best: (energy - best energy) / |best energy|, where no solver gave a bound; ",
+}
+
+
 def _legend(comparison: Findings) -> str:
     several = any(row.runs > 1 for row in comparison.rows)
+    bounds = {problem.best_bound > -math.inf for problem in comparison.problems}
     return (
-        "* best energy; gap: to the best bound known, whoever gave it; proved: by the solver's "
-        "own bound (yes), or by another's"
+        "* best energy; "
+        + "".join(_MEANINGS[bounded] for bounded in sorted(bounds, reverse=True))
+        + "proved: by the solver's own bound (yes), or by another's"
         + ("; energy, bound, seconds: medians over seeds; spread: max - min" if several else "")
     )
 

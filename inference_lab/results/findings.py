@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from inference_lab.results.alarms import contradictions, environment_id, repetitions, unfairness
+from inference_lab.results.labellings import KEPT_BELOW, decode_labels
 from inference_lab.results.records import Record, RecordStore, jsonable
 from inference_lab.results.summaries import (
     CONTRADICTION_TOLERANCE,
@@ -32,6 +33,8 @@ from inference_lab.words import counted, nearest, no_attribute
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from inference_lab.graph.arrays import IntArray
 
 __all__ = [
     "CONTRADICTION_TOLERANCE",
@@ -109,8 +112,8 @@ class Findings:
     Attributes
     ----------
     records, superseded : list of Record
-    labels : dict
-        Those of the solvers that were run.
+    solver_labels : dict
+        Labels of the solvers that were run.
     alarms : list of str
         Contradictions: a bound above an energy, a claim that differs from the evaluation, runs
         of one seed that end at different energies. A comparison with alarms must not be believed
@@ -145,8 +148,8 @@ class Findings:
         self.remarks = list(remarks)
         self.stages = [frozenset(stage) for stage in stages]
         specs = self._solver_specs
-        self.labels = {spec: str(labels[spec]) for spec in specs if spec in labels}
-        for name, count in Counter(self.labels.get(spec, spec) for spec in specs).items():
+        self.solver_labels = {spec: str(labels[spec]) for spec in specs if spec in labels}
+        for name, count in Counter(self.solver_labels.get(spec, spec) for spec in specs).items():
             if count > 1 or not name.strip():
                 raise ValueError(f"labels must be distinct names of solvers, got {name!r}")
 
@@ -214,7 +217,7 @@ class Findings:
         for name in names:
             counts[name] = counts.get(name, 0) + 1
         return {
-            spec: self.labels.get(spec, name if counts[name] == 1 else spec)
+            spec: self.solver_labels.get(spec, name if counts[name] == 1 else spec)
             for spec, name in zip(self._solver_specs, names, strict=True)
         }
 
@@ -274,20 +277,20 @@ class Findings:
                 raise ValueError(
                     f"there is no solver {spec!r}{nearest(spec, self._names)}; {there}"
                 )
-        labels = {**self.labels, **labels}
+        labels = {**self.solver_labels, **labels}
         return type(self)(self.records, self.superseded, self.remarks, labels, self.stages)
 
     @cached_property
     def shown(self) -> Self:
         """The same findings with the labels in place of the specs, for all that is looked at."""
-        if all(spec == name for spec, name in self.labels.items()):
+        if all(spec == name for spec, name in self.solver_labels.items()):
             return self
         records, superseded = (
-            [_called(r, self.labels.get(r.solver, r.solver)) for r in part]
+            [_called(r, self.solver_labels.get(r.solver, r.solver)) for r in part]
             for part in (self.records, self.superseded)
         )
-        names = {name: name for name in self.labels.values()}
-        stages = [{self.labels.get(spec, spec) for spec in stage} for stage in self.stages]
+        names = {name: name for name in self.solver_labels.values()}
+        stages = [{self.solver_labels.get(spec, spec) for spec in stage} for stage in self.stages]
         return type(self)(records, superseded, self.remarks, names, stages)
 
     @property
@@ -357,14 +360,16 @@ class Findings:
         """All runs as a pandas DataFrame, one row a run.
 
         The scalar fields of `Record`, what a run was and found before all others, and from the
-        comparison ``best_bound`` of the problem,
-        ``gap_percent`` to it, and ``proved`` (``"yes"``, ``"by NAME"``, ``"no"``).
+        comparison ``best_bound`` of the problem, ``gap_percent`` to it, ``over_best_percent``
+        (how far the energy is above the lowest found), and ``proved`` (``"yes"``, ``"by NAME"``,
+        ``"no"``).
         """
         import pandas as pd
 
         summary = dict(zip(self._by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
         left_out |= {"small_energy"}  # which is told by what is proved
+        left_out |= {"labels"}  # a compressed string, for `labels`
         kept = [f for f in fields(Record) if f.name not in left_out]
         names = sorted((f.name for f in kept), key=lambda name: _FIRST.get(name, len(_FIRST)))
         lines = []
@@ -373,12 +378,61 @@ class Findings:
             line = {name: getattr(record, name) for name in names}
             line["best_bound"] = problem.best_bound
             line["gap_percent"] = problem.gap_to_best(record.energy)
+            line["over_best_percent"] = problem.over_best(record.energy)
             line["proved"] = proof(record, problem)
             lines.append(line)
-        frame = pd.DataFrame(lines, columns=[*names, "best_bound", "gap_percent", "proved"])
+        added = ["best_bound", "gap_percent", "over_best_percent"]
+        frame = pd.DataFrame(lines, columns=[*names, *added, "proved"])
         numbers = [f.name for f in kept if str(f.type) in ("float", "float | None")]
-        kinds = dict.fromkeys([*numbers, "best_bound", "gap_percent"], "float64")
+        kinds = dict.fromkeys([*numbers, *added], "float64")
         return frame.astype(kinds)
+
+    def labels(self, record_id: str) -> IntArray:
+        """Return the labelling that a run found.
+
+        Parameters
+        ----------
+        record_id : str
+            ``id`` of a record of the comparison, as in `frame`, or the beginning of one.
+
+        Returns
+        -------
+        (n,) array of int
+
+        Raises
+        ------
+        ValueError
+            If no record, or several, have such an id, or the record keeps no labelling.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> c = il.compare(il.Problem("pair", g), "ilp")
+        >>> c.labels(c.records[0].id)
+        array([0, 1])
+        """
+        found = [
+            record
+            for record in (*self.records, *self.superseded)
+            if record_id and record.id.startswith(record_id)
+        ]
+        if len(found) != 1:
+            number = "no record has" if not found else f"{len(found)} records have"
+            raise ValueError(
+                f"{number} an id that begins with {record_id!r}; the column id of runs.csv or of "
+                "comparison.frame lists the ids"
+            )
+        (record,) = found
+        if not record.labels:
+            reason = (
+                f"records keep labellings of fewer than {KEPT_BELOW:,} variables, and those of "
+                "earlier versions keep none; run the solver again with il.solve"
+                if record.labels_hash
+                else f"the run found none ({record.status})"
+            )
+            raise ValueError(f"record {record.id} holds no labelling: {reason}")
+        return decode_labels(record.labels)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as strict JSON holds it: alarms, summaries, rows and records.

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 #: Version of the record's fields.
-SCHEMA = 6
+SCHEMA = 7
 
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
@@ -301,6 +301,9 @@ class Record(RunRecord):
     labels_hash : str
         Digest of the best labelling, empty without one: whether two runs found the same. New in
         schema 3.
+    labels : str
+        The best labelling as a compressed string, see `inference_lab.results.labellings`; empty
+        without one, and for 100,000 variables or more. New in schema 7.
     pairwise_f, nmi, ari, accuracy : float or None
         Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
     scores : mapping
@@ -323,7 +326,7 @@ class Record(RunRecord):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5)
+    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -357,6 +360,7 @@ class Record(RunRecord):
     lower_bound: float = -math.inf
     gap: float = math.inf
     labels_hash: str = ""
+    labels: str = field(default="", repr=False)
     pairwise_f: float | None = None
     nmi: float | None = None
     ari: float | None = None

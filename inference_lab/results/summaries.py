@@ -35,17 +35,25 @@ CONTRADICTION_TOLERANCE = 1e-6
 _S = TypeVar("_S")
 
 
-def gap_percent(energy: float, bound: float, small: float = 1.0) -> float | None:
-    """Return ``100 (energy - bound) / max(|energy|, 1e-12 small)``; None where one is infinite.
+def gap_percent(
+    energy: float, bound: float, *, best: float | None = None, small: float = 1.0
+) -> float | None:
+    """Return ``100 (energy - bound) / max(|best|, |bound|)``: the gap of an energy in percent.
 
-    None, too, where it would be beyond 1e300, so that means of gaps are finite; zero where
-    the two agree as closely as `inference_lab.contract.proves` asks, which says what `small` is.
+    `best` is the best energy known of the problem (default: `energy`). With the same `best` and
+    `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
+    the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
+    Where it is 0 but for rounding, `inference_lab.contract.small_energy` takes its place.
+
+    None where energy or bound is infinite, or the gap is beyond 1e300, so that means are finite.
+    0 where the two agree as closely as `inference_lab.contract.proves` asks.
     """
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
     if proves(energy, bound, small) and bound - energy <= slack(energy, small):
         return 0.0
-    gap = 100.0 * (energy - bound) / max(abs(energy), 1e-12 * small)
+    scale = max(abs(energy if best is None else best), abs(bound))
+    gap = 100.0 * (energy - bound) / (scale if scale > slack(0.0, small) else small)
     return gap if abs(gap) <= 1e300 else None
 
 
@@ -100,7 +108,11 @@ class ProblemSummary:
 
     def gap_to_best(self, energy: float) -> float | None:
         """Return the gap of an energy to the best bound in percent, see `gap_percent`."""
-        return gap_percent(energy, self.best_bound, self.small_energy)
+        return gap_percent(energy, self.best_bound, best=self.best_energy, small=self.small_energy)
+
+    def over_best(self, energy: float) -> float | None:
+        """Return how far an energy is above the best one found, in percent of that."""
+        return gap_percent(energy, self.best_energy, best=self.best_energy, small=self.small_energy)
 
     @property
     def known_energy(self) -> float:
@@ -122,6 +134,8 @@ class Row:
         Median and range over the runs that found a labelling; ``inf`` if none did.
     gap_percent : float or None
         Of the median energy to the best bound known for the problem, by whomever.
+    over_best_percent : float or None
+        How far the median energy is above the best one that any solver found.
     lower_bound : float
         The solver's own, median over the runs.
     proved : int
@@ -155,6 +169,7 @@ class Row:
     energy_min: float
     energy_max: float
     gap_percent: float | None
+    over_best_percent: float | None
     lower_bound: float
     proved: int
     proved_by: str
@@ -183,6 +198,8 @@ class SolverSummary:
     mean_gap_percent : float or None
         Mean over the `gaps` problems on which the gap is known.
     gaps : int
+    mean_over_best_percent : float or None
+        Mean over the problems on which the solver found a labelling.
     percent_best : float
         Share of all runs that found the best energy known.
     percent_proved : float
@@ -198,6 +215,7 @@ class SolverSummary:
     runs: int
     mean_gap_percent: float | None
     gaps: int
+    mean_over_best_percent: float | None
     percent_best: float
     percent_proved: float
     median_seconds: float | None
@@ -240,7 +258,7 @@ def summarise_problem(
         best_bound_by=bound_by if bound > -math.inf else "",
         optimum=first.optimum,
         truth_energy=first.truth_energy,
-        gap_percent=gap_percent(energy, bound, first.small_energy),
+        gap_percent=gap_percent(energy, bound, small=first.small_energy),
         small_energy=first.small_energy,
         remarks=remarks_of(first.problem_info),
     )
@@ -278,6 +296,7 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         energy_min=min(found, default=math.inf),
         energy_max=max(found, default=math.inf),
         gap_percent=None if energy is None else problem.gap_to_best(energy),
+        over_best_percent=None if energy is None else problem.over_best(energy),
         # The lower of the two middle ones: the mean of -inf and inf would be no bound.
         lower_bound=float(statistics.median_low(r.lower_bound for r in records)),
         proved=len(proofs) - proofs.count("no"),
@@ -353,6 +372,7 @@ def summarise_solver(
         runs=len(records),
         mean_gap_percent=_mean(gaps),
         gaps=len(gaps),
+        mean_over_best_percent=_mean(row.over_best_percent for row in rows),
         percent_best=100.0 * sum(row.best for row in rows) / len(records),
         percent_proved=100.0 * own / len(records),
         median_seconds=_median(timed),

@@ -73,7 +73,9 @@ def test_texts_do_not_cover_each_other():
     small = plt.subplots(figsize=(4, 3))[1]
     trace = draw_history([9.35e-3, 9.41e-3], [1.0, 1.0], [1.0, 1.0], "icm", small)
     names = ("simulated-annealing", "trw-s", "memetic")
-    points = draw_trade_off([(name, 0.02 + 0.01 * i, 0.0) for i, name in enumerate(names)], None)
+    points = draw_trade_off(
+        [(name, 0.02 + 0.01 * i, 0.0) for i, name in enumerate(names)], None, "gap"
+    )
     for axes in (trace, points):
         axes.figure.canvas.draw()
         legend = axes.get_legend().get_texts()

@@ -497,21 +497,26 @@ def test_what_cannot_be_sent_to_a_process_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("energy", "bound", "percent"),
+    ("energy", "bound", "best", "percent"),
     [
-        (200.0, 150.0, 25.0),
-        (-200.0, -250.0, 25.0),
-        (100.0, 101.0, -1.0),
-        (5.0, 5.0, 0.0),
-        (0.0, 0.0, 0.0),
-        (1.0, 1.0 + 1e-9, 0.0),
-        (1.0, -math.inf, None),
-        (math.inf, 1.0, None),
-        (math.inf, math.inf, None),
+        (200.0, 150.0, None, 25.0),
+        (300.0, 150.0, 200.0, 75.0),
+        (-200.0, -250.0, None, 20.0),
+        (100.0, 125.0, None, -20.0),
+        (150.0, 125.0, 100.0, 20.0),
+        (17.0, -5.0, 10.0, 220.0),
+        (0.0, -5.0, None, 100.0),
+        (5.0, 5.0, None, 0.0),
+        (0.0, 0.0, None, 0.0),
+        (3.0, 0.0, 0.0, 300.0),  # in percent of 1, where all that is known is 0
+        (1.0, 1.0 + 1e-9, None, 0.0),
+        (1.0, -math.inf, None, None),
+        (math.inf, 1.0, 2.0, None),
+        (math.inf, math.inf, None, None),
     ],
 )
-def test_gap_in_percent(energy, bound, percent):
-    assert gap_percent(energy, bound) == percent
+def test_gap_in_percent(energy, bound, best, percent):
+    assert gap_percent(energy, bound, best=best) == percent
 
 
 def test_gaps_are_to_the_best_bound_of_anybody():
@@ -523,8 +528,8 @@ def test_gaps_are_to_the_best_bound_of_anybody():
     assert (summary.best_bound, summary.best_bound_by) == (1.0, "Enumerate")
     assert (summary.best_energy, summary.gap_percent) == (1.0, 0.0)
     first = rows["Fixed(label=1, bound=0.5)"]
-    assert (first.energy, first.gap_percent, first.lower_bound) == (2.0, 50.0, 0.5)
-    assert rows["Fixed(label=1)"].gap_percent == 50.0
+    assert (first.energy, first.gap_percent, first.lower_bound) == (2.0, 100.0, 0.5)
+    assert rows["Fixed(label=1)"].gap_percent == 100.0
     assert [rows[s].proved_by for s in rows] == ["no", "no", "yes", "by Enumerate"]
     assert [rows[s].best for s in rows] == [0, 0, 1, 1]
     assert comparison.alarms == []
@@ -532,7 +537,7 @@ def test_gaps_are_to_the_best_bound_of_anybody():
 
 def test_a_known_optimum_is_a_bound_and_a_proof():
     comparison = il.compare(step(optimum=1.0, optimum_source="by hand"), [Fixed(), Fixed(label=1)])
-    assert [row.gap_percent for row in comparison.rows] == [0.0, 50.0]
+    assert [row.gap_percent for row in comparison.rows] == [0.0, 100.0]
     assert [row.proved_by for row in comparison.rows] == ["by known optimum", "no"]
     assert comparison.records[0].optimum_source == "by hand"
 
@@ -540,6 +545,7 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
 def test_without_any_bound_there_is_no_gap():
     comparison = il.compare(step(), [Fixed(), Fixed(label=1)])
     assert [row.gap_percent for row in comparison.rows] == [None, None]
+    assert [row.over_best_percent for row in comparison.rows] == [0.0, 100.0]
     assert comparison.problems[0].best_bound_by == ""
     assert "no bound known" in comparison.to_text()
 
@@ -600,7 +606,7 @@ def test_seeds_are_summarised_by_median_and_range():
     accuracies = [r.accuracy for r in comparison.records if r.solver == "Guess"]
     assert row.accuracy == pytest.approx(np.mean(accuracies))
     optimum = comparison.problems[0].best_bound
-    assert row.gap_percent == pytest.approx(100 * (row.energy - optimum) / abs(row.energy))
+    assert row.gap_percent == pytest.approx(100 * (row.energy - optimum) / abs(optimum))
     hits = sum(abs(e - optimum) < 1e-9 for e in energies)
     assert row.best == row.proved == hits < 5
     assert comparison.rows[1].energy_max - comparison.rows[1].energy_min == 0
@@ -613,7 +619,7 @@ def test_the_summary_over_problems():
     summary = {s.solver: s for s in comparison.solvers}
     assert summary["Enumerate"].mean_gap_percent == 0.0
     assert summary["Enumerate"].percent_best == summary["Enumerate"].percent_proved == 100.0
-    assert summary["Fixed(label=1)"].mean_gap_percent == pytest.approx((50 + 20) / 2)
+    assert summary["Fixed(label=1)"].mean_gap_percent == pytest.approx((100 + 25) / 2)
     assert summary["Fixed(label=1)"].percent_best == summary["Fixed(label=1)"].percent_proved == 0.0
     assert (summary["Broken"].failed, summary["Broken"].mean_gap_percent) == (4, None)
     assert (summary["Choosy"].unsupported, summary["Choosy"].failed) == (4, 0)

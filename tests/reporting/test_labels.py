@@ -32,7 +32,7 @@ def comparison() -> Comparison:
 
 
 def test_tables_have_the_labels_and_data_the_specs(comparison: Comparison, tmp_path: Path) -> None:
-    assert comparison.labels == NAMES
+    assert comparison.solver_labels == NAMES
     for shown in (
         str(comparison),
         comparison.to_markdown(),
@@ -99,7 +99,7 @@ def test_compare_takes_labels_by_any_form_of_a_spec() -> None:
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     given = {"loopy-bp( damping = 0.50 )": "Damped", "icm": "ICM"}
     found = il.compare(graph, ["icm", DAMPED], labels=given, isolate=False)
-    assert found.labels == {"icm": "ICM", DAMPED: "Damped"}
+    assert found.solver_labels == {"icm": "ICM", DAMPED: "Damped"}
     for labels, said in [
         ({"ilp": "Exact"}, "labels: 'ilp' is none of the solvers icm, loopy"),
         ({"icm": DAMPED}, "is given more than once"),
@@ -108,7 +108,7 @@ def test_compare_takes_labels_by_any_form_of_a_spec() -> None:
             il.compare(graph, ["icm", DAMPED], labels=labels)
 
 
-@pytest.mark.parametrize("kind", ["trade-off", "profile", "gap-over-time"])
+@pytest.mark.parametrize("kind", ["trade-off", "profile", "cactus", "gap-over-time"])
 def test_pictures_name_the_solvers_and_use_the_axes_given(
     comparison: Comparison, kind: str
 ) -> None:

@@ -101,7 +101,8 @@ def test_a_solver_of_which_all_runs_were_ended_has_no_time():
 def test_the_frame_has_the_fields_of_a_record_and_no_others():
     names = {f.name for f in fields(Record)}
     frame = Comparison([record()]).frame
-    assert set(frame.columns) - names == {"best_bound", "gap_percent", "proved"}
+    added = {"best_bound", "gap_percent", "over_best_percent", "proved"}
+    assert set(frame.columns) - names == added
     assert {"schema", "problem", "energy", "memory_limit"} <= set(frame.columns)
 
 
@@ -120,7 +121,9 @@ def test_a_comparison_shows_itself_in_notebooks_and_papers():
     latex = comparison.to_latex(["% proved", "gap %"], {"icm": "ICM_1"}, caption="50 % of all")
     assert r"solver & \% proved & gap \%" in latex and r"ICM\_1 & 0 & 0" in latex
     assert latex.startswith("\\begin{table}") and latex.count(r"\caption{") == 1
-    assert "\n\\caption{50 \\% of all}\n" in latex
+    assert "\n\\caption{50 \\% of all}\n\\label{tab:solvers}\n" in latex
+    named = comparison.to_latex(caption="Two solvers.", label="tab:two")
+    assert "\n\\label{tab:two}\n" in named
     with pytest.raises(ValueError, match=r"there is no column 'gab', but gap %, % best"):
         comparison.to_latex(["gab"])
     with pytest.raises(ValueError, match="there is no solver 'icn', but icm, brute-force"):
@@ -152,8 +155,8 @@ def test_solvers_are_compared_on_problems_that_all_were_run_on():
         summary = shown.partition(title)[2]
         assert "All 3 problems" not in shown
         (quick,) = re.findall(r"Quick \(one\)[ |]+([\d.]+)", summary)
-        assert float(quick) == 50.0  # and not the mean of 50, 50 and 99.5
-    assert "Quick (one) & 50" in comparison.to_latex(["gap %"])
+        assert float(quick) == 100.0  # and not the mean of 100, 100 and 99.5
+    assert "Quick (one) & 100" in comparison.to_latex(["gap %"])
     apart = Comparison([*runs[2:3], *runs[3:]])
     for shown in (str(apart), apart.to_markdown()):
         assert "There is no such problem, so the solvers are not compared." in shown

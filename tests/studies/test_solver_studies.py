@@ -172,7 +172,7 @@ def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     some = set(sorted(problems)[::20])
     comparison = Comparison(
         [record for record in comparison.records if record.problem in some],
-        labels=comparison.labels,
+        labels=comparison.solver_labels,
         stages=comparison.stages,
     )
     everything = render_comparison(
@@ -209,6 +209,22 @@ def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkey
     write(tmp_path / "study", SMALL.replace('"trw-s"', '"evil.py:X"'))
     done = CliRunner().invoke(main, ["reproduce", "study", "--trust"])
     assert done.exit_code == 2 and mark.exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--trust"]])
+def test_paths_in_a_study_are_relative_to_its_folder(tmp_path, monkeypatch, undrawn, arguments):
+    monkeypatch.chdir(tmp_path)
+    problem = "file(path=models/pair.uai)"
+    text = 'title = "T"\nquestion = "Q?"\nsolvers = ["icm"]\ntime_limit = 5.0\n'
+    text += f'problems = ["{problem}"]\n'
+    folder = write(tmp_path / "study", text)
+    (folder / "models").mkdir()
+    (folder / "models" / "pair.uai").write_text("MARKOV\n1\n2\n1\n1 0\n\n2\n 1.0 2.0\n")
+    done = CliRunner().invoke(main, ["reproduce", "study", "--out", "out", "--quiet", *arguments])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip() == "out/index.html"
+    (run,) = RecordStore("out/runs.jsonl").read()
+    assert run.problem == problem
 
 
 def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch, undrawn):

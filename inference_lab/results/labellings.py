@@ -1,0 +1,68 @@
+"""Labellings as compact strings, for records."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+
+from inference_lab.graph.arrays import IntArray
+
+__all__ = ["KEPT_BELOW", "decode_labels", "encode_labels"]
+
+#: Records keep labellings of fewer variables than this, so that a line stays below a megabyte.
+KEPT_BELOW = 100_000
+
+
+def encode_labels(labels: IntArray | None) -> str:
+    """Return a labelling as a string: base64 of zlib of a code for its width, and its bytes.
+
+    Parameters
+    ----------
+    labels : (n,) array of int, or None
+
+    Returns
+    -------
+    str
+        Empty without a labelling, and for `KEPT_BELOW` variables or more.
+
+    Examples
+    --------
+    >>> decode_labels(encode_labels(np.array([0, 300, 2])))
+    array([  0, 300,   2])
+    """
+    if labels is None or len(labels) >= KEPT_BELOW:
+        return ""
+    narrow = np.min_scalar_type(int(labels.max(initial=0)))
+    content = labels.astype(narrow.newbyteorder("<")).tobytes()
+    packed = zlib.compress(bytes([narrow.itemsize]) + content, 9)
+    return base64.b64encode(packed).decode("ascii")
+
+
+def decode_labels(text: str) -> IntArray:
+    """Return the labelling that `encode_labels` made a string of.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    (n,) array of int64
+
+    Raises
+    ------
+    ValueError
+        If the string is none of `encode_labels`.
+
+    Examples
+    --------
+    >>> decode_labels(encode_labels(np.array([1, 0])))
+    array([1, 0])
+    """
+    try:
+        content = zlib.decompress(base64.b64decode(text, validate=True))
+        return np.frombuffer(content[1:], dtype=f"<u{content[0]}").astype(np.int64)
+    except (ValueError, TypeError, IndexError, zlib.error) as problem:
+        raise ValueError(f"damaged labelling {text[:20]!r}: {problem}") from problem

@@ -1,0 +1,105 @@
+"""Records keep the labellings that runs found."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sample_records import record
+
+import inference_lab as il
+from inference_lab.cli import main
+from inference_lab.harness.folder import merge
+from inference_lab.results import labellings
+from inference_lab.results.labellings import KEPT_BELOW, decode_labels, encode_labels
+from inference_lab.results.records import Record, RecordStore
+
+GRAPHS = {
+    f"grid-{seed}": il.FactorGraph.potts(
+        np.random.default_rng(seed).random((12, 3)), [(i, i + 1) for i in range(11)], [0.3] * 11
+    )
+    for seed in range(2)
+}
+PROBLEMS = [il.Problem(name, graph) for name, graph in GRAPHS.items()]
+
+
+def check_energies(comparison):
+    assert len(comparison.records) > 0
+    for found in comparison.records:
+        labels = comparison.labels(found.id)
+        assert labels.dtype == np.int64
+        assert GRAPHS[found.problem].energy(labels) == found.energy
+
+
+@pytest.mark.parametrize("top", [0, 1, 255, 256, 65_535, 65_536, 2**40])
+def test_labels_survive_encoding(top):
+    labels = np.random.default_rng(top).integers(0, top + 1, 50)
+    labels[0] = top
+    decoded = decode_labels(encode_labels(labels))
+    np.testing.assert_array_equal(decoded, labels)
+    assert decoded.dtype == np.int64
+
+
+def test_encoding_is_compact_and_ends_at_the_limit():
+    assert len(encode_labels(np.zeros(KEPT_BELOW - 1, dtype=np.int64))) < 300
+    assert encode_labels(np.zeros(KEPT_BELOW, dtype=np.int64)) == ""
+    assert encode_labels(None) == ""
+    assert decode_labels(encode_labels(np.zeros(0, dtype=np.int64))).size == 0
+    with pytest.raises(ValueError, match="damaged labelling 'AAAA'"):
+        decode_labels("AAAA")
+
+
+def test_energies_of_kept_labels_after_resuming_and_merging(tmp_path):
+    solvers = ["icm", "ilp"]
+    stores = [RecordStore(tmp_path / f"{name}.jsonl") for name in ("a", "b", "all")]
+    il.compare(PROBLEMS[0], "icm", store=stores[0], isolate=False)
+    resumed = il.compare(PROBLEMS[0], solvers, store=stores[0], isolate=False)
+    check_energies(resumed)
+    check_energies(il.compare(PROBLEMS[1], solvers, seeds=2, store=stores[1]))
+    merge(stores[:2], stores[2])
+    merged = il.Comparison.of_store(stores[2])
+    assert len(merged.records) == 6
+    check_energies(merged)
+
+
+def test_tables_and_pages_hold_no_kept_labels(tmp_path):
+    comparison = il.compare(PROBLEMS, ["icm", "ilp"], isolate=False)
+    comparison.save(tmp_path)
+    page = comparison.report(tmp_path / "report")
+    assert "labels" not in comparison.frame
+    texts = [path.read_text() for path in tmp_path.glob("*.csv")] + [page.read_text()]
+    for found in comparison.records:
+        assert found.labels
+        assert not any(found.labels in text for text in texts)
+
+
+def test_records_of_earlier_versions_have_no_labels():
+    old = {**record().as_dict(), "schema": 6}
+    del old["labels"]
+    read = Record.from_json(json.dumps(old))
+    with pytest.raises(ValueError, match="holds no labelling"):
+        il.Comparison([read]).labels(read.id)
+
+
+def test_command_prints_labels_or_writes_them(tmp_path):
+    comparison = il.compare(PROBLEMS[0], ["icm", "ilp"], store=tmp_path / "runs.jsonl")
+    found = comparison.records[0]
+    run = CliRunner().invoke(main, ["labels", found.id[:6], str(tmp_path)])
+    assert run.exit_code == 0, run.output
+    np.testing.assert_array_equal(np.array(run.stdout.split(), int), comparison.labels(found.id))
+    out = tmp_path / "labels.txt"
+    again = CliRunner().invoke(main, ["labels", found.id, str(tmp_path), "--out", str(out)])
+    assert again.exit_code == 0, again.output
+    assert again.stdout == ""
+    assert out.read_text() == run.stdout
+    for unknown in ("zz", ""):
+        wrong = CliRunner().invoke(main, ["labels", unknown, str(tmp_path)])
+        assert wrong.exit_code == 2
+        assert "an id that begins with" in wrong.output
+
+
+def test_labels_of_many_variables_are_not_kept(monkeypatch):
+    monkeypatch.setattr(labellings, "KEPT_BELOW", 12)
+    comparison = il.compare(PROBLEMS[0], "icm", isolate=False)
+    with pytest.raises(ValueError, match="fewer than"):
+        comparison.labels(comparison.records[0].id)

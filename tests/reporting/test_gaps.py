@@ -1,0 +1,123 @@
+"""Gaps of a problem order its solvers as their energies do, wherever they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_records import record
+
+import inference_lab as il
+from inference_lab.reporting.comparison import Comparison
+from inference_lab.reporting.report import report_document
+from inference_lab.results.summaries import gap_percent
+
+#: Solvers of which the best has the loosest bound, and no bound is of the sign of the energies.
+RUNS = [
+    record(solver="good", energy=9.0, lower_bound=-6.0),
+    record(solver="poor", energy=17.0, lower_bound=-7.0),
+    record(solver="fair", energy=12.0),
+]
+UNBOUNDED = [record(solver=name, energy=e) for name, e in (("good", 4.0), ("poor", 5.0))]
+
+energies = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1e-12, -1e-12, 1e-3, math.inf])
+bounds = st.floats(-1e6, 1e6) | st.sampled_from([0.0, -math.inf])
+
+
+@given(st.lists(st.tuples(energies, bounds), min_size=1, max_size=6))
+def test_gaps_order_as_energies_do(runs):
+    comparison = Comparison(
+        [record(solver=f"s{i}", energy=e, lower_bound=b) for i, (e, b) in enumerate(runs)]
+    )
+    (problem,) = comparison.problems
+    ordered = sorted(comparison.rows, key=lambda row: row.energy)
+    for name in ("gap_percent", "over_best_percent"):
+        known = [getattr(row, name) for row in ordered if math.isfinite(row.energy)]
+        bounded = math.isfinite(problem.best_bound) or name == "over_best_percent"
+        assert [gap is not None for gap in known] == [bounded] * len(known)
+        if bounded:
+            assert known == sorted(known)
+    found = comparison.frame.sort_values("energy", kind="stable")
+    assert found.gap_percent.equals(found.gap_percent.sort_values(ignore_index=False))
+    # Energies further apart than rounding have different gaps.
+    for a, b in pairwise(ordered):
+        apart = b.energy - a.energy > 1e-5 * max(1.0, abs(b.energy), abs(problem.best_bound))
+        if apart and b.gap_percent is not None and a.gap_percent is not None:
+            assert a.gap_percent < b.gap_percent
+
+
+def test_one_denominator_a_problem_in_every_form():
+    comparison = Comparison(RUNS)
+    expected = {"good": 166.67, "poor": 255.56, "fair": 200.0}
+    of_frame = comparison.frame.set_index("solver").gap_percent
+    assert of_frame.round(2).to_dict() == expected
+    of_json = {row["solver"]: row["gap_percent"] for row in comparison.as_dict()["rows"]}
+    of_csv = {
+        row["solver"]: float(row["gap_percent"])
+        for row in csv.DictReader(io.StringIO(comparison.to_csv()))
+    }
+    for found in (of_json, of_csv):
+        assert {solver: round(gap, 2) for solver, gap in found.items()} == expected
+    summary = {line.split(" & ")[0]: line for line in comparison.to_latex(["gap %"]).splitlines()}
+    lines = [line.lstrip("* ") for line in comparison.to_text().splitlines()]
+    drawn = {line.get_label(): float(line.get_ydata()[0]) for line in comparison.plot().lines}
+    for solver, gap in expected.items():
+        assert f"& {gap:.2f} " in summary[solver]
+        assert any(line.startswith(f"{solver} ") and f" {gap:.2f} " in line for line in lines)
+        assert f"| {gap:.2f} |" in comparison.to_markdown()
+        assert f">{gap:.2f}</td>" in comparison._repr_html_()
+        assert round(drawn[solver], 2) == gap
+    (table,) = (t for t in report_document(comparison, title="t").tables() if t.name == "problem-p")
+    at = [column.title for column in table.columns].index("gap %")
+    assert {row[0].text: row[at].text for row in table.rows} == {
+        solver: f"{gap:.2f}" for solver, gap in expected.items()
+    }
+
+
+def test_the_gap_of_a_real_comparison_orders_as_its_energies():
+    """Frustrated grids: the bound is negative, and energies are positive."""
+    comparison = il.compare(
+        "potts-grid(height=10, width=10, frustration=0.3)", ["icm", "trw-s"], time_limit=5
+    )
+    icm, trws = comparison.rows
+    (problem,) = comparison.problems
+    assert problem.best_bound < 0 < trws.energy < icm.energy
+    assert trws.gap_percent < icm.gap_percent
+
+
+def test_without_a_bound_the_distance_to_the_best_energy_is_shown_and_named_so():
+    comparison = Comparison(UNBOUNDED)
+    assert np.isnan(comparison.frame.gap_percent).all()
+    assert comparison.frame.over_best_percent.tolist() == [0.0, 25.0]
+    for shown in (comparison.to_text(), comparison.to_markdown(), comparison._repr_html_()):
+        assert "over best %" in shown and "gap" not in shown and "25.00" in shown
+    assert "poor & 25.00" in comparison.to_latex(["over best %"])
+    with pytest.raises(ValueError, match="there is no column 'gap %', but over best %"):
+        comparison.to_latex(["gap %"])
+    axes = comparison.plot()
+    assert axes.get_ylabel() == "mean energy over best, %" and len(axes.lines) == 2
+    (table,) = (t for t in report_document(comparison, title="t").tables() if t.name == "problem-p")
+    assert "gap %" not in [column.title for column in table.columns]
+
+
+def test_a_problem_without_a_bound_stands_beside_one_with_a_bound():
+    comparison = Comparison([*RUNS, *(record("q", r.solver, r.energy) for r in RUNS)])
+    text = comparison.to_text(200)
+    assert "gap: (energy - best bound)" in text and "over best: (energy - best energy)" in text
+    known = {s.solver: (round(s.mean_gap_percent, 2), s.gaps) for s in comparison.solvers}
+    assert known == {"good": (166.67, 1), "poor": (255.56, 1), "fair": (200.0, 1)}
+
+
+def test_contradictions_are_negative_gaps():
+    (row,) = Comparison([record(energy=4.0, lower_bound=5.0)]).rows
+    assert row.gap_percent == -20.0
+
+
+def test_small_energies_have_gaps_in_their_own_units():
+    assert gap_percent(3e-9, 2e-9, best=2.5e-9, small=1e-9) == pytest.approx(40.0)
