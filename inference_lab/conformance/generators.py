@@ -25,20 +25,21 @@ _CLASSES = (
     np.random.SFC64,
 )
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)
+#: Modules of the library that prepare what belongs to a graph, and is the same for all seeds.
+_OF_THE_GRAPH = ("inference_lab.solving", "inference_lab.algorithms.elimination.order")
 
 
 @contextmanager
 def generators_made() -> Iterator[set[str]]:
     """Collect the calls that make generators, as text, and `GLOBAL` if global ones are used.
 
-    Generators of the library's own preparations, in `inference_lab.solving`, do not count, nor do
-    unseeded ones: with these, runs of one seed differ.
+    Those of `_OF_THE_GRAPH` do not count, nor do unseeded ones: with these, runs of one seed differ.
     """
     made: set[str] = set()
 
     def note(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = [value for value in (*args, *kwargs.values()) if value is not None]
-        by_library = sys._getframe(2).f_globals.get("__name__") == "inference_lab.solving"
+        by_library = sys._getframe(2).f_globals.get("__name__") in _OF_THE_GRAPH
         if given and not by_library and not isinstance(given[0], _GENERATORS):
             made.add(f"{name}({', '.join(map(repr, given))})")
 
