@@ -33,7 +33,7 @@ _OF_THE_GRAPH = ("inference_lab.solving", "inference_lab.algorithms.elimination.
 def generators_made() -> Iterator[set[str]]:
     """Collect the calls that make generators, as text, and `GLOBAL` if global ones are used.
 
-    Those of `_OF_THE_GRAPH` do not count, nor do unseeded ones: with these, runs of one seed differ.
+    Those of `_OF_THE_GRAPH` do not count. Nor do unseeded ones, as they make runs of a seed differ.
     """
     made: set[str] = set()
 
