@@ -371,7 +371,13 @@ class Auto(Solver):
         first = unary_minimum(graph)
         run.offer(first)
         sweeps = min(run.evaluations(_DESCENT), _LONG_DESCENT * end)
-        descent = solve(graph, "icm", time_limit=max(_FIRST * end, sweeps), initial=run.initial)
+        descent = solve(
+            graph,
+            "icm",
+            time_limit=max(_FIRST * end, sweeps),
+            initial=run.initial,
+            seed=int(run.rng.integers(2**32)),
+        )
         if descent.labels is not None:
             first = descent.labels
             run.offer(first)

@@ -42,7 +42,14 @@ from inference_lab.graph.factor_graph import Each, FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.beliefs import General, Network, Step
 from inference_lab.kernels.heap import empty_heap
-from inference_lab.kernels.messages import GENERAL, aligned_zeros, cost_scale, make_terms, unflatten
+from inference_lab.kernels.messages import (
+    GENERAL,
+    aligned_zeros,
+    cost_scale,
+    make_terms,
+    message_limit,
+    unflatten,
+)
 from inference_lab.specs.settings import setting
 
 #: Sweeps after which messages that have not settled are damped, and by how much.
@@ -297,7 +304,8 @@ class Passes:
         self._calms_down = settings.damping is None and self.schedule != "forest"
         damping = settings.damping if settings.damping is not None else _FIRST.get(self.schedule, 0)
         damping = 0.0 if self.schedule == "forest" else float(damping)
-        self._step = Step(kind.type(damping), scale, tolerance, shared)
+        limit = message_limit(graph, temperature)
+        self._step = Step(kind.type(damping), kind.type(limit), scale, tolerance, shared)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from inference_lab.conformance.generators import generators_made
 from inference_lab.conformance.graphs import (
     LARGE,
     SAMPLED,
@@ -370,6 +371,23 @@ class Examination(Runs):
                 if not _same(getattr(expected, name), value):
                     raise ConformanceFailure(f"{where}: the run changed graph.{name}")
 
+    def _draws_from_run(self) -> None:
+        """All random numbers come from run.rng, so that seeds give different runs."""
+        for family, graph, how in self._sample(SAMPLED):
+            made = []
+            for seed in (SAMPLE_SEED, SAMPLE_SEED + 1):
+                given = {**how, "seed": seed}
+                # From a state of its own, one that the run sets is a change.
+                with _global_randomness(seed), generators_made() as calls:
+                    self._solve(graph, call_of(family, 1, **given), **given)
+                made.append(calls)
+            same = made[0] & made[1]
+            if same:
+                raise ConformanceFailure(
+                    f"{call_of(family, 1, **how)}: whatever the seed, the run draws from "
+                    f"{' and '.join(sorted(same))}; draw from run.rng"
+                )
+
     # -------------------------------------------------------------- start and budget
 
     def _initial_kept(self) -> None:
@@ -600,6 +618,7 @@ class Examination(Runs):
             of(self._repeatable),
             of(self._stateless),
             of(self._copies_agree),
+            of(self._draws_from_run),
             of(self._input_unchanged),
             of(self._initial_kept),
             of(self._iteration_limit),

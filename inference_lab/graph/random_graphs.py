@@ -288,6 +288,31 @@ def _hard_tables(rng: _Rng) -> FactorGraph:
     return FactorGraph.from_terms(rng.normal(size=(n, k)), terms, factors)
 
 
+def _inheritance(rng: _Rng) -> FactorGraph:
+    """Draw tables in which one variable follows from the others, as in pedigrees; feasible.
+
+    Half of them copy the label of a variable that the last one chooses. Sums of messages along the
+    cycles grow without end.
+    """
+    counts = _cardinalities(rng)
+    planted = rng.integers(0, counts)
+    factors = []
+    for _ in range(int(rng.integers(2, 2 * len(counts) + 1))):
+        scope = list(_scope(rng, len(counts), int(rng.integers(3, min(len(counts), 4) + 1))))
+        child, *others = counts[scope].tolist()
+        if rng.random() < 0.5:
+            follows = rng.integers(0, child, size=others)
+        else:
+            *copied, chosen = np.indices(others)
+            follows = np.choose(chosen % len(copied), copied) % child
+        follows[tuple(planted[scope[1:]])] = planted[scope[0]]
+        table = np.full((child, *others), np.inf)
+        costs = rng.exponential(size=follows.shape)
+        np.put_along_axis(table, follows[None], costs[None], axis=0)
+        factors.append((scope, table))
+    return FactorGraph.from_terms([rng.normal(size=k) for k in counts], [], factors)
+
+
 def _ties(rng: _Rng) -> FactorGraph:
     """Small integer costs, so that many labellings share the least energy."""
     n, k = _size(rng)
@@ -419,6 +444,7 @@ HARD: dict[str, Callable[[_Rng], FactorGraph]] = {
     "cannot-links": _cannot_links,
     "hard-tables": _hard_tables,
     "mixed": _mixed,
+    "inheritance": _inheritance,
 }
 
 #: Families at the edge of what a graph can be.

@@ -75,9 +75,13 @@ class General(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The numbers that every update needs, and whether other variables are updated at once."""
+    """The numbers that every update needs, and whether other variables are updated at once.
+
+    Entries of a message are at most `limit`, see `message_limit`.
+    """
 
     damping: float
+    limit: float
     scale: float
     tolerance: float
     at_once: bool = False
@@ -211,18 +215,18 @@ def store_lower(
 
 @inlined_minimum
 def store(
-    k: int, smallest: float, target: FloatArray, to: np.uint64, damping: float, work: Scratch
+    k: int, smallest: float, target: FloatArray, to: np.uint64, step: Step, work: Scratch
 ) -> None:
-    """Store the message ``new - smallest``; it says nothing at a label that is forbidden."""
+    """Store the message ``new - smallest``, cut to the limit; it is 0 at forbidden labels."""
     nothing = target.dtype.type(0.0)
     for i in range(k):
         a = np.uint64(i)
         value = work.new[a] - smallest
-        value = value if value < np.inf else nothing
+        value = min(value, step.limit) if value < np.inf else nothing
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
-        target[to + a] = value + damping * (old - value)
+        target[to + a] = value + step.damping * (old - value)
 
 
 @inlined
@@ -280,7 +284,7 @@ def renew_min_sum(
     general: General | None,
     q: int,
     k: int,
-    damping: float,
+    step: Step,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -294,12 +298,12 @@ def renew_min_sum(
     if way == ATTRACTIVE:
         # The cavity itself, cut off.
         smallest = least_difference(k, work.belief, source, at)
-        store_cut(k, smallest, link["rise"], source, at, target, to, damping, work)
+        store_cut(k, smallest, link["rise"], source, at, target, to, step.damping, work)
         return
     take_out(k, work.belief, source, at, work.cavity)
     if way == LINEAR:
         smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
-        store_lower(k, smallest, link["cap"], target, to, damping, work)
+        store_lower(k, smallest, link["cap"], target, to, step.damping, work)
         return
     size = k
     smallest = target.dtype.type(0.0)
@@ -308,7 +312,7 @@ def renew_min_sum(
         smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
     else:
         repulsive_message(k, link["rise"], work.cavity, work.new)
-    store(size, smallest, target, to, damping, work)
+    store(size, smallest, target, to, step, work)
 
 
 @inlined
@@ -318,7 +322,7 @@ def renew_sum_product(
     q: int,
     k: int,
     temperature: float,
-    damping: float,
+    step: Step,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -338,7 +342,7 @@ def renew_sum_product(
         smallest = soft_potts_message(
             k, way == ATTRACTIVE, link["cap"], temperature, work.cavity, work.new
         )
-    store(size, smallest, target, np.uint64(link["to"]), damping, work)
+    store(size, smallest, target, np.uint64(link["to"]), step, work)
 
 
 @inlined
@@ -348,7 +352,7 @@ def renew(
     q: int,
     k: int,
     temperature: float | None,
-    damping: float,
+    step: Step,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -360,9 +364,9 @@ def renew(
     unless it is the cavity cut off, see `cut_message`.
     """
     if temperature is None:
-        renew_min_sum(net, general, q, k, damping, source, target, work)
+        renew_min_sum(net, general, q, k, step, source, target, work)
     else:
-        renew_sum_product(net, general, q, k, temperature, damping, source, target, work)
+        renew_sum_product(net, general, q, k, temperature, step, source, target, work)
 
 
 @inlined
@@ -403,7 +407,7 @@ def pull_from_factors(
             general.digits,
         )
         to = np.uint64(general.slot_ptr[slot])
-        store(k, smallest, general.from_factor, to, step.damping, work)
+        store(k, smallest, general.from_factor, to, step, work)
         change = max(change, relative_change(k, step, work))
     return change
 

@@ -109,6 +109,9 @@ def _soften(
     lo, last, slot = place.lo, place.last, place.slot
     inner = n_labels_at(ptr, last)
     final = np.uint64(ptr[last])
+    n_entries = 1.0
+    for s in range(lo, last + 1):
+        n_entries *= 1.0 if s == slot else n_labels_at(ptr, s)
     for s in range(last - lo):
         digits[np.uint64(s)] = 0
     for b in range(n_labels_at(ptr, slot)):
@@ -133,6 +136,9 @@ def _soften(
                     value = spare - tables[line + c] - incoming[final + c]
                     total += np.exp(value / temperature)
             more = next_others(ptr, lo, last, slot, digits)
+        # The least entry weighs 1 and no entry more, but costs of so many temperatures that their
+        # rounding counts would make the sum 0 or infinite.
+        total = min(max(total, 1.0), n_entries)
         out[np.uint64(b)] = lowest - temperature * np.log(total)
 
 

@@ -13,6 +13,7 @@ instructions. Signed and unsigned integers must not be mixed in arithmetic: they
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +74,15 @@ def cost_scale(graph: FactorGraph) -> float:
         size = _mean_size(part)
         means.append(size if size < np.inf else _mean_size(part[np.isfinite(part)]))
     return max(*means, 1e-300)
+
+
+def message_limit(graph: FactorGraph, temperature: float) -> float:
+    """Return what no entry of a message on a forest exceeds, with the least entry at 0.
+
+    On cycles of hard terms messages count the same costs again in every sweep, and would grow until
+    rounding, and at last overflow, leave nothing of the costs.
+    """
+    return 2.0 * graph.magnitude + temperature * math.log(2.0) * graph.log2_states
 
 
 def _mean_size(costs: FloatArray) -> float:
@@ -677,7 +687,8 @@ def sum_product_message(
                 total += np.exp(
                     (best - weight * g.pairwise[first + a * stride_a] - cavity[a]) / temperature
                 )
-            value = best - temperature * np.log(total)
+            # As for factors: rounding must not make the sum 0 or infinite.
+            value = best - temperature * np.log(min(max(total, 1.0), float(ka)))
         out[b] = value
         smallest = min(smallest, value)
     return smallest

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from inference_lab import conformance
 from inference_lab.conformance import (
@@ -240,6 +241,39 @@ class UsesGlobalRandomness(Honest):
             np.random.randint(k)  # noqa: NPY002
         run.offer(np.array([random.randrange(k) for k in graph.cardinalities.tolist()], dtype=int))
         return Outcome(iterations=1)
+
+
+@frozen
+class SeedsItself(Honest):
+    """Every seed gives the same run."""
+
+    how: str = "default_rng"
+
+    def run(self, graph, run):
+        makers = {
+            "default_rng": lambda: default_rng(0).random(),
+            "generator": lambda: np.random.Generator(np.random.PCG64(seed=0)).random(),
+            "legacy": lambda: np.random.RandomState(0).rand(),
+            "python": lambda: random.Random(0).random(),
+            "global": lambda: (random.seed(0), random.random()),
+            "global-legacy": lambda: (np.random.seed(0), np.random.rand()),  # noqa: NPY002
+            "nested": lambda: solve(graph, Honest(), seed=0),
+        }
+        makers[self.how]()
+        return super().run(graph, run)
+
+
+@frozen
+class SeedsFromTheRun(Honest):
+    """Makes generators as one may."""
+
+    def run(self, graph, run):
+        seed = int(run.rng.integers(2**32))
+        assert default_rng(run.rng) is run.rng
+        for made in (default_rng(seed), np.random.RandomState(seed), random.Random(seed)):
+            made.random()
+        solve(graph, Honest(), seed=seed)
+        return super().run(graph, run)
 
 
 @frozen
@@ -674,7 +708,8 @@ LIARS: list[tuple[Solver, set[str]]] = [
     (TwistedTrace(), {"trace-consistent"}),
     (BoastfulTrace(), {"trace-consistent"}),
     (BackwardsClock(), {"trace-consistent"}),
-    (UsesGlobalRandomness(), RANDOM_RESULT | {"marginals-valid"}),
+    (UsesGlobalRandomness(), RANDOM_RESULT | {"marginals-valid", "draws-from-run"}),
+    (SeedsItself(), {"draws-from-run"}),
     (UsesTheClock(), RANDOM_RESULT | {"marginals-valid"}),
     (WarmStart(), {"stateless", "marginals-valid"}),
     (EachItsOwn(), {"copies-agree", "marginals-valid"}),
@@ -771,6 +806,27 @@ def test_every_check_catches_a_liar():
     assert set().union(*(caught_by for _, caught_by in LIARS)) == names
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("default_rng", r"default_rng\(0\); draw from run.rng"),
+        ("generator", r"PCG64\(0\)"),
+        ("legacy", r"RandomState\(0\)"),
+        ("python", r"Random\(0\)"),
+        ("global", "the global random functions"),
+        ("global-legacy", "the global random functions"),
+        ("nested", r"default_rng\(0\)"),
+    ],
+)
+def test_generators_that_do_not_come_from_the_run_are_caught(how, said):
+    with pytest.raises(ConformanceFailure, match=f"whatever the seed, the run draws from {said}"):
+        check_of(SeedsItself(how=how), "draws-from-run")()
+
+
+def test_generators_seeded_from_the_run_are_allowed():
+    check_of(SeedsFromTheRun(), "draws-from-run")()
+
+
 def check_of(solver: Solver, name: str) -> conformance.Check:
     return next(c for c in solver_checks(solver, graphs_per_family=2) if c.name == name)
 
@@ -811,7 +867,7 @@ def test_a_failure_brings_the_case_back():
         (NoLabels(), "labels-valid", "'limit' and gave no labelling|'converged' and gave no lab"),
         (SupportsRaises(), "supports-answers", r"'ragged', 0.* supports\(\) raised ValueError"),
         (SupportsFlag(), "supports-answers", "None or a reason, got False"),
-        (SupportsNothing(), "supports-something", "refuses all 48 random graphs .* is Sunday"),
+        (SupportsNothing(), "supports-something", "refuses all 50 random graphs .* is Sunday"),
         (LeavesNotes(), "input-unchanged", "left an attribute graph.notes"),
         (ChangesCosts(), "input-unchanged", "changed graph.unary_values"),
         (WorseThanStart(), "initial-kept", r"initial=\[.*the start costs"),

@@ -169,6 +169,14 @@ def test_hard_tables_are_in_tables_of_two_and_of_three_variables():
     assert any(np.isinf(g.table_values).any() for g in graphs("hard-tables"))
 
 
+def test_in_inheritance_one_variable_follows_from_the_others():
+    for g in graphs("inheritance"):
+        assert g.n_factors >= 2 and g.n_edges == 0
+        for _, table in map(g.higher_order, range(g.n_factors)):
+            allowed = np.isfinite(table).sum(axis=0)
+            assert table.ndim in (3, 4) and (allowed == 1).all()
+
+
 def test_mixed_has_everything():
     drawn = graphs("mixed")
     assert kinds("mixed") == {POTTS, DIAGONAL, TABLE}

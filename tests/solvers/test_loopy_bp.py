@@ -21,7 +21,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.graph.terms import DiagonalTerms, SharedTable
-from inference_lab.kernels.messages import GENERAL
+from inference_lab.kernels.messages import GENERAL, message_limit
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
 
@@ -896,3 +896,18 @@ def test_marginals_sum_to_one_where_rounding_begins_to_decide():
     graph = FactorGraph.potts(unary, [(0, 1)], [0.1])
     found = il.solve(graph, "loopy-bp", temperature=graph.resolution)
     assert found.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("schedule", ["sequential", "residual", "synchronous"])
+def test_messages_on_cycles_of_hard_terms_are_no_larger_than_on_a_forest(schedule, temperature):
+    for seed in range(40):
+        graph = random_graph("inheritance", seed)
+        passes = Passes(LoopyBP(schedule=schedule), graph, temperature)
+        for sweep in range(300):
+            if passes.sweep(sweep):
+                break
+        limit = message_limit(graph, temperature) * (1 + 1e-12)
+        assert (np.abs(passes.messages) <= limit).all()
+        assert (np.abs(passes.general.from_factor) <= limit).all()
+        assert (passes.labels() < graph.cardinalities).all()

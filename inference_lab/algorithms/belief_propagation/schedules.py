@@ -109,7 +109,7 @@ def sequential_sweep(
             j = np.int64(net.links[np.uint64(q)]["other"])
             if (j > i) != (direction == UP):
                 continue
-            renew(net, general, q, k, temperature, step.damping, messages, messages, work)
+            renew(net, general, q, k, temperature, step, messages, messages, work)
             up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
             if step.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
                 # The receiver is going to be visited in any case.
@@ -175,7 +175,7 @@ def synchronous_sweep(
         add_up(net, general, i, k, before, work.belief)
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            renew(net, general, q, k, temperature, step.damping, before, messages, work)
+            renew(net, general, q, k, temperature, step, before, messages, work)
             cut_message(net, q, k, temperature, before, work)
             j = np.uint64(net.links[np.uint64(q)]["other"])
             largest = max(largest, relative_change(net.cardinalities[j], step, work))
@@ -219,7 +219,7 @@ def _propose(
     for b in range(size):
         a = np.uint64(b)
         proposed[to + a] = messages[to + a]
-    renew(net, general, q, k, temperature, step.damping, messages, proposed, work)
+    renew(net, general, q, k, temperature, step, messages, proposed, work)
     cut_message(net, q, k, temperature, messages, work)
     return relative_change(size, step, work)
 
@@ -241,7 +241,7 @@ def _propose_from_factor(
     smallest = factor_message(
         general.g, slot, temperature, general.to_factor, general.slot_ptr, work.new, general.digits
     )
-    store(k, smallest, proposed, np.uint64(start), step.damping, work)
+    store(k, smallest, proposed, np.uint64(start), step, work)
     return relative_change(k, step, work)
 
 
@@ -511,7 +511,7 @@ def pass_along(
             a = np.uint64(b)
             beliefs[other + a] -= messages[to + a]
         here = Scratch(beliefs[own : own + k], work.cavity, work.new, work.change)
-        renew(net, general, q, k, temperature, step.damping, messages, messages, here)
+        renew(net, general, q, k, temperature, step, messages, messages, here)
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] += messages[to + a]

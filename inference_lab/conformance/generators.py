@@ -1,0 +1,94 @@
+"""Which random generators of NumPy and Python a run makes, and whether it uses the global ones."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+__all__ = ["GLOBAL", "generators_made"]
+
+#: How the use of global generators is noted.
+GLOBAL = "the global random functions"
+
+_CLASSES = (
+    random.Random,
+    np.random.RandomState,
+    np.random.MT19937,
+    np.random.PCG64,
+    np.random.PCG64DXSM,
+    np.random.Philox,
+    np.random.SFC64,
+)
+_GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)
+#: Modules of the library that prepare what belongs to a graph, and is the same for all seeds.
+_OF_THE_GRAPH = ("inference_lab.solving", "inference_lab.algorithms.elimination.order")
+
+
+@contextmanager
+def generators_made() -> Iterator[set[str]]:
+    """Collect the calls that make generators, as text, and `GLOBAL` if global ones are used.
+
+    Those of `_OF_THE_GRAPH` do not count. Nor do unseeded ones, as they make runs of a seed differ.
+    """
+    made: set[str] = set()
+
+    def note(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = [value for value in (*args, *kwargs.values()) if value is not None]
+        by_library = sys._getframe(2).f_globals.get("__name__") in _OF_THE_GRAPH
+        if given and not by_library and not isinstance(given[0], _GENERATORS):
+            made.add(f"{name}({', '.join(map(repr, given))})")
+
+    stand_ins = {id(kind): _noting_class(kind, note) for kind in _CLASSES}
+    stand_ins[id(np.random.default_rng)] = _noting_default_rng(np.random.default_rng, note)
+    replaced = []
+    # Whoever imported a constructor by name holds it in a module of its own.
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("numpy.random."):
+            namespace = getattr(module, "__dict__", {})
+            replaced += [
+                (namespace, key, value)
+                for key, value in namespace.items()
+                if id(value) in stand_ins
+            ]
+    for namespace, key, value in replaced:
+        namespace[key] = stand_ins[id(value)]
+    before = _global_state()
+    try:
+        yield made
+    finally:
+        for namespace, key, value in replaced:
+            namespace[key] = value
+        if _global_state() != before:
+            made.add(GLOBAL)
+
+
+def _global_state() -> str:
+    state = np.random.get_state(legacy=False)  # noqa: NPY002  # what is guarded against
+    return repr((random.getstate(), state["state"]["key"].tobytes(), state["state"]["pos"]))
+
+
+def _noting_default_rng(original: Callable[..., Any], note: Callable[..., None]) -> Any:
+    def default_rng(*args: Any, **kwargs: Any) -> Any:
+        note("default_rng", args, kwargs)
+        return original(*args, **kwargs)
+
+    return default_rng
+
+
+def _noting_class(original: type, note: Callable[..., None]) -> Any:
+    """Return what looks like the class, and notes the arguments of each object made."""
+
+    class Noting(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            note(original.__name__, args, kwargs)
+            return original(*args, **kwargs)
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, original)
+
+    return Noting(original.__name__, (original,), {})
