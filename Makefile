@@ -34,6 +34,7 @@ setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop t
 demo: $(VENV)/.package  ## compare the solvers on E-steps of real data
 	@$(one-thread) $(BIN)/inference-lab warm-up
 	$(BIN)/inference-lab compare --out runs/demo
+	@echo "To go on with the command inference-lab in this shell: source $(VENV)/bin/activate"
 
 test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	$(BIN)/ruff check
