@@ -274,7 +274,7 @@ def alike(
     """
     folded = {_folded(name): name for name in valid}
     wanted = _folded(word)
-    elsewhere = {_folded(name): here for name, here in (others or {}).items()}.get(wanted)
+    elsewhere = {_folded(name): here for name, here in (others or {}).items()}.get(wanted, "")
     if elsewhere in folded.values():
         return [elsewhere]
     found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.8)

@@ -386,8 +386,8 @@ class Registry(Generic[_T]):
                 made = f"estep(data={name.lower()})"
                 return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
         about = {known: _head(path).line for known, path in self._files().items()}
-        others = _IN_THE_FIELD if self is solver_registry else None
-        return unknown(self.kind, name, self.names(), about, others)
+        elsewhere = _IN_THE_FIELD if self is solver_registry else None
+        return unknown(self.kind, name, self.names(), about, elsewhere)
 
     # -------------------------------------------------------------- users' own
 

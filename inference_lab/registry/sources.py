@@ -117,7 +117,8 @@ def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem
         made = problem_registry.obtain(source)
         yield from _problems(made, data_dir, source)
     elif _is_named_graph(source):
-        yield Problem(*source, info={"spec": spec} if spec else {})
+        name, graph = source
+        yield Problem(name, graph, info={"spec": spec} if spec else {})
     elif isinstance(source, Mapping) and not spec:
         for name, one in source.items():
             yield from (_changed(p, name=str(name)) for p in _problems(one, data_dir, spec))
