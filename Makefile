@@ -34,6 +34,7 @@ setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop t
 demo: $(VENV)/.package  ## compare the solvers on E-steps of real and drawn data
 	@$(one-thread) $(BIN)/inference-lab warm-up
 	$(BIN)/inference-lab compare --out runs/demo
+	@echo "To go on with the command inference-lab in this shell: source $(VENV)/bin/activate"
 
 test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	$(BIN)/ruff check
@@ -65,12 +66,12 @@ bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 peers: $(VENV)/.dev  ## measure beside other projects, whose packages go into build/peers, and write docs/peers.md
 	$(one-thread) $(BIN)/python tests/benchmarks/peers --docs
 
-docs: $(VENV)/.docs $(VENV)/.dev  ## build the site in build/docs, with all examples run: some minutes the first time
+docs: $(VENV)/.dev  ## build the site in build/docs, with all examples run: some minutes the first time
 	$(one-thread) $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 	INFERENCE_LAB_SITE=required $(BIN)/python -m pytest --quiet tests/test_site.py
 	@echo "The site is in build/docs/index.html"
 
-docs-links: $(VENV)/.docs  ## check the links of the site, which takes a network
+docs-links: $(VENV)/.dev  ## check the links of the site, which takes a network
 	$(BIN)/sphinx-build --quiet --builder linkcheck -D sphinx_gallery_conf.plot_gallery=False docs build/links
 
 format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
@@ -103,9 +104,4 @@ $(VENV)/.dev: $(VENV)/.package
 	@# Solvers of other projects; where there are no wheels for them, their tests are skipped.
 	@$(PIP) install --only-binary ortools --only-binary pytoulbar2 --editable '.[all]' || \
 	  echo "The optional solvers cannot be installed here; the rest is complete" >&2
-	@touch $@
-
-$(VENV)/.docs: $(VENV)/.package
-	@echo "Adding the tools that build the site"
-	@$(PIP) install --group docs --editable '.[report,images]'
 	@touch $@

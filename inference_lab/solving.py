@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, Never
 
 import numpy as np
@@ -33,10 +36,12 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.loading import imports_timed, meter
+from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
+from inference_lab.registry.sources import ProblemSource, as_problem
 from inference_lab.results.judging import judged
 from inference_lab.specs.grammar import format_value
-from inference_lab.words import shortened
+from inference_lab.words import alike, shortened
 
 
 def _processor_seconds() -> float:
@@ -85,8 +90,8 @@ _NOTICED = 100_000_000
 
 
 def solve(
-    graph: FactorGraph,
-    solver: str | Solver = "loopy-bp",
+    graph: ProblemSource,
+    solver: str | Solver = "auto",
     *,
     seed: int | None = 0,
     time_limit: float | None = None,
@@ -103,9 +108,10 @@ def solve(
 
     Parameters
     ----------
-    graph : FactorGraph
+    graph : FactorGraph, Problem, ProblemFamily, spec string or path of a model file
     solver : str or Solver
-        A name, a spec such as ``"loopy-bp(damping=0.5)"``, or a solver object.
+        A name, a spec such as ``"loopy-bp(damping=0.5)"``, or a solver object. By default `auto`
+        chooses by the structure of the graph, within the time limit or ten seconds.
     seed : int or None
         Seed of the run's random generator; None draws a fresh one.
     time_limit : float, optional
@@ -145,11 +151,13 @@ def solve(
     Raises
     ------
     SpecError
-        If the solver's spec cannot be used.
+        If the spec of the solver or of the problem cannot be used.
     TypeError
         If an argument is unknown, or of a type that it cannot be.
     ValueError
         If an argument is out of range or `initial` or `initial_marginals` does not fit the graph.
+    OSError
+        If a model file or data cannot be read.
 
     Examples
     --------
@@ -159,12 +167,13 @@ def solve(
     >>> s.energy, s.labels.tolist()
     (0.5, [0, 1])
     """
-    refuse_arguments("solve", unknown, solver)
+    refuse_arguments(solve, unknown, solver)
     # Numba's compiler tells the meter from then on.
     importlib.import_module("inference_lab._numba")
     # Within the run of another solver, what is loaded here does not count as that one's time.
     with meter.running():
         method = as_solver(solver)
+    graph = _as_graph(graph)
     _check(graph, seed, temperature, time_limit, max_iterations)
     if clock is None:
         clock = _clock.get()
@@ -319,20 +328,60 @@ def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
     return value - error if kind == "lower" else value + error
 
 
-def refuse_arguments(function: str, unknown: Mapping[str, object], solver: object) -> None:
-    """Refuse arguments that a function does not have, and say how settings of solvers are given.
+def _as_graph(source: ProblemSource) -> FactorGraph:
+    """Return the graph of whatever stands for a problem."""
+    if isinstance(source, FactorGraph):
+        return source
+    if not isinstance(source, str | Path | Problem | ProblemFamily):
+        raise TypeError(
+            "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got "
+            f"{shortened(repr(source))}; inference_lab.convert takes graphs of networkx and pgmpy"
+        )
+    return as_problem(source).graph
+
+
+#: Names of arguments and settings in other libraries, and what they are called here.
+_ELSEWHERE = {
+    **dict.fromkeys(("timeout", "max_time", "time", "time_limit_s"), ("time_limit",)),
+    **dict.fromkeys(("max_iter", "n_iter", "iterations"), ("max_iterations", "max_sweeps")),
+    **dict.fromkeys(("tol", "eps"), ("tolerance",)),
+    **dict.fromkeys(("random_state", "rng"), ("seed", "seeds")),
+    **dict.fromkeys(("x0", "init", "start"), ("initial", "init")),
+    **dict.fromkeys(("n_jobs", "processes", "workers"), ("jobs",)),
+    **dict.fromkeys(("method", "algorithm"), ("solver", "solvers")),
+    **dict.fromkeys(("T", "temp"), ("temperature",)),
+    "callback": ("on_improve", "progress"),
+}
+
+
+def refuse_arguments(
+    function: Callable[..., object],
+    unknown: Mapping[str, object],
+    solvers: str | Solver | Iterable[str | Solver],
+) -> None:
+    """Refuse arguments that a function does not have, and name the argument or setting meant.
 
     Raises
     ------
     TypeError
     """
     for name, value in unknown.items():
-        method, _, settings = (solver if isinstance(solver, str) else "loopy-bp").partition("(")
-        given = settings.rpartition(")")[0]
-        spec = f"{method}({f'{given}, ' if given else ''}{name}={format_value(value)})"
+        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+        settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
+        arguments = [a for a in inspect.signature(function).parameters if a != "unknown"]
+        known = [*settings, *arguments]
+        meant = [n for n in (name, *_ELSEWHERE.get(name, ())) if n in known]
+        said = f"{function.__name__}() has no argument {name!r}"
+        found = (meant or alike(name, known))[:1]
+        if found and found[0] in arguments:
+            raise TypeError(f"{said}; did you mean {found[0]!r}?")
+        spec = "loopy-bp(damping=0.5)"
+        if found:
+            method, _, before = settings[found[0]].spec.removesuffix(")").partition("(")
+            setting = f"{found[0]}={format_value(value)}"
+            spec = f"{method}({', '.join(filter(None, (before, setting)))})"
         raise TypeError(
-            f"{function}() has no argument {name!r}; settings of a solver stand in its spec: "
-            f'"{spec}"'
+            f'{said}; settings of a solver stand in its spec{":" if found else ", as in"} "{spec}"'
         )
 
 
@@ -357,12 +406,7 @@ def _check(
     time_limit: float | None,
     max_iterations: int | None,
 ) -> None:
-    """Refuse a graph, a seed, a temperature and limits that no run can have."""
-    if not isinstance(graph, FactorGraph):
-        raise TypeError(
-            f"graph must be a FactorGraph, got {shortened(repr(graph))}; inference_lab.read reads "
-            "files, inference_lab.convert takes graphs of networkx and pgmpy"
-        )
+    """Refuse a seed, a temperature and limits that no run can have."""
     whole = (int, np.integer)
     if seed is not None and not isinstance(seed, whole):
         raise TypeError(f"seed must be an integer or None, got {seed!r}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "NONE",
+    "alike",
     "bytes_text",
     "bytes_texts",
     "counted",
@@ -220,19 +221,22 @@ def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
     return labels
 
 
-def nearest(word: str, valid: Iterable[str], about: Mapping[str, str] | None = None) -> str:
+def nearest(
+    word: str,
+    valid: Iterable[str],
+    about: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
+) -> str:
     """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing.
-
-    Case, spaces, hyphens and underscores do not count as differences. Where no word is that close,
-    those with such a part or such initials may be meant, then those that are about it, then the
-    one that is most alike.
 
     Parameters
     ----------
     word : str
     valid : iterable of str
     about : mapping of str to str, optional
-        Lines on what some of them are about.
+        Lines on some of the valid words.
+    others : mapping of str to str, optional
+        What words in use elsewhere are called here.
 
     Returns
     -------
@@ -244,11 +248,35 @@ def nearest(word: str, valid: Iterable[str], about: Mapping[str, str] | None = N
     "; did you mean 'mean-field'?"
     >>> nearest("BP", ["icm", "loopy-bp", "trw-bp"]), nearest("MF", ["icm", "mean-field"])
     ("; did you mean 'loopy-bp' or 'trw-bp'?", "; did you mean 'mean-field'?")
-    >>> nearest("message passing", ["icm", "trw-s"], {"trw-s": "Sequential message passing"})
-    "; did you mean 'trw-s'?"
+    >>> nearest("LBP", ["ilp", "loopy-bp"], others={"lbp": "loopy-bp"})
+    "; did you mean 'loopy-bp'?"
+    """
+    likely = alike(word, valid, about, others)
+    return f"; did you mean {' or '.join(map(repr, likely[:3]))}?" if likely else ""
+
+
+def alike(
+    word: str,
+    valid: Iterable[str],
+    about: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the valid words that may be meant by a word, the likeliest first.
+
+    Case, spaces, hyphens and underscores do not count as differences. Where no word is that close,
+    those with such a part or such initials may be meant, then those that are about it, then the
+    one that is most alike. The parameters are those of `nearest`.
+
+    Examples
+    --------
+    >>> alike("message passing", ["icm", "trw-s"], {"trw-s": "Sequential message passing"})
+    ['trw-s']
     """
     folded = {_folded(name): name for name in valid}
     wanted = _folded(word)
+    elsewhere = {_folded(name): here for name, here in (others or {}).items()}.get(wanted, "")
+    if elsewhere in folded.values():
+        return [elsewhere]
     found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.8)
     likely = [folded[name] for name in found]
     if not likely and len(wanted) > 1:
@@ -259,7 +287,7 @@ def nearest(word: str, valid: Iterable[str], about: Mapping[str, str] | None = N
     if not likely:
         found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.5)
         likely = [folded[name] for name in found]
-    return f"; did you mean {' or '.join(map(repr, likely[:3]))}?" if likely else ""
+    return likely
 
 
 def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> AttributeError:
@@ -294,7 +322,7 @@ def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> Attribu
     hint = ""
     if not name.startswith("_"):
         public = [known for known in dir(thing) if not known.startswith("_")]
-        hint = nearest(others.get(name, name), public)
+        hint = nearest(name, public, others=others)
     return AttributeError(f"{type(thing).__name__!r} object has no attribute {name!r}{hint}")
 
 

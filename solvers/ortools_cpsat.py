@@ -37,7 +37,7 @@ _BLOCK = 500
 class CPSAT(Solver):
     """Minimise the energy exactly by CP-SAT, an optional extra.
 
-    ``pip install "inference-lab[ortools]"`` installs it. A Boolean for each label of a variable,
+    ``pip install ".[ortools]"`` installs it. A Boolean for each label of a variable,
     exactly one of them true; a Boolean for each cost of a term, forced by a clause, so that
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if

@@ -210,6 +210,25 @@ def test_paths_exist(name: str) -> None:
     assert [path for path in sorted(named) if not path.exists()] == []
 
 
+def test_newcomers_read_how_to_reach_the_command() -> None:
+    """Where `make demo` is named first, and at its end, stands how the command gets on the PATH."""
+    demo = ["make", "--dry-run", "demo", f"PYTHON={sys.executable}"]
+    shown = subprocess.run(demo, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "source .venv/bin/activate" in shown.splitlines()[-1]
+    for name in ("README.md", "docs/index.md", "docs/tutorial.md", "docs/howto/shell.md"):
+        assert "source .venv/bin/activate" in (ROOT / name).read_text(encoding="utf-8"), name
+
+
+def test_extras_are_installed_from_the_clone() -> None:
+    """No page and no message asks an index for the project, which is on none."""
+    folders = ("docs", "inference_lab", "solvers", "problems", "examples")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    files = [path for path in files if path.suffix in (".md", ".py", ".html")]
+    asked = re.compile(r"pip install [\"']?inference-lab")
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *files):
+        assert not asked.search(path.read_text(encoding="utf-8")), path
+
+
 def test_the_table_of_model_files_is_that_of_the_library(tmp_path: Path) -> None:
     """Each suffix is known, none is left out, and those can be written that are said to be."""
     text = (ROOT / "docs/howto/own-data.md").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ from click.testing import CliRunner
 
 import inference_lab as il
 from inference_lab.cli import main
+from inference_lab.clustering import PCKMeans
 from inference_lab.convert import from_networkx
+from inference_lab.registry.registry import _IN_THE_FIELD
 
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 
@@ -26,6 +29,10 @@ def potts(unary: Any, edge: tuple[int, int] = (0, 1), weight: Any = 0.5) -> il.F
 
 def solve(solver: Any = "icm", **more: Any) -> Any:
     return il.solve(GRAPH, solver, **more)
+
+
+def fit(**pairs: Any) -> Any:
+    return PCKMeans(2).fit(np.arange(6.0).reshape(3, 2), **pairs)
 
 
 def without_costs() -> Any:
@@ -56,9 +63,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "seeds must be a number of seeds or a sequence of them, got 1.5",
     ),
     "a setting as an argument": (
-        *(lambda: solve("loopy-bp(schedule=flooding)", damping=0.5), TypeError),
+        *(lambda: solve("loopy-bp(schedule=synchronous)", damping=0.5), TypeError),
         "solve() has no argument 'damping'; settings of a solver stand in its spec: "
-        '"loopy-bp(schedule=flooding, damping=0.5)"',
+        '"loopy-bp(schedule=synchronous, damping=0.5)"',
     ),
     "a setting as an argument, in a comparison": (
         *(lambda: il.compare(GRAPH, "loopy-bp", damping=0.5), TypeError),  # type: ignore[arg-type]
@@ -87,9 +94,78 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(lambda: solve("nowhere.py"), il.SpecError),
         "nowhere.py does not exist",
     ),
-    "a path in place of a graph": (
-        *(lambda: il.solve("model.uai", "icm"), TypeError),  # type: ignore[arg-type]
-        "graph must be a FactorGraph, got 'model.uai'; inference_lab.read reads files",
+    "a path to nowhere in place of a graph": (
+        *(lambda: il.solve("model.uai", "icm"), FileNotFoundError),
+        "model.uai does not exist",
+    ),
+    "arrays in place of a graph": (
+        *(lambda: il.solve(np.zeros((2, 2)), "icm"), TypeError),  # type: ignore[arg-type]
+        "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got array(",
+    ),
+    "a graph by its class": (
+        *(lambda: il.FactorGraph(np.zeros((2, 2)), [(0, 1)]), TypeError),  # type: ignore[arg-type]
+        "make a graph by FactorGraph.potts(unary, edges, weights), FactorGraph.pairwise(",
+    ),
+    "a graph of nothing": (
+        *(lambda: il.FactorGraph(), TypeError),
+        "FactorGraph.from_factors(cardinalities, factors)",
+    ),
+    "a graph by the class, with names": (
+        *(lambda: il.FactorGraph(unary=np.zeros((2, 2)), edges=[(0, 1)]), TypeError),
+        "FactorGraph() is not for direct use",
+    ),
+    "another name of the time limit": (
+        *(lambda: solve(timeout=5), TypeError),
+        "solve() has no argument 'timeout'; did you mean 'time_limit'?",
+    ),
+    "another name of the time limit, in a comparison": (
+        *(lambda: il.compare(GRAPH, ["icm"], timeout=5), TypeError),  # type: ignore[arg-type]
+        "compare() has no argument 'timeout'; did you mean 'time_limit'?",
+    ),
+    "another name of the number of sweeps": (
+        *(lambda: solve(max_iter=5), TypeError),
+        "solve() has no argument 'max_iter'; did you mean 'max_iterations'?",
+    ),
+    "another name of the number of sweeps, in a comparison": (
+        *(lambda: il.compare(GRAPH, "trw-s", n_iter=5), TypeError),  # type: ignore[arg-type]
+        'settings of a solver stand in its spec: "trw-s(max_sweeps=5)"',
+    ),
+    "another name of a setting": (
+        *(lambda: solve("loopy-bp", tol=0.1), TypeError),
+        'settings of a solver stand in its spec: "loopy-bp(tolerance=0.1)"',
+    ),
+    "a misspelt setting of the second solver": (
+        *(lambda: il.compare(GRAPH, ["icm", "loopy-bp"], dampening=0.1), TypeError),  # type: ignore[arg-type]
+        'settings of a solver stand in its spec: "loopy-bp(damping=0.1)"',
+    ),
+    "a setting of no solver here": (
+        *(lambda: il.solve(GRAPH, damping=0.5), TypeError),  # type: ignore[arg-type]
+        "solve() has no argument 'damping'; settings of a solver stand in its spec, as in",
+    ),
+    "an abbreviation in the field": (
+        *(lambda: solve("lbp"), il.SpecError),
+        "unknown solver 'lbp'; did you mean 'loopy-bp'?",
+    ),
+    "two solvers in one string": (
+        *(lambda: solve("icm,loopy-bp"), il.SpecError),
+        "'icm,loopy-bp' is no name of one solver; several solvers are a list, or --solver NAME",
+    ),
+    "two solvers in one string, with settings": (
+        *(lambda: il.compare(GRAPH, "icm(restarts=2), loopy-bp"), il.SpecError),
+        "'icm(restarts=2), loopy-bp' is no name of one solver",
+    ),
+    "two solvers with a space": (
+        *(lambda: solve("icm loopy-bp"), il.SpecError),
+        "'icm loopy-bp' is no name of one solver; several solvers are a list",
+    ),
+    "a data set in place of a problem": (
+        *(lambda: il.diagnose("wine"), il.SpecError),
+        "'wine' is a data set; a problem made of it is estep(data=wine)",
+    ),
+    "pairs of names without the names": (
+        *(lambda: fit(must_link=np.array([("a", "b")], dtype=object)), TypeError),
+        "must_link has dtype object; pairs hold row numbers (integers), or names of rows where fit "
+        "is given those of all rows as sample_ids",
     ),
     "a folder": (
         *(lambda: il.read("models"), ValueError),
@@ -160,6 +236,8 @@ def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
         ("reprodcue estep-regimes", "Did you mean 'reproduce'?"),
         ("solve potts-grid(3)", "seed\n  potts-grid(3)\n             ^\n"),
         ("compare potts-grid --solver loopy-bp(0.5)", "precision\n  loopy-bp(0.5)\n  "),
+        ("compare potts-grid --solver icm,ilp", "'icm,ilp' is no name of one solver; several"),
+        ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)\n"),
         ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),
     ],
 )
@@ -172,6 +250,50 @@ def test_mistakes_in_commands(
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_names_in_the_field_lead_to_solvers() -> None:
+    """Each suggestion is a solver, and no abbreviation hides a solver of that name."""
+    names = set(il.available_solvers())
+    assert set(_IN_THE_FIELD.values()) <= names
+    assert names.isdisjoint(_IN_THE_FIELD)
+    for word, meant in _IN_THE_FIELD.items():
+        with pytest.raises(il.SpecError, match=f"did you mean '{meant}'\\?"):
+            solve(word.upper())
+
+
+def test_what_stands_for_a_problem_is_solved(tmp_path: Path) -> None:
+    """A spec, a family, a problem and a file go wherever a graph does."""
+    il.write(GRAPH, tmp_path / "model.uai")
+    pair = il.Problem("pair", GRAPH)
+    for source in (GRAPH, pair, tmp_path / "model.uai", str(tmp_path / "model.uai")):
+        assert il.solve(source, "brute-force").energy == pytest.approx(0.5)
+    assert il.solve("ising(size=2)", "icm").labels.size == 4  # type: ignore[union-attr]
+
+
+def test_graphs_are_named_in_comparisons() -> None:
+    """A mapping and pairs give the names of tables; a list of specs and graphs stays what it is."""
+
+    def names(problems: Any) -> list[str]:
+        return [r.problem for r in il.compare(problems, "icm", isolate=False).records]
+
+    assert names({"a": GRAPH, "b": "ising(size=2)"}) == ["a", "b"]
+    assert names([("a", GRAPH), ("b", GRAPH)]) == ["a", "b"]
+    assert names({"a": il.Problem("b", GRAPH)}) == ["a"]
+    assert names(("ising(size=2)", GRAPH)) == [
+        "ising(size=2)",
+        f"graph-{GRAPH.content_hash[:8]}",
+    ]
+
+
+def test_auto_is_what_solves_by_default() -> None:
+    """As the pages say, at both temperatures, in Python and on the command line."""
+    for temperature in (0.0, 1.0):
+        solution = il.solve(GRAPH, temperature=temperature)
+        assert (solution.solver, solution.energy) == ("auto", 0.5)
+        assert (solution.marginals is None) == (temperature == 0)
+    done = CliRunner().invoke(main, ["solve", "ising(size=2)", "--json"])
+    assert json.loads(done.stdout)["solver"] == "auto"
 
 
 def test_a_frame_of_numbers_is_an_array() -> None:

@@ -66,7 +66,15 @@ def test_all_extras_are_in_all() -> None:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Do without what the extras bring, in modules that were not imported before."""
-    for package in ("matplotlib", "jinja2", "markupsafe", "PIL", "statsmodels"):
+    for package in (
+        "matplotlib",
+        "jinja2",
+        "markupsafe",
+        "PIL",
+        "statsmodels",
+        "distributed",
+        "pyarrow",
+    ):
         monkeypatch.setitem(sys.modules, package, None)
     before = _forgotten_reporting()
     yield
@@ -94,21 +102,26 @@ def test_without_the_extras_each_feature_names_its_own(
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     comparison = il.compare(graph, ["icm"], isolate=False)
     solution = il.solve(graph, "junction-tree", temperature=1.0)
-    report = re.escape('matplotlib is not installed: pip install "inference-lab[report]"')
+    report = re.escape('matplotlib is not installed: pip install ".[report]"')
     for draw in (
         *(graph.plot, solution.plot_trace, solution.plot_marginals, comparison.plot),
         lambda: comparison.report(tmp_path / "report"),
     ):
         with pytest.raises(MissingExtra, match=report):
             draw()
-    images = re.escape('PIL is not installed: pip install "inference-lab[images]"')
+    images = re.escape('PIL is not installed: pip install ".[images]"')
     for use in (lambda: read_image("a.png"), lambda: write_image("a.png", None)):  # type: ignore
         with pytest.raises(MissingExtra, match=images):
             use()
+    cluster = re.escape('distributed is not installed: pip install ".[cluster]"')
+    with pytest.raises(RuntimeError, match=cluster):
+        il.compare(graph, ["icm"], cluster="tcp://localhost:8786")
     comparison.save(tmp_path / "saved")  # as `compare` does
+    parquet = re.escape('pyarrow is not installed: pip install ".[parquet]"')
     for command, said in (
         ("report saved", report),
         ("reproduce estep-regimes --quick", report),
+        ("export saved a.parquet", parquet),
         ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
     ):
         result = CliRunner().invoke(main, command.split())

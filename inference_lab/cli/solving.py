@@ -35,7 +35,7 @@ _SHOWN_MARGINALS = 10
 @click.argument("file", shell_complete=complete_problem)
 @click.option(
     "--solver",
-    default="loopy-bp",
+    default="auto",
     show_default=True,
     metavar="SPEC",
     shell_complete=complete_solver,

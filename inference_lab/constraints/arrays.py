@@ -93,7 +93,10 @@ def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArr
     if array.ndim != 2 or array.shape[1] != 2:
         raise ValueError(f"{name} has shape {array.shape}; shape (number of pairs, 2) is needed")
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; integer point indices are needed")
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; pairs hold row numbers (integers), or names of rows "
+            "where fit is given those of all rows as sample_ids"
+        )
     outside = np.argwhere((array < 0) | (array >= n_points))
     if len(outside):
         row, column = outside[0].tolist()

@@ -21,9 +21,9 @@ import hashlib
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +108,7 @@ class _Extent(NamedTuple):
     forbidding: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class FactorGraph:
     """A discrete energy over ``n`` variables, stored as flat read-only arrays.
 
@@ -155,6 +155,19 @@ class FactorGraph:
     table_values: FloatArray
     constant: float = 0.0
     label_costs: LabelCosts = NO_LABEL_COSTS
+
+    def __init__(self, *costs: Never, **arrays: Any) -> None:
+        """Hold the arrays that `from_terms` has computed; called with anything else, name it."""
+        given = {f.name: arrays.get(f.name, f.default) for f in fields(self)}
+        lacking = any(value is MISSING for value in given.values())
+        if costs or lacking or not arrays.keys() <= given.keys():
+            raise TypeError(
+                "FactorGraph() is not for direct use; make a graph by FactorGraph.potts(unary, "
+                "edges, weights), FactorGraph.pairwise(unary, edges, tables), FactorGraph."
+                "from_terms(unary, terms) or FactorGraph.from_factors(cardinalities, factors)"
+            )
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     # ------------------------------------------------------------------ construction
 

@@ -204,7 +204,7 @@ class Plan(Campaign[Record]):
 
 
 def compare(
-    problems: ProblemSource | Iterable[ProblemSource],
+    problems: ProblemSource | Mapping[str, ProblemSource] | Iterable[ProblemSource],
     solvers: str | Solver | Iterable[str | Solver],
     *,
     seeds: int | Iterable[int] = 1,
@@ -245,6 +245,7 @@ def compare(
     ----------
     problems : spec string, path of a model file, Problem, ProblemFamily, FactorGraph; or several
         A spec may name one's own, or a list of them: ``"my_module:problems"``, ``"file.py:make"``.
+        A mapping, or pairs of a name and a graph, say what each is called in tables.
     solvers : spec string or Solver; or several
         A spec may name one's own: ``"my_module:Mine(setting=1)"``, ``"file.py:Mine"``.
     seeds : int or iterable of int
@@ -327,7 +328,7 @@ def compare(
     >>> [(r.solver, r.seed, r.energy) for r in c.records]
     [('icm', 0, 0.5), ('icm', 1, 0.5)]
     """
-    refuse_arguments("compare", unknown, solvers)
+    refuse_arguments(compare, unknown, solvers)
     check_numbers(temperature, time_limit)
     at_least_one("repeats", repeats)
     if trace_limit < 2:
@@ -353,7 +354,7 @@ def compare(
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
     refuse_repeats("solver", [as_solver(source).spec for source in sources])
     folder = None if data_dir is None else Path(data_dir)
-    given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph))
+    given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
     cases = [case for source in given for case in build_cases(source, folder)]
     refuse_repeats("problem", [case.problem.name for case in cases])
     settings = Settings(

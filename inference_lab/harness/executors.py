@@ -220,7 +220,8 @@ class _Cluster(Executor):
         try:
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
-            raise ClusterError(how_to_install("distributed", "cluster")) from None
+            reason = how_to_install("distributed", "cluster")
+            raise ClusterError(f"distributed is {reason}") from None
         try:
             client = distributed.Client(self.address, timeout=_CONNECT_TIMEOUT)
         except (OSError, ValueError, TypeError) as problem:

@@ -56,6 +56,35 @@ _PLACE = re.compile(
 )
 
 
+#: Abbreviations and other names of methods in the field, for suggestions only; those that parts,
+#: initials and spelling of a name find by themselves are not here.
+_IN_THE_FIELD = {
+    **dict.fromkeys(("lbp", "max-product"), "loopy-bp"),
+    "variational": "mean-field",
+    **dict.fromkeys(("dual-decomposition", "dd"), "trw-s"),
+    "tree-reweighted": "trw-bp",
+    **dict.fromkeys(("lp", "linear-programming"), "lp-relaxation"),
+    **dict.fromkeys(("highs", "gurobi", "cplex"), "ilp"),
+    **dict.fromkeys(("bb", "bnb", "b&b", "cfn", "wcsp"), "branch-and-bound"),
+    **dict.fromkeys(("ve", "variable-elimination", "bucket-elimination"), "junction-tree"),
+    "viterbi": "tree-dp",
+    **dict.fromkeys(("graph-cut", "graph-cuts"), "alpha-expansion"),
+    "mcmc": "gibbs",
+    **dict.fromkeys(("qpbo", "roof-duality"), "persistency"),
+    **dict.fromkeys(("exhaustive", "enumeration"), "brute-force"),
+    **dict.fromkeys(("coordinate-descent", "greedy"), "icm"),
+    **dict.fromkeys(("evolutionary", "ga"), "memetic"),
+    "cp": "ortools-cpsat",
+    "sdp": "semidefinite",
+}
+
+#: How several solvers or problems are given, for messages.
+_SEVERAL = {
+    "solver": "several solvers are a list, or --solver NAME for each on the command line",
+    "problem": "several problems are a list, or arguments of their own on the command line",
+}
+
+
 def names_code(text: str) -> bool:
     """Whether a spec names an object in a user's file or module.
 
@@ -350,8 +379,15 @@ class Registry(Generic[_T]):
             if other is not self and name in other.names():
                 where = place.get(other.kind, "")
                 return SpecError(f"{name!r} is no {self.kind} but a {other.kind}{where}")
+        if self is problem_registry:
+            from inference_lab.data.datasets import available
+
+            if name.lower() in available():
+                made = f"estep(data={name.lower()})"
+                return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
         about = {known: _head(path).line for known, path in self._files().items()}
-        return unknown(self.kind, name, self.names(), about)
+        elsewhere = _IN_THE_FIELD if self is solver_registry else None
+        return unknown(self.kind, name, self.names(), about, elsewhere)
 
     # -------------------------------------------------------------- users' own
 
@@ -425,6 +461,12 @@ class Registry(Generic[_T]):
         except SpecSyntaxError as problem:
             whole, at, expected, _ = problem.args
             name = text.partition("(")[0].strip()
+            words = re.split(r"[\s,]+", name)
+            second = whole[at : at + 1] == "," and expected.endswith("the end")
+            if second or (len(words) > 1 and {*words} <= {*self.names()}):
+                raise SpecError(
+                    f"{shortened(whole)!r} is no name of one {self.kind}; {_SEVERAL[self.kind]}"
+                ) from None
             if name in self.names():
                 known = fields(self._registered(name))  # type: ignore[arg-type]
                 settings = ", ".join(f.name for f in known if f.init) or "none"

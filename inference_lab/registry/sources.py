@@ -18,7 +18,9 @@ from inference_lab.words import shortened
 
 __all__ = ["ProblemSource", "as_problem", "as_problems"]
 
-ProblemSource: TypeAlias = "str | Path | Problem | ProblemFamily | FactorGraph"
+ProblemSource: TypeAlias = (
+    "str | Path | Problem | ProblemFamily | FactorGraph | tuple[str, FactorGraph]"
+)
 
 
 def as_problem(
@@ -76,7 +78,8 @@ def as_problems(
     Parameters
     ----------
     source
-        As in `as_problem`, or an iterable of such.
+        As in `as_problem`, or an iterable of such, ``(name, graph)`` among them; or a mapping of
+        names to what stands for one problem each.
     data_dir, trusted, base
         As in `as_problem`.
 
@@ -99,34 +102,51 @@ def as_problems(
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
     """Yield the problems of a source, which is what the spec stands for unless that is empty."""
     if isinstance(source, Problem):
-        yield _with_info(source, {**source.info, "spec": spec}) if spec else source
+        yield _changed(source, info={**source.info, "spec": spec}) if spec else source
     elif isinstance(source, FactorGraph):
         name = spec or f"graph-{source.content_hash[:8]}"
         yield Problem(name, source, info={"spec": spec} if spec else {})
     elif isinstance(source, ProblemFamily):
         problem = source.build(data_dir)
         settings = {f.name: getattr(source, f.name) for f in fields(source) if f.init}
-        yield _with_info(problem, {**settings, **problem.info})
+        yield _changed(problem, info={**settings, **problem.info})
     elif isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
         family = build_spec(problem_registry.load("file"), "file", {"path": str(source)})
         yield from _problems(family, data_dir, spec)
     elif isinstance(source, str):
         made = problem_registry.obtain(source)
         yield from _problems(made, data_dir, source)
+    elif _is_named_graph(source):
+        name, graph = source
+        yield Problem(name, graph, info={"spec": spec} if spec else {})
+    elif isinstance(source, Mapping) and not spec:
+        for name, one in source.items():
+            yield from (_changed(p, name=str(name)) for p in _problems(one, data_dir, spec))
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         for number, one in enumerate(source):
             yield from _problems(one, data_dir, item_spec(spec, number) if spec else "")
     else:
         raise (SpecError if spec else TypeError)(
-            f"a problem is a spec, a path, a Problem, a ProblemFamily or a FactorGraph, got "
-            f"{shortened(repr(source))}{f' from {shortened(spec)}' if spec else ''}"
+            "a problem is a spec, a path, a Problem, a ProblemFamily, a FactorGraph or (name, "
+            f"graph), got {shortened(repr(source))}{f' from {shortened(spec)}' if spec else ''}"
         )
 
 
-def _with_info(problem: Problem, info: Mapping[str, Any]) -> Problem:
-    """Return a copy of a problem, of the same class, with other facts about it."""
+def _is_named_graph(source: Any) -> bool:
+    """Whether a source is a pair of a name and a graph."""
+    return (
+        isinstance(source, tuple)
+        and len(source) == 2
+        and isinstance(source[0], str)
+        and isinstance(source[1], FactorGraph)
+    )
+
+
+def _changed(problem: Problem, **fields: Any) -> Problem:
+    """Return a copy of a problem, of the same class, with other fields."""
     twin = copy.copy(problem)
-    object.__setattr__(twin, "info", info)
+    for name, value in fields.items():
+        object.__setattr__(twin, name, value)
     return twin
 
 

@@ -63,7 +63,7 @@ def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None
     if path.suffix not in (".csv", ".parquet"):
         raise ExportError(f"cannot write {path}: allowed are .csv and .parquet")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ExportError(f"pyarrow {how_to_install('pyarrow', 'parquet')}")
+        raise ExportError(f"pyarrow is {how_to_install('pyarrow', 'parquet')}")
     frame = as_frame(records)
     if path.suffix == ".csv":
         content = csv_frame(frame).encode()

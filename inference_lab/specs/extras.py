@@ -32,13 +32,16 @@ def how_to_install(package: str, extra: str) -> str | None:
     --------
     >>> how_to_install("numpy", "all")
     >>> how_to_install("no_such_package", "all")
-    'not installed: pip install "inference-lab[all]"'
+    'not installed: pip install ".[all]" in the folder of inference-lab'
     """
     try:
         found = importlib.util.find_spec(package) is not None
     except ValueError:  # a module without a specification is loaded under this name
         found = True
-    return None if found else f'not installed: pip install "inference-lab[{extra}]"'
+    if found:
+        return None
+    # The project is on no index, so that an extra is installed from a clone.
+    return f'not installed: pip install ".[{extra}]" in the folder of inference-lab'
 
 
 def require(extra: str, *packages: str) -> None:

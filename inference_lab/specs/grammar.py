@@ -159,7 +159,11 @@ def _quoted(text: str, at: int, fail: typing.Callable[[int, str], SpecError]) ->
 
 
 def unknown(
-    kind: str, word: str, valid: Iterable[str], about: Mapping[str, str] | None = None
+    kind: str,
+    word: str,
+    valid: Iterable[str],
+    about: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> SpecError:
     """Make the error for an unknown name: the valid ones, and those that may be meant.
 
@@ -169,8 +173,8 @@ def unknown(
         Of what there is none.
     word : str
     valid : iterable of str
-    about : mapping of str to str, optional
-        Lines on what some of them are about.
+    about, others : mapping of str to str, optional
+        As in `inference_lab.words.nearest`.
 
     Returns
     -------
@@ -182,7 +186,7 @@ def unknown(
     unknown setting of icm 'restart'; did you mean 'restarts'?; valid: init, restarts
     """
     names = ", ".join(sorted(valid))
-    hint = nearest(word, valid, about)
+    hint = nearest(word, valid, about, others)
     return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {names}")
 
 

@@ -44,7 +44,7 @@ def table(rows: Sequence[Row], measured: Iterable[Measured]) -> str:
     for group, members in groupby(rows, key=lambda row: row.group):
         lines = [_line(row, by_name[row.name]) for row in members if row.name in by_name]
         if lines:
-            head = [f"### {group}", "", _cells(_HEADER), "|---|---|---|" + "---:|" * 8 + "---|---|"]
+            head = [f"## {group}", "", _cells(_HEADER), "|---|---|---|" + "---:|" * 8 + "---|---|"]
             parts.append("\n".join([*head, *lines]))
     return "\n\n".join(parts) + "\n"
 
