@@ -50,14 +50,12 @@ class BregmanKMeans(ConstrainedClusterer):
     metrics_ : list of Distortion
         The distortion.
 
-    Guarantees
-    ----------
-    The objective never rises from one half-step to the next, unless centroids are smoothed
-    (``kl`` and ``i-divergence`` with smoothing, their default).
+    Notes
+    -----
+    **Guarantees.** The objective never rises from one half-step to the next, unless centroids are
+    smoothed (``kl`` and ``i-divergence`` with smoothing, their default).
 
-    Complexity
-    ----------
-    O(n d k) an iteration; on sparse data, the number of their entries times k.
+    **Complexity.** O(n d k) an iteration; on sparse data, the number of their entries times k.
 
     References
     ----------
@@ -194,13 +192,11 @@ class SphericalKMeans(BregmanKMeans):
     labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`.
 
-    Guarantees
-    ----------
-    The objective never rises. CSR data stay sparse; centroids are dense.
+    Notes
+    -----
+    **Guarantees.** The objective never rises. CSR data stay sparse; centroids are dense.
 
-    Complexity
-    ----------
-    That of `BregmanKMeans`.
+    **Complexity.** That of `BregmanKMeans`.
 
     References
     ----------

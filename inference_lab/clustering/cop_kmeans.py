@@ -314,14 +314,12 @@ class COPKMeans(PairwiseClusterer):
     constraints_ : Constraints
         As used: without pairs of weight zero.
 
-    Guarantees
-    ----------
-    Labels violate no constraint, or ``feasible_`` is false. The objective may rise between
-    sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
+    Notes
+    -----
+    **Guarantees.** Labels violate no constraint, or ``feasible_`` is false. The objective may rise
+    between sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
 
-    Complexity
-    ----------
-    O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
+    **Complexity.** O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
 
     References
     ----------

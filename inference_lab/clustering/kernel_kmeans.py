@@ -362,16 +362,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
     X_fit_ : (n, d) matrix or None
         The points, for `predict`; None if the kernel was precomputed.
 
-    Guarantees
-    ----------
-    The objective never rises, whatever the matrix and ``sigma``. On convergence with
-    ``local_search``, no move of a single point lowers it (up to rounding).
+    Notes
+    -----
+    **Guarantees.** The objective never rises, whatever the matrix and ``sigma``. On convergence
+    with ``local_search``, no move of a single point lowers it (up to rounding).
 
-    Complexity
-    ----------
-    Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step; a sweep of
-    single moves O(n k), and O(n) for each move; with a sparse matrix, its entries instead.
-    ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
+    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step;
+    a sweep of single moves O(n k), and O(n) for each move; with a sparse matrix, its entries
+    instead. ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
 
     References
     ----------

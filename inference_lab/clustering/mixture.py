@@ -292,15 +292,13 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         on it for mean field, an estimate otherwise; NaN where the solver gives none (Gibbs).
     n_iter_, history_, converged_, violations_
 
-    Guarantees
-    ----------
-    With an exact solver or mean field the free energy never rises, but for `reg_covar`, which the
-    objective leaves out.
+    Notes
+    -----
+    **Guarantees.** With an exact solver or mean field the free energy never rises, but for
+    `reg_covar`, which the objective leaves out.
 
-    Complexity
-    ----------
-    An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the solver's time.
-    Memory: a few (n, k) arrays.
+    **Complexity.** An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the
+    solver's time. Memory: a few (n, k) arrays.
 
     References
     ----------

@@ -53,13 +53,12 @@ class SeededKMeans(ConstrainedClusterer):
     metrics_ : list of Distortion
         The distortion.
 
-    Guarantees
-    ----------
-    The objective never rises, unless centroids are smoothed (``kl`` and ``i-divergence``).
+    Notes
+    -----
+    **Guarantees.** The objective never rises, unless centroids are smoothed (``kl`` and
+    ``i-divergence``).
 
-    Complexity
-    ----------
-    O(n d k) an iteration.
+    **Complexity.** O(n d k) an iteration.
 
     References
     ----------
@@ -184,10 +183,10 @@ class ConstrainedKMeans(SeededKMeans):
     labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
         See `SeededKMeans`.
 
-    Guarantees
-    ----------
-    ``labels_`` agrees with the labels given. The objective never rises, unless centroids are
-    smoothed. `predict` knows of no labels.
+    Notes
+    -----
+    **Guarantees.** ``labels_`` agrees with the labels given. The objective never rises, unless
+    centroids are smoothed. `predict` knows of no labels.
 
     References
     ----------

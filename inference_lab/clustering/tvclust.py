@@ -361,14 +361,13 @@ class TVClust(SourcedClusterer):
         Minus the bound.
     n_iter_, history_, converged_, violations_, constraints_
 
-    Guarantees
-    ----------
-    With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
+    Notes
+    -----
+    **Guarantees.** With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
 
-    Complexity
-    ----------
-    An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d + pairs k), with the
-    entries that are not 0 in place of ``n d`` where these are sparse. Memory: a few (n, k) arrays.
+    **Complexity.** An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d +
+    pairs k), with the entries that are not 0 in place of ``n d`` where these are sparse. Memory: a
+    few (n, k) arrays.
 
     References
     ----------

@@ -70,3 +70,12 @@ def test_true_classes_do_not_leak_in(estimator):
         two = estimator(**settings).fit(points, rng.integers(2, size=30))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     assert one.labels_.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+def test_notebooks_show_parameters_without_warnings(estimator):
+    # scikit-learn takes the help of each parameter from the docstring, and warns of other sections.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = estimator()._repr_html_()
+    assert "n_init" not in estimator().get_params() or "n_init" in page
