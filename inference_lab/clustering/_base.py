@@ -94,7 +94,7 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def refuse_constraints(y: object) -> None:
-    """Refuse constraints in the place of classes, which are ignored; constraints must not be.
+    """Refuse constraints in the place of labels.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def refuse_constraints(y: object) -> None:
     if isinstance(y, Constraints):
         raise TypeError(
             "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
-            "which **constraints.fit_params() gives; its second argument is ignored"
+            "which **constraints.fit_params() gives; its second argument holds labels"
         )
 
 
@@ -204,6 +204,34 @@ class ConstrainedClusterer(
         if held.size < n:
             self._label_others(points, held)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> IntArray:
+        """Cluster the points and return their labels.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            See `fit`.
+
+        Returns
+        -------
+        (n,) int64 array
+            ``labels_``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `fit`.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import SeededKMeans
+        >>> SeededKMeans(2).fit_predict([[0.0], [1.0], [5.0], [6.0]], [1, -1, -1, 0]).tolist()
+        [1, 1, 0, 0]
+        """
+        # scikit-learn's own ignores y, which may hold labels of some points.
+        fitted: Self = self.fit(X, y, **fit_params)
+        return fitted.labels_
 
     @abstractmethod
     def _fit(self, points: Points, side: Side) -> None:
@@ -506,8 +534,10 @@ class PairwiseClusterer(ConstrainedClusterer):
         Parameters
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-            For pipelines; true classes given here are not looked at.
+        y : (n,) array of int, optional
+            Labels of some points, -1 for the others: another way to give `partial_labels`, that of
+            `sklearn.semi_supervised`. A `y` without any -1 is ignored, since pipelines and searches
+            pass on the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto"
@@ -549,6 +579,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         refuse_constraints(y)
         return self._fit_to(
             X,
+            y=y,
             must_link=must_link,
             cannot_link=cannot_link,
             ml_weight=ml_weight,

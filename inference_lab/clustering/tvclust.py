@@ -182,6 +182,7 @@ class SourcedClusterer(PairwiseClusterer):
         refuse_constraints(y)
         return self._fit_to(
             X,
+            y=y,
             must_link=must_link,
             cannot_link=cannot_link,
             ml_weight=ml_weight,

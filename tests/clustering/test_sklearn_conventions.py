@@ -45,6 +45,7 @@ def test_all_are_found():
 
 # Of the few distinct points of some checks, a metric rightly looks at one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
+@pytest.mark.filterwarnings("ignore:y marks no point as unlabelled")
 @pytest.mark.parametrize(
     "estimator",
     [e(**settings) for e in ESTIMATORS for settings in SETTINGS.get(e.__name__, [{}])],
