@@ -102,7 +102,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, violations_
         After the hard steps at the end; the history covers all temperatures.
     responsibilities_ : (n, k) array
         Marginals at the last temperature above zero.

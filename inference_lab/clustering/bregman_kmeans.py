@@ -45,7 +45,7 @@ class BregmanKMeans(ConstrainedClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
         See `HMRFKMeans`.
     metrics_ : list of Distortion
         The distortion.
@@ -189,7 +189,7 @@ class SphericalKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`.
 
     Notes

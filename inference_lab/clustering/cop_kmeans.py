@@ -305,7 +305,7 @@ class COPKMeans(PairwiseClusterer):
         Whether the status is "converged".
     n_failures_ : int
         Starts that failed.
-    labels_, cluster_centers_, objective_, n_iter_, history_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_
         See `HMRFKMeans`; the objective is the summed cost of the points in their clusters.
     violations_ : Violations
         None, if ``feasible_``.

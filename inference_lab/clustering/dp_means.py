@@ -308,7 +308,7 @@ class RDPMeans(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         As in `HMRFKMeans`.
     metrics_, constraints_
         As in `HMRFKMeans`.
@@ -511,7 +511,7 @@ class DPMeans(RDPMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.

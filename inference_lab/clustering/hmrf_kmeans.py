@@ -89,7 +89,11 @@ class HMRFKMeans(PairwiseClusterer):
     ----------
     labels_ : (n,) int64 array
         Cluster of each point.
-    cluster_centers_ : (k, d) float64 array
+    cluster_centers_ : (k, d) array
+        Of float32 if X is.
+    inertia_ : float
+        Summed distortion of the points to their closest centroids, whatever constraints say, times
+        their weights; squared distances for Euclidean ones, as in `sklearn.cluster.KMeans`.
     objective_ : float
         ``J`` at the labels, centroids and metric returned.
     n_iter_ : int
@@ -297,7 +301,7 @@ class PCKMeans(HMRFKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.
@@ -376,7 +380,7 @@ class MPCKMeans(HMRFKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_ : list of SquaredEuclidean
         With the metric learnt; one for each cluster if they have their own.

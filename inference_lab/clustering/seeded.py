@@ -49,7 +49,7 @@ class SeededKMeans(ConstrainedClusterer):
     ----------
     labels_ : (n,) int array
         Cluster ``h`` is that of the points labelled ``h``.
-    cluster_centers_, objective_, n_iter_, history_, converged_
+    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
         See `HMRFKMeans`.
     metrics_ : list of Distortion
         The distortion.
@@ -190,7 +190,7 @@ class ConstrainedKMeans(SeededKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `SeededKMeans`.
 
     Notes

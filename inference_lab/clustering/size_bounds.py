@@ -159,7 +159,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`. `predict` knows of no bounds.
 
     Notes

@@ -69,6 +69,8 @@ class ConstrainedLinkage(_Dense):
         See `HMRFKMeans`; weights of pairs do not count, but that pairs of weight zero are left out.
     cluster_centers_ : (k, d) array
         Means of the clusters, to the nearest of which `predict` puts new points.
+    inertia_ : float
+        See `HMRFKMeans`.
     objective_ : float
         The largest of the changed distances within a cluster.
     n_iter_ : int
@@ -168,7 +170,7 @@ class ConstrainedSpectral(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_
+    labels_, violations_, constraints_, cluster_centers_, inertia_
         See `ConstrainedLinkage`.
     eigenvalues_ : (k,) array
     objective_ : float
@@ -281,7 +283,7 @@ class FlexibleSpectral(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_
+    labels_, violations_, constraints_, cluster_centers_, inertia_
         See `ConstrainedLinkage`, but weights of pairs count: all of them times any number is the
         same.
     eigenvalues_ : (k - 1,) array
@@ -489,7 +491,7 @@ class MetricKMeans(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_, metrics_
+    labels_, violations_, constraints_, cluster_centers_, inertia_, metrics_
         See `HMRFKMeans`; weights of pairs do not count.
     objective_, n_iter_, history_, converged_
         Of k-means under the metric.

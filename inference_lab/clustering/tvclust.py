@@ -506,8 +506,9 @@ class TVClust(SourcedClusterer):
 
         Returns
         -------
-        (n, k) float64 array
-            ``-E log pi_h - E log p(x | component h)``, for components without points, too.
+        (n, k) array of float64, or of float32 if X is
+            No distances: ``-E log pi_h - E log p(x | component h)``, for components without points,
+            too.
 
         Examples
         --------

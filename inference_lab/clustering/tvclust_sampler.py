@@ -661,8 +661,8 @@ class TVClustSampler(SourcedClusterer):
 
         Returns
         -------
-        (n, k) float64 array
-            ``-log(size_h) - log p(x | points of the cluster)``.
+        (n, k) array of float64, or of float32 if X is
+            No distances: ``-log(size_h) - log p(x | points of the cluster)``.
 
         Examples
         --------

@@ -268,7 +268,7 @@ class LCVQE(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         As in `HMRFKMeans`.
     metrics_, constraints_
         As in `HMRFKMeans`.
@@ -342,7 +342,7 @@ class CVQE(LCVQE):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.
