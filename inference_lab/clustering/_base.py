@@ -22,7 +22,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from inference_lab.clustering._odds import log_odds
 from inference_lab.clustering._side import Side, read_side
 from inference_lab.clustering._soft import SoftFit
-from inference_lab.clustering.distortions import Distortion, Points, as_distortion, is_sparse
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    as_distortion,
+    is_sparse,
+)
 from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, violations
 from inference_lab.constraints import Constraints
@@ -94,7 +100,7 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def refuse_constraints(y: object) -> None:
-    """Refuse constraints in the place of classes, which are ignored; constraints must not be.
+    """Refuse constraints in the place of labels.
 
     Raises
     ------
@@ -103,7 +109,7 @@ def refuse_constraints(y: object) -> None:
     if isinstance(y, Constraints):
         raise TypeError(
             "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
-            "which **constraints.fit_params() gives; its second argument is ignored"
+            "which **constraints.fit_params() gives; its second argument holds labels"
         )
 
 
@@ -144,6 +150,10 @@ class ConstrainedClusterer(
     labels_ : (n,) int array
         Cluster of each point.
     cluster_centers_ : (k, d) array
+        Of float32 if X is.
+    inertia_ : float
+        Summed distortion of the points to their closest centroids, whatever constraints say, times
+        their weights; squared distances for Euclidean ones.
     objective_ : float
         What the algorithm minimises, at the labels and centroids returned.
     n_iter_ : int
@@ -154,6 +164,7 @@ class ConstrainedClusterer(
 
     labels_: IntArray
     cluster_centers_: FloatArray
+    inertia_: float
     objective_: float
     n_iter_: int
     history_: list[HalfStep]
@@ -180,7 +191,7 @@ class ConstrainedClusterer(
             Arguments of `read_side`.
         """
         self._check_settings()
-        points = self._read_points(X, reset=True)
+        points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
         by_odds = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
         for name in by_odds:
@@ -201,9 +212,41 @@ class ConstrainedClusterer(
             given = {name: odds * weights[name] for name in by_odds}
             side = replace(side, constraints=side.constraints.with_weights(**given))
         self._fit(some, side)
+        if hasattr(self, "cluster_centers_"):
+            self.cluster_centers_ = self.cluster_centers_.astype(dtype, copy=False)
+        if hasattr(self, "metrics_"):
+            self.inertia_ = self._inertia(some, side.counts)
         if held.size < n:
             self._label_others(points, held)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> IntArray:
+        """Cluster the points and return their labels.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            See `fit`.
+
+        Returns
+        -------
+        (n,) int64 array
+            ``labels_``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `fit`.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import SeededKMeans
+        >>> SeededKMeans(2).fit_predict([[0.0], [1.0], [5.0], [6.0]], [1, -1, -1, 0]).tolist()
+        [1, 1, 0, 0]
+        """
+        # scikit-learn's own ignores y, which may hold labels of some points.
+        fitted: Self = self.fit(X, y, **fit_params)
+        return fitted.labels_
 
     @abstractmethod
     def _fit(self, points: Points, side: Side) -> None:
@@ -275,23 +318,28 @@ class ConstrainedClusterer(
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return distortion.accepts_sparse
 
-    def _read_points(self, X: Any, *, reset: bool) -> Points:
-        """Validate the data as scikit-learn does, and prepare it for the distortion."""
+    def _read_points(self, X: Any, *, reset: bool) -> tuple[Points, np.dtype[Any]]:
+        """Validate the data as scikit-learn does, and prepare it for the distortion.
+
+        Points are in double precision; the type returned is that of X, float32 or float64.
+        """
         distortion = self._distortion()
         points = validate_data(
             self,
             X,
             reset=reset,
             accept_sparse="csr" if self._takes_sparse(distortion) else False,
-            dtype=np.float64,
+            dtype=[np.float64, np.float32],
         )
+        dtype = points.dtype
+        points = points.astype(np.float64, copy=False)
         if is_sparse(points):
             from scipy.sparse import csr_array
 
             points = csr_array(points)
         refuse_large(points)
         distortion.check(points)
-        return distortion.prepare(points)
+        return distortion.prepare(points), dtype
 
     def _check_settings(self) -> None:
         """Check the settings that can be without the data."""
@@ -382,11 +430,10 @@ class ConstrainedClusterer(
         >>> bool(near == model.labels_[0]), bool(far == model.labels_[3])
         (True, True)
         """
-        costs = self.transform(X)
-        return np.asarray(costs.argmin(axis=1), dtype=np.int64)
+        return np.asarray(self._costs_of(X).argmin(axis=1), dtype=np.int64)
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the cost of each point in each cluster, under the metric learnt.
+        """Return the distance of each point to each centroid, under the metric learnt.
 
         Parameters
         ----------
@@ -394,8 +441,11 @@ class ConstrainedClusterer(
 
         Returns
         -------
-        (n, k) float64 array
-            Less the ``log det`` of each cluster's metric where clusters have their own.
+        (n, k) array of float64, or of float32 if X is
+            Euclidean distances, as in `sklearn.cluster.KMeans`; for other distortions, their
+            values: one minus the cosine, or the divergence of the point from the centroid. Where
+            clusters have metrics of their own, the nearest centroid need not be that of `predict`,
+            which takes the ``log det`` of each metric off the squared distance.
 
         Raises
         ------
@@ -410,24 +460,58 @@ class ConstrainedClusterer(
         >>> points = [[0.0], [1.0], [8.0], [9.0]]
         >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
         >>> sorted(model.transform([[0.5]])[0].tolist())
-        [0.0, 64.0]
+        [0.0, 8.0]
         """
         check_is_fitted(self)
-        return self._costs(self._read_points(X, reset=False))
+        points, dtype = self._read_points(X, reset=False)
+        return self._transformed(points).astype(dtype, copy=False)
+
+    def _transformed(self, points: Points) -> FloatArray:
+        """Return what `transform` returns of points, as read; costs where there is no metric."""
+        if not hasattr(self, "metrics_"):
+            return self._costs(points)
+        found = self._dissimilarities(*self._around_origin(points))
+        squared = isinstance(self.metrics_[0], SquaredEuclidean)
+        return np.sqrt(found, out=found) if squared else found
+
+    def _costs_of(self, X: Any) -> FloatArray:
+        """Return the cost of each point of the data in each cluster."""
+        check_is_fitted(self)
+        return self._costs(self._read_points(X, reset=False)[0])
 
     def _costs(self, points: Points) -> FloatArray:
         """Return the cost of each of the points, as read, in each cluster."""
-        centroids = self.cluster_centers_
-        if self._origin is not None:
-            points, centroids = points - self._origin, centroids - self._origin
+        found = self._dissimilarities(*self._around_origin(points))
+        if len(self.metrics_) > 1:
+            found -= [metric.log_det(points.shape[1]) for metric in self.metrics_]
+        return found
+
+    def _around_origin(self, points: Points) -> tuple[Points, FloatArray]:
+        """Return points, as read, and centroids, both around the origin of the costs."""
+        centroids = np.asarray(self.cluster_centers_, dtype=np.float64)
+        if self._origin is None:
+            return points, centroids
+        return points - self._origin, centroids - self._origin
+
+    def _dissimilarities(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return the distortion of each point in each cluster, under the metric of the cluster."""
         if len(self.metrics_) == 1:
             return self.metrics_[0].distances(points, centroids)
-        d = points.shape[1]
         columns = [
-            m.distances(points, centroids[h : h + 1])[:, 0] - m.log_det(d)
-            for h, m in enumerate(self.metrics_)
+            metric.distances(points, centroids[h : h + 1])[:, 0]
+            for h, metric in enumerate(self.metrics_)
         ]
         return np.stack(columns, axis=1)
+
+    def _inertia(self, points: Points, counts: FloatArray) -> float:
+        """Return the summed distortion of points, around the origin, to the closest centroids."""
+        centroids = self._around_origin(points)[1]
+        if len(self.metrics_) > 1:
+            return float(counts @ self._dissimilarities(points, centroids).min(axis=1))
+        # Without the (n, k) array of all.
+        (metric,) = self.metrics_
+        closest = metric.nearest(points, centroids, None)
+        return float(counts @ metric.own(points, centroids, closest))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the summed cost of the points in their cheapest clusters.
@@ -456,7 +540,7 @@ class ConstrainedClusterer(
         >>> model.score([[0.5], [9.5]])
         -1.0
         """
-        return -float(self.transform(X).min(axis=1).sum())
+        return -float(self._costs_of(X).min(axis=1).sum())
 
     @property
     def _n_features_out(self) -> int:
@@ -469,6 +553,7 @@ class ConstrainedClusterer(
             distortion = self._distortion()
         except (TypeError, ValueError):
             return tags
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.sparse = self._takes_sparse(distortion)
         tags.input_tags.positive_only = distortion.positive_only
         return tags
@@ -506,8 +591,10 @@ class PairwiseClusterer(ConstrainedClusterer):
         Parameters
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-            For pipelines; true classes given here are not looked at.
+        y : (n,) array of int, optional
+            Labels of some points, -1 for the others: another way to give `partial_labels`, that of
+            `sklearn.semi_supervised`. A `y` without any -1 is ignored, since pipelines and searches
+            pass on the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto"
@@ -549,6 +636,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         refuse_constraints(y)
         return self._fit_to(
             X,
+            y=y,
             must_link=must_link,
             cannot_link=cannot_link,
             ml_weight=ml_weight,

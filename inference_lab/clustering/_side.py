@@ -15,7 +15,14 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Side", "agreeing", "of_positive_weight", "read_partial_labels", "read_side"]
+__all__ = [
+    "Side",
+    "agreeing",
+    "of_positive_weight",
+    "partly_labelled",
+    "read_partial_labels",
+    "read_side",
+]
 
 #: Where scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
@@ -54,17 +61,22 @@ class Side:
         return result
 
     def labels_as_pairs(self) -> Constraints:
-        """Return the constraints with those of weight one that labels add: a few that imply all."""
+        """Return the constraints with those of weight one that labels add: a few that imply all.
+
+        Pairs that are constraints already keep their weights.
+        """
         held = np.flatnonzero(self.known >= 0)
         order = held[np.argsort(self.known[held], kind="stable")]
         alike = self.known[order[1:]] == self.known[order[:-1]]
         first = order[np.r_[True, ~alike]] if held.size else order
         chain = np.stack([order[:-1], order[1:]], axis=1)[alike]
-        apart = np.array([(i, j) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
+        apart = np.array([(j, i) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
         given = self.constraints
+        chain = _not_among(chain, given.must_link)
+        apart = _not_among(apart.reshape(-1, 2), given.cannot_link)
         return Constraints(
             np.concatenate([given.must_link, chain]),
-            np.concatenate([given.cannot_link, apart.reshape(-1, 2)]),
+            np.concatenate([given.cannot_link, apart]),
             np.concatenate([given.ml_weights, np.ones(len(chain))]),
             np.concatenate([given.cl_weights, np.ones(len(apart))]),
             n_points=given.n_points,
@@ -86,6 +98,12 @@ class Side:
             None if self.weights is None else self.weights[rows],
             sources,
         )
+
+
+def _not_among(pairs: IntArray, given: IntArray) -> IntArray:
+    """Return the pairs that are not given, in either order of their ends."""
+    ends = {frozenset(pair) for pair in given.tolist()}
+    return pairs[[frozenset(pair) not in ends for pair in pairs.tolist()]]
 
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
@@ -123,6 +141,7 @@ def read_side(
     ml_weight: npt.ArrayLike = 1.0,
     cl_weight: npt.ArrayLike = 1.0,
     sample_ids: npt.ArrayLike | None = None,
+    y: npt.ArrayLike | None = None,
     partial_labels: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
     ml_source: npt.ArrayLike | None = None,
@@ -130,13 +149,22 @@ def read_side(
 ) -> Side:
     """Turn the arguments of ``fit`` into what is known of rows.
 
+    Labels are in `partial_labels`, or in a `y` that marks points without one.
+
     Raises
     ------
     ValueError, TypeError
         What `Constraints` refuses; repeated `sample_ids`; pairs of rows where cross-validation has
-        cut rows out; labels that are no clusters; weights that are negative, not finite or all
-        zero.
+        cut rows out; labels that are no clusters, or given twice; weights that are negative, not
+        finite or all zero.
     """
+    labels, named = partly_labelled(y), "y"
+    if labels is None:
+        labels, named = partial_labels, "partial_labels"
+    elif partial_labels is not None:
+        raise ValueError(
+            "y and partial_labels both hold labels, -1 where a point has none; give one of them"
+        )
     sources: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
     if ml_source is not None or cl_source is not None:
         sources = (
@@ -162,7 +190,7 @@ def read_side(
         )
     return Side(
         Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points),
-        read_partial_labels(partial_labels, n_points, n_clusters),
+        read_partial_labels(labels, n_points, n_clusters, named),
         _read_sample_weight(sample_weight, n_points),
         sources,
     )
@@ -197,8 +225,26 @@ def _aligned(
     return np.asarray(canonical(pairs, source, n_points, pairs_name, name)[1], dtype=np.int64)
 
 
+def partly_labelled(y: Any) -> Any:
+    """Return `y` if it marks points without a label, by numbers of which some are -1; else None.
+
+    Pipelines and searches pass the classes of all points to ``fit``, which are for scoring: a fit
+    that read them would be no clustering.
+
+    Examples
+    --------
+    >>> partly_labelled([0, -1, 1]), partly_labelled([0, 0, 1]), partly_labelled(["a", "b"])
+    ([0, -1, 1], None, None)
+    """
+    given = np.asarray(y)
+    return y if given.dtype.kind in "if" and (given == -1).any() else None
+
+
 def read_partial_labels(
-    partial_labels: npt.ArrayLike | None, n_points: int, n_clusters: int | None
+    partial_labels: npt.ArrayLike | None,
+    n_points: int,
+    n_clusters: int | None,
+    name: str = "partial_labels",
 ) -> IntArray:
     """Validate labels of some of the points.
 
@@ -208,6 +254,8 @@ def read_partial_labels(
     n_points : int
     n_clusters : int or None
         None where there may be any number of clusters.
+    name : str
+        The argument that holds the labels, for messages.
 
     Returns
     -------
@@ -229,13 +277,13 @@ def read_partial_labels(
     given = np.asarray(partial_labels)
     if given.shape != (n_points,):
         raise ValueError(
-            f"partial_labels has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
+            f"{name} has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
             "each point without a label"
         )
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"partial_labels has dtype {given.dtype}; integers are needed: the number of a "
-            "cluster, or -1 for a point without a label"
+            f"{name} has dtype {given.dtype}; integers are needed: the number of a cluster, or -1 "
+            "for a point without a label"
         )
     most = np.inf if n_clusters is None else n_clusters - 1
     outside = np.flatnonzero((given < -1) | (given > most))
@@ -243,8 +291,8 @@ def read_partial_labels(
         at = int(outside[0])
         to = "on" if n_clusters is None else f"to n_clusters - 1 = {n_clusters - 1}"
         raise ValueError(
-            f"partial_labels[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, "
-            "and -1 for a point without a label"
+            f"{name}[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, and -1 "
+            "for a point without a label"
         )
     return given.astype(np.int64)
 

@@ -102,22 +102,20 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, violations_
         After the hard steps at the end; the history covers all temperatures.
     responsibilities_ : (n, k) array
         Marginals at the last temperature above zero.
     temperatures_ : (t,) array
         Those gone through.
 
-    Guarantees
-    ----------
-    The free energy never rises at any one temperature with an exact solver or mean field; the
-    objective never rises in the hard steps at the end.
+    Notes
+    -----
+    **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
+    field; the objective never rises in the hard steps at the end.
 
-    Complexity
-    ----------
-    That of `HMRFKMeans` for each iteration; about ``log(first / last) / -log(cooling)``
-    temperatures of a few iterations each.
+    **Complexity.** That of `HMRFKMeans` for each iteration; about ``log(first / last) /
+    -log(cooling)`` temperatures of a few iterations each.
 
     References
     ----------
@@ -266,15 +264,11 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     by variances and mixing weights. Infinite weights are left out: they bind at any temperature.
     It is found by Lanczos iterations.
 
-    Guarantees
-    ----------
-    The free energy never rises at any one temperature with an exact solver or mean field, but for
-    `reg_covar`.
+    **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
+    field, but for `reg_covar`.
 
-    Complexity
-    ----------
-    That of `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) / -log(cooling)``
-    temperatures of a few iterations each.
+    **Complexity.** That of `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) /
+    -log(cooling)`` temperatures of a few iterations each.
 
     References
     ----------

@@ -45,19 +45,17 @@ class BregmanKMeans(ConstrainedClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
         See `HMRFKMeans`.
     metrics_ : list of Distortion
         The distortion.
 
-    Guarantees
-    ----------
-    The objective never rises from one half-step to the next, unless centroids are smoothed
-    (``kl`` and ``i-divergence`` with smoothing, their default).
+    Notes
+    -----
+    **Guarantees.** The objective never rises from one half-step to the next, unless centroids are
+    smoothed (``kl`` and ``i-divergence`` with smoothing, their default).
 
-    Complexity
-    ----------
-    O(n d k) an iteration; on sparse data, the number of their entries times k.
+    **Complexity.** O(n d k) an iteration; on sparse data, the number of their entries times k.
 
     References
     ----------
@@ -191,16 +189,14 @@ class SphericalKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`.
 
-    Guarantees
-    ----------
-    The objective never rises. CSR data stay sparse; centroids are dense.
+    Notes
+    -----
+    **Guarantees.** The objective never rises. CSR data stay sparse; centroids are dense.
 
-    Complexity
-    ----------
-    That of `BregmanKMeans`.
+    **Complexity.** That of `BregmanKMeans`.
 
     References
     ----------

@@ -305,7 +305,7 @@ class COPKMeans(PairwiseClusterer):
         Whether the status is "converged".
     n_failures_ : int
         Starts that failed.
-    labels_, cluster_centers_, objective_, n_iter_, history_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_
         See `HMRFKMeans`; the objective is the summed cost of the points in their clusters.
     violations_ : Violations
         None, if ``feasible_``.
@@ -314,14 +314,12 @@ class COPKMeans(PairwiseClusterer):
     constraints_ : Constraints
         As used: without pairs of weight zero.
 
-    Guarantees
-    ----------
-    Labels violate no constraint, or ``feasible_`` is false. The objective may rise between
-    sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
+    Notes
+    -----
+    **Guarantees.** Labels violate no constraint, or ``feasible_`` is false. The objective may rise
+    between sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
 
-    Complexity
-    ----------
-    O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
+    **Complexity.** O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
 
     References
     ----------

@@ -308,7 +308,7 @@ class RDPMeans(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         As in `HMRFKMeans`.
     metrics_, constraints_
         As in `HMRFKMeans`.
@@ -319,16 +319,15 @@ class RDPMeans(PairwiseClusterer):
     xi_ : float
         ``xi`` in the end, which the objective is stated with.
 
-    Guarantees
-    ----------
-    With ``xi_rate=1``, no warm-up, squared costs and centroids that minimise them, the objective
-    never rises, whatever does the E-step. With ``xi=0`` the result is that of `DPMeans`.
+    Notes
+    -----
+    **Guarantees.** With ``xi_rate=1``, no warm-up, squared costs and centroids that minimise them,
+    the objective never rises, whatever does the E-step. With ``xi=0`` the result is that of
+    `DPMeans`.
 
-    Complexity
-    ----------
-    A sweep costs O(n d M + n + p) for p pairs, where M clusters of K have moved, and O(n d) for a
-    cluster that it opens; points for which nothing came nearer are passed over. Memory: ``n K``
-    costs. A solver's factor graph holds all points, which label costs couple.
+    **Complexity.** A sweep costs O(n d M + n + p) for p pairs, where M clusters of K have moved,
+    and O(n d) for a cluster that it opens; points for which nothing came nearer are passed over.
+    Memory: ``n K`` costs. A solver's factor graph holds all points, which label costs couple.
 
     References
     ----------
@@ -512,16 +511,16 @@ class DPMeans(RDPMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.
     n_clusters_, cluster_cost_
         See `RDPMeans`.
 
-    Guarantees
-    ----------
-    The objective never rises, with squared costs and centroids that minimise them.
+    Notes
+    -----
+    **Guarantees.** The objective never rises, with squared costs and centroids that minimise them.
 
     References
     ----------

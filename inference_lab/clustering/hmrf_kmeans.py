@@ -89,7 +89,11 @@ class HMRFKMeans(PairwiseClusterer):
     ----------
     labels_ : (n,) int64 array
         Cluster of each point.
-    cluster_centers_ : (k, d) float64 array
+    cluster_centers_ : (k, d) array
+        Of float32 if X is.
+    inertia_ : float
+        Summed distortion of the points to their closest centroids, whatever constraints say, times
+        their weights; squared distances for Euclidean ones, as in `sklearn.cluster.KMeans`.
     objective_ : float
         ``J`` at the labels, centroids and metric returned.
     n_iter_ : int
@@ -104,18 +108,16 @@ class HMRFKMeans(PairwiseClusterer):
     constraints_ : Constraints
         As used, closed perhaps.
 
-    Guarantees
-    ----------
-    The objective never rises from one half-step to the next, whatever the solver, unless
-    E-steps start cold, centroids are smoothed (``kl`` and ``i-divergence`` with smoothing) or
-    gradients are those printed in the paper.
+    Notes
+    -----
+    **Guarantees.** The objective never rises from one half-step to the next, whatever the solver,
+    unless E-steps start cold, centroids are smoothed (``kl`` and ``i-divergence`` with smoothing)
+    or gradients are those printed in the paper.
 
-    Complexity
-    ----------
-    An iteration costs O(n d k) and what the solver takes; with distance penalties, the largest
-    dissimilarity of two points O(n^2 d) up to 1,500 points and O(n d) beyond. Points without
-    constraints never enter the factor graph. Memory: the data once more, and ``c k`` costs for
-    ``c`` constrained points. Sparse data stay sparse; centroids are dense.
+    **Complexity.** An iteration costs O(n d k) and what the solver takes; with distance penalties,
+    the largest dissimilarity of two points O(n^2 d) up to 1,500 points and O(n d) beyond. Points
+    without constraints never enter the factor graph. Memory: the data once more, and ``c k`` costs
+    for ``c`` constrained points. Sparse data stay sparse; centroids are dense.
 
     References
     ----------
@@ -299,23 +301,20 @@ class PCKMeans(HMRFKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.
-
-    Guarantees
-    ----------
-    The objective never rises from one half-step to the next, whatever the solver.
-
-    Complexity
-    ----------
-    An iteration costs O(n d k) and what the solver takes for the constrained points.
 
     Notes
     -----
     Squared distances are whole, as in Basu's thesis (4.10); the paper of 2004 halves them, so that
     its weights are half as large.
+
+    **Guarantees.** The objective never rises from one half-step to the next, whatever the solver.
+
+    **Complexity.** An iteration costs O(n d k) and what the solver takes for the constrained
+    points.
 
     References
     ----------
@@ -381,23 +380,21 @@ class MPCKMeans(HMRFKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_ : list of SquaredEuclidean
         With the metric learnt; one for each cluster if they have their own.
     constraints_ : Constraints
         As used, closed perhaps.
 
-    Guarantees
-    ----------
-    The objective never rises from one half-step to the next, whatever the solver.
+    Notes
+    -----
+    **Guarantees.** The objective never rises from one half-step to the next, whatever the solver.
 
-    Complexity
-    ----------
-    That of `HMRFKMeans` with distance penalties; and of the metric, with p violated pairs,
-    O((n + p) d) if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each cluster
-    that has its own. The step to it takes the objective up to 30 times. Full metrics of more than
-    5,000 features are refused.
+    **Complexity.** That of `HMRFKMeans` with distance penalties; and of the metric, with p violated
+    pairs, O((n + p) d) if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each
+    cluster that has its own. The step to it takes the objective up to 30 times. Full metrics of
+    more than 5,000 features are refused.
 
     References
     ----------

@@ -30,10 +30,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import validate_data
 
 from inference_lab._numba import kernel as compiled
-from inference_lab.clustering._base import PairwiseClusterer, check_setting, refuse_large
+from inference_lab.clustering._base import PairwiseClusterer, check_setting
 from inference_lab.clustering._side import Side, agreeing
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
@@ -362,16 +361,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
     X_fit_ : (n, d) matrix or None
         The points, for `predict`; None if the kernel was precomputed.
 
-    Guarantees
-    ----------
-    The objective never rises, whatever the matrix and ``sigma``. On convergence with
-    ``local_search``, no move of a single point lowers it (up to rounding).
+    Notes
+    -----
+    **Guarantees.** The objective never rises, whatever the matrix and ``sigma``. On convergence
+    with ``local_search``, no move of a single point lowers it (up to rounding).
 
-    Complexity
-    ----------
-    Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step; a sweep of
-    single moves O(n k), and O(n) for each move; with a sparse matrix, its entries instead.
-    ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
+    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step;
+    a sweep of single moves O(n k), and O(n) for each move; with a sparse matrix, its entries
+    instead. ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
 
     References
     ----------
@@ -471,19 +468,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
     def _centred(self, points: Points, counts: FloatArray) -> Points:
         return points
 
-    def _read_points(self, X: Any, *, reset: bool) -> Points:
+    def _read_points(self, X: Any, *, reset: bool) -> tuple[Points, np.dtype[Any]]:
         """Validate the data as scikit-learn does."""
         if reset:
             self._columns = None
-        points = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        if is_sparse(points):
-            from scipy.sparse import csr_array
-
-            points = csr_array(points)
-        refuse_large(points)
+        points, dtype = super()._read_points(X, reset=reset)
         if self._precomputed() and reset:
             _check_symmetric(points)
-        return points
+        return points, dtype
 
     def _similarities(self, points: Points, others: Points | None = None) -> Points:
         """Return similarities among points, or of `others` to points."""
@@ -615,10 +607,10 @@ class KernelHMRFKMeans(PairwiseClusterer):
     # -------------------------------------------------------------- new points
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the squared distance of each point to each mean in feature space, shape (m, k).
+        """Return the distance of each point to each mean in feature space, shape (m, k).
 
-        Constraints do not enter. For a precomputed kernel, and for the forms that cut a graph,
-        distances are less a constant of each point, which predictions do not depend on.
+        Constraints do not enter. For a precomputed kernel, and for the forms that cut a graph, it
+        is the squared distance less a constant of each point, which predictions do not depend on.
 
         Parameters
         ----------
@@ -626,18 +618,22 @@ class KernelHMRFKMeans(PairwiseClusterer):
 
         Returns
         -------
-        (m, k) float64 array
+        (m, k) array of float64, or of float32 if X is
 
         Examples
         --------
-        With a linear kernel these are squared distances between points and means:
+        With a linear kernel these are distances between points and means:
 
         >>> X = [[0.0], [2.0], [8.0], [10.0]]
         >>> model = KernelHMRFKMeans(2, kernel="linear", random_state=0).fit(X)
         >>> sorted(model.transform([[1.0]])[0].tolist())
-        [0.0, 64.0]
+        [0.0, 8.0]
         """
         return super().transform(X)
+
+    def _transformed(self, points: Points) -> FloatArray:
+        found = self._costs(points)
+        return np.sqrt(found, out=found) if self._knows_lengths() else found
 
     def _costs(self, points: Points) -> FloatArray:
         similarities = self._similarities(self.X_fit_, points)
@@ -647,10 +643,14 @@ class KernelHMRFKMeans(PairwiseClusterer):
             degrees = sums.sum(axis=1)
             sums = sums / np.where(degrees > 0, degrees, 1.0)[:, np.newaxis]
         result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
-        if self.form == "ratio-association" and not self._precomputed():
+        if self._knows_lengths():
             result += self._diagonal(points)[:, np.newaxis]
             np.maximum(result, 0.0, out=result)
         return result
+
+    def _knows_lengths(self) -> bool:
+        """Whether the similarity of a new point with itself is its squared length, and known."""
+        return self.form == "ratio-association" and not self._precomputed()
 
     def _diagonal(self, points: Points) -> FloatArray:
         """Return the similarity of each point with itself."""

@@ -292,15 +292,13 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         on it for mean field, an estimate otherwise; NaN where the solver gives none (Gibbs).
     n_iter_, history_, converged_, violations_
 
-    Guarantees
-    ----------
-    With an exact solver or mean field the free energy never rises, but for `reg_covar`, which the
-    objective leaves out.
+    Notes
+    -----
+    **Guarantees.** With an exact solver or mean field the free energy never rises, but for
+    `reg_covar`, which the objective leaves out.
 
-    Complexity
-    ----------
-    An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the solver's time.
-    Memory: a few (n, k) arrays.
+    **Complexity.** An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the
+    solver's time. Memory: a few (n, k) arrays.
 
     References
     ----------
@@ -438,7 +436,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         """
         from scipy.special import softmax
 
-        return np.asarray(softmax(-self.transform(X), axis=1))
+        return np.asarray(softmax(-self._costs_of(X), axis=1))
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-likelihood of points under the mixture, constraints left aside.
@@ -461,7 +459,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         """
         from scipy.special import logsumexp
 
-        return np.asarray(logsumexp(-self.transform(X), axis=1))
+        return np.asarray(logsumexp(-self._costs_of(X), axis=1))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood of points under the mixture; see `score_samples`.
@@ -493,8 +491,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
         Returns
         -------
-        (n, k) float64 array
-            ``+inf`` for components of weight zero.
+        (n, k) array of float64, or of float32 if X is
+            No distances; ``+inf`` for components of weight zero.
 
         Examples
         --------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, Fit
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, partly_labelled
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
@@ -22,8 +23,8 @@ Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 class SeededKMeans(ConstrainedClusterer):
     r"""K-means whose centroids start at the means of labelled points.
 
-    Cluster ``h`` starts at ``mean(x_i : partial_labels_i = h)``; the labels are not used again, so
-    that wrong ones can be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
+    Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so that wrong
+    ones can be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
 
     Parameters
     ----------
@@ -48,18 +49,17 @@ class SeededKMeans(ConstrainedClusterer):
     ----------
     labels_ : (n,) int array
         Cluster ``h`` is that of the points labelled ``h``.
-    cluster_centers_, objective_, n_iter_, history_, converged_
+    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
         See `HMRFKMeans`.
     metrics_ : list of Distortion
         The distortion.
 
-    Guarantees
-    ----------
-    The objective never rises, unless centroids are smoothed (``kl`` and ``i-divergence``).
+    Notes
+    -----
+    **Guarantees.** The objective never rises, unless centroids are smoothed (``kl`` and
+    ``i-divergence``).
 
-    Complexity
-    ----------
-    O(n d k) an iteration.
+    **Complexity.** O(n d k) an iteration.
 
     References
     ----------
@@ -68,7 +68,7 @@ class SeededKMeans(ConstrainedClusterer):
     Examples
     --------
     >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> SeededKMeans(2).fit(X, partial_labels=[1, -1, -1, 0]).labels_.tolist()
+    >>> SeededKMeans(2).fit(X, [1, -1, -1, 0]).labels_.tolist()
     [1, 1, 0, 0]
     """
 
@@ -110,12 +110,15 @@ class SeededKMeans(ConstrainedClusterer):
         Parameters
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
-        y : ignored
-            For pipelines; true classes given here are not looked at.
+        y : (n,) array of int, optional
+            Labels of some points, -1 for the others: another way to give `partial_labels`, that of
+            `sklearn.semi_supervised`. A `y` without any -1 is ignored, with a warning if there are
+            no `partial_labels` either: pipelines and searches pass on the true classes of all
+            points for scoring.
         partial_labels : (n,) array of int, optional
             A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Clusters
-            may lack labelled points; without any, this is K-means. Cross-validation cuts it along
-            with the data.
+            may lack labelled points; without any, this is K-means. All points may have one.
+            Cross-validation cuts it along with the data.
         sample_weight : (n,) array of float, optional
             How often each point counts; zero leaves it out of the fit, and labels it afterwards.
 
@@ -133,10 +136,16 @@ class SeededKMeans(ConstrainedClusterer):
         A label that is wrong is corrected where the class does not hold on to labels:
 
         >>> X = [[0.0], [1.0], [2.0], [10.0], [11.0]]
-        >>> SeededKMeans(2).fit(X, partial_labels=[0, -1, 1, 1, -1]).labels_.tolist()
+        >>> SeededKMeans(2).fit(X, [0, -1, 1, 1, -1]).labels_.tolist()
         [0, 0, 0, 1, 1]
         """
-        return self._fit_to(X, partial_labels=partial_labels, sample_weight=sample_weight)
+        if y is not None and partial_labels is None and partly_labelled(y) is None:
+            warnings.warn(
+                "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "
+                "classes that are for scoring; labels of all points go into partial_labels",
+                stacklevel=2,
+            )
+        return self._fit_to(X, y=y, partial_labels=partial_labels, sample_weight=sample_weight)
 
     def _fit(self, points: Points, side: Side) -> None:
         self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
@@ -169,8 +178,8 @@ class ConstrainedKMeans(SeededKMeans):
     r"""Seeded K-means that holds on to the labels given.
 
     In every E-step the labelled points keep their labels; the others go to their cheapest cluster.
-    Minimises ``sum_i D(x_i, mu_{l_i})`` subject to ``l_i = partial_labels_i``. For labels that are
-    right; wrong ones are never corrected.
+    Minimises ``sum_i D(x_i, mu_{l_i})`` subject to ``l_i = y_i``. For labels that are right; wrong
+    ones are never corrected.
 
     Parameters
     ----------
@@ -181,13 +190,13 @@ class ConstrainedKMeans(SeededKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `SeededKMeans`.
 
-    Guarantees
-    ----------
-    ``labels_`` agrees with the labels given. The objective never rises, unless centroids are
-    smoothed. `predict` knows of no labels.
+    Notes
+    -----
+    **Guarantees.** ``labels_`` agrees with the labels given. The objective never rises, unless
+    centroids are smoothed. `predict` knows of no labels.
 
     References
     ----------
@@ -196,7 +205,7 @@ class ConstrainedKMeans(SeededKMeans):
     Examples
     --------
     >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> ConstrainedKMeans(2).fit(X, partial_labels=[1, 0, -1, 0]).labels_.tolist()
+    >>> ConstrainedKMeans(2).fit(X, [1, 0, -1, 0]).labels_.tolist()
     [1, 0, 0, 0]
     """
 

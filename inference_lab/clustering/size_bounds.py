@@ -159,19 +159,17 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`. `predict` knows of no bounds.
 
-    Guarantees
-    ----------
-    Each assignment is a cheapest one within the bounds, so that the objective never rises, unless
-    centroids are smoothed.
+    Notes
+    -----
+    **Guarantees.** Each assignment is a cheapest one within the bounds, so that the objective never
+    rises, unless centroids are smoothed.
 
-    Complexity
-    ----------
-    O(n d k) an iteration, and O(n + k^2) times the length of a path for each point by which the
-    cheapest clusters break the bounds: 20 iterations with 10^4 points and 50 clusters made equal
-    take two seconds. O(n k) memory.
+    **Complexity.** O(n d k) an iteration, and O(n + k^2) times the length of a path for each point
+    by which the cheapest clusters break the bounds: 20 iterations with 10^4 points and 50 clusters
+    made equal take two seconds. O(n k) memory.
 
     References
     ----------

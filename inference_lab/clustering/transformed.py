@@ -69,6 +69,8 @@ class ConstrainedLinkage(_Dense):
         See `HMRFKMeans`; weights of pairs do not count, but that pairs of weight zero are left out.
     cluster_centers_ : (k, d) array
         Means of the clusters, to the nearest of which `predict` puts new points.
+    inertia_ : float
+        See `HMRFKMeans`.
     objective_ : float
         The largest of the changed distances within a cluster.
     n_iter_ : int
@@ -76,14 +78,12 @@ class ConstrainedLinkage(_Dense):
     history_, converged_
         Empty, and true.
 
-    Guarantees
-    ----------
-    None: must-links give way to cannot-links between points that they connect, and in the end
-    clusters merge whatever the cannot-links say.
+    Notes
+    -----
+    **Guarantees.** None: must-links give way to cannot-links between points that they connect, and
+    in the end clusters merge whatever the cannot-links say.
 
-    Complexity
-    ----------
-    O(n^2 d) and O(m n^2) for m points in must-links; memory O(n^2).
+    **Complexity.** O(n^2 d) and O(m n^2) for m points in must-links; memory O(n^2).
 
     References
     ----------
@@ -170,7 +170,7 @@ class ConstrainedSpectral(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_
+    labels_, violations_, constraints_, cluster_centers_, inertia_
         See `ConstrainedLinkage`.
     eigenvalues_ : (k,) array
     objective_ : float
@@ -178,13 +178,12 @@ class ConstrainedSpectral(_Dense):
     n_iter_, history_, converged_
         Of k-means; empty; true.
 
-    Guarantees
-    ----------
-    None: one must-link among many neighbours is one similarity of many.
+    Notes
+    -----
+    **Guarantees.** None: one must-link among many neighbours is one similarity of many.
 
-    Complexity
-    ----------
-    A search for neighbours, and Lanczos iterations (ARPACK) of O(n n_neighbours + pairs) each.
+    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) of O(n n_neighbours +
+    pairs) each.
 
     References
     ----------
@@ -284,7 +283,7 @@ class FlexibleSpectral(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_
+    labels_, violations_, constraints_, cluster_centers_, inertia_
         See `ConstrainedLinkage`, but weights of pairs count: all of them times any number is the
         same.
     eigenvalues_ : (k - 1,) array
@@ -296,18 +295,16 @@ class FlexibleSpectral(_Dense):
     n_iter_, history_, converged_
         Of k-means; empty; true.
 
-    Guarantees
-    ----------
-    Of all vectors that meet the pairs to the degree that they do, each kept one is a stationary
-    point of the cost; the labels, which are rounded, need not meet any pair.
+    Notes
+    -----
+    **Guarantees.** Of all vectors that meet the pairs to the degree that they do, each kept one is
+    a stationary point of the cost; the labels, which are rounded, need not meet any pair.
 
-    Complexity
-    ----------
-    A search for neighbours, and Lanczos iterations (ARPACK), in each of which a sparse system with
-    ``L`` is solved by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code
-    computes all eigenvectors, in O(n^3), and takes the ones of least cost of them; here they are
-    taken of the ``max(10, 4 k)`` of least ``lambda``; 3,000 points in the plane take 11 s. ``L`` is
-    given 1e-5 on its diagonal, which adds the same to the cost of every vector.
+    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK), in each of which a
+    sparse system with ``L`` is solved by conjugate gradients of O(n n_neighbours + pairs) a step.
+    The paper's code computes all eigenvectors, in O(n^3), and takes the ones of least cost of them;
+    here they are taken of the ``max(10, 4 k)`` of least ``lambda``; 3,000 points in the plane take
+    11 s. ``L`` is given 1e-5 on its diagonal, which adds the same to the cost of every vector.
 
     References
     ----------
@@ -494,18 +491,16 @@ class MetricKMeans(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_, metrics_
+    labels_, violations_, constraints_, cluster_centers_, inertia_, metrics_
         See `HMRFKMeans`; weights of pairs do not count.
     objective_, n_iter_, history_, converged_
         Of k-means under the metric.
 
-    Guarantees
-    ----------
-    Those of k-means; no pair is held.
+    Notes
+    -----
+    **Guarantees.** Those of k-means; no pair is held.
 
-    Complexity
-    ----------
-    O(n d^2) for "rca", O(sweeps pairs d^2) for "itml", and k-means.
+    **Complexity.** O(n d^2) for "rca", O(sweeps pairs d^2) for "itml", and k-means.
 
     References
     ----------

@@ -182,6 +182,7 @@ class SourcedClusterer(PairwiseClusterer):
         refuse_constraints(y)
         return self._fit_to(
             X,
+            y=y,
             must_link=must_link,
             cannot_link=cannot_link,
             ml_weight=ml_weight,
@@ -361,14 +362,13 @@ class TVClust(SourcedClusterer):
         Minus the bound.
     n_iter_, history_, converged_, violations_, constraints_
 
-    Guarantees
-    ----------
-    With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
+    Notes
+    -----
+    **Guarantees.** With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
 
-    Complexity
-    ----------
-    An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d + pairs k), with the
-    entries that are not 0 in place of ``n d`` where these are sparse. Memory: a few (n, k) arrays.
+    **Complexity.** An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d +
+    pairs k), with the entries that are not 0 in place of ``n d`` where these are sparse. Memory: a
+    few (n, k) arrays.
 
     References
     ----------
@@ -506,8 +506,9 @@ class TVClust(SourcedClusterer):
 
         Returns
         -------
-        (n, k) float64 array
-            ``-E log pi_h - E log p(x | component h)``, for components without points, too.
+        (n, k) array of float64, or of float32 if X is
+            No distances: ``-E log pi_h - E log p(x | component h)``, for components without points,
+            too.
 
         Examples
         --------

@@ -481,15 +481,13 @@ class TVClustSampler(SourcedClusterer):
     n_iter_, converged_, violations_, constraints_
         Sweeps; always true; as in `HMRFKMeans`.
 
-    Guarantees
-    ----------
-    The chain leaves the posterior invariant.
+    Notes
+    -----
+    **Guarantees.** The chain leaves the posterior invariant.
 
-    Complexity
-    ----------
-    A sweep costs O(n k d^2 + pairs), for directions and counts O(n k d + pairs); a move that splits
-    or merges, O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point estimate compares all
-    samples: O(n_samples^2 n).
+    **Complexity.** A sweep costs O(n k d^2 + pairs), for directions and counts O(n k d + pairs); a
+    move that splits or merges, O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point
+    estimate compares all samples: O(n_samples^2 n).
 
     References
     ----------
@@ -663,8 +661,8 @@ class TVClustSampler(SourcedClusterer):
 
         Returns
         -------
-        (n, k) float64 array
-            ``-log(size_h) - log p(x | points of the cluster)``.
+        (n, k) array of float64, or of float32 if X is
+            No distances: ``-log(size_h) - log p(x | points of the cluster)``.
 
         Examples
         --------

@@ -268,23 +268,19 @@ class LCVQE(PairwiseClusterer):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         As in `HMRFKMeans`.
     metrics_, constraints_
         As in `HMRFKMeans`.
 
-    Guarantees
-    ----------
-    Centroids minimise the objective, so that they never raise it. Labels may, since pairs are
-    decided one by one; an iteration that repeats the last one ends the fit.
-
-    Complexity
-    ----------
-    An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
-
     Notes
     -----
     Weights multiply the price of a violated pair, and how much it pulls; those of the paper are 1.
+
+    **Guarantees.** Centroids minimise the objective, so that they never raise it. Labels may, since
+    pairs are decided one by one; an iteration that repeats the last one ends the fit.
+
+    **Complexity.** An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
 
     References
     ----------
@@ -346,18 +342,17 @@ class CVQE(LCVQE):
 
     Attributes
     ----------
-    labels_, cluster_centers_, objective_, n_iter_, converged_, history_, violations_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
     metrics_, constraints_
         See `HMRFKMeans`.
 
-    Guarantees
-    ----------
-    None: pairs are decided one by one, and centroids follow those of the last iteration.
+    Notes
+    -----
+    **Guarantees.** None: pairs are decided one by one, and centroids follow those of the last
+    iteration.
 
-    Complexity
-    ----------
-    An iteration costs O(n d k + p k^2) for p pairs.
+    **Complexity.** An iteration costs O(n d k + p k^2) for p pairs.
 
     References
     ----------

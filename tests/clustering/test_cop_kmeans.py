@@ -68,7 +68,7 @@ def test_constraints_hold_or_the_status_says_so(
     # Must-links are kept even by failed starts.
     assert 0 == wrong.must_link
     own = model.transform(points)[np.arange(len(points)), model.labels_]
-    assert own.sum() == pytest.approx(model.objective_)
+    assert (own**2).sum() == pytest.approx(model.objective_)
     for h in np.unique(model.labels_):
         mean = points[model.labels_ == h].mean(axis=0)
         np.testing.assert_allclose(model.cluster_centers_[h], mean, atol=1e-9)

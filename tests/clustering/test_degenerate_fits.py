@@ -155,7 +155,7 @@ def test_units_make_no_difference_to_clusters(kind):
 @pytest.mark.parametrize("kind", [PCKMeans, COPKMeans, TVClust])
 def test_constraints_in_the_wrong_place_are_not_ignored(kind):
     pairs = Constraints([[0, 1]], [[2, 3]], n_points=6)
-    with pytest.raises(TypeError, match=r"its second argument is ignored"):
+    with pytest.raises(TypeError, match=r"its second argument holds labels"):
         kind(2).fit(POINTS, pairs)
     with pytest.raises(TypeError, match=r"must_link are Constraints, of which"):
         kind(2).fit(POINTS, must_link=pairs)

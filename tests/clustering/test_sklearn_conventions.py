@@ -45,6 +45,7 @@ def test_all_are_found():
 
 # Of the few distinct points of some checks, a metric rightly looks at one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
+@pytest.mark.filterwarnings("ignore:y marks no point as unlabelled")
 @pytest.mark.parametrize(
     "estimator",
     [e(**settings) for e in ESTIMATORS for settings in SETTINGS.get(e.__name__, [{}])],
@@ -70,3 +71,12 @@ def test_true_classes_do_not_leak_in(estimator):
         two = estimator(**settings).fit(points, rng.integers(2, size=30))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     assert one.labels_.dtype.kind == "i"
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+def test_notebooks_show_parameters_without_warnings(estimator):
+    # scikit-learn takes the help of each parameter from the docstring, and warns of other sections.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = estimator()._repr_html_()
+    assert "n_init" not in estimator().get_params() or "n_init" in page

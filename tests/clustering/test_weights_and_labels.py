@@ -17,6 +17,7 @@ from inference_lab.clustering import (
     LCVQE,
     BregmanKMeans,
     ConstrainedGaussianMixture,
+    ConstrainedKMeans,
     COPKMeans,
     DPMeans,
     HMRFKMeans,
@@ -24,6 +25,7 @@ from inference_lab.clustering import (
     MPCKMeans,
     PCKMeans,
     RDPMeans,
+    SeededKMeans,
     TVClust,
     TVClustSampler,
 )
@@ -179,6 +181,51 @@ def test_labels_that_are_known_are_kept_beside_pairs(estimator: Any) -> None:
     known[20] = 0
     estimator.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
     np.testing.assert_array_equal(estimator.labels_[known >= 0], known[known >= 0])
+
+
+#: Those that take labels of some points.
+LABELLED = [
+    each for each in estimators() if "partial_labels" in inspect.signature(each.fit).parameters
+]
+
+
+@pytest.mark.parametrize("estimator", LABELLED, ids=lambda e: type(e).__name__)
+def test_a_y_with_points_marked_unlabelled_is_partial_labels(estimator: Any) -> None:
+    some = np.where(np.arange(24) % 3 == 0, (TRUTH + 1) % 3, -1)
+    by_name = clone(estimator).fit(POINTS, partial_labels=some)
+    by_y = clone(estimator).fit(POINTS, some.tolist())
+    np.testing.assert_array_equal(by_y.labels_, by_name.labels_)
+    np.testing.assert_array_equal(by_y.labels_[some >= 0], some[some >= 0])
+    np.testing.assert_array_equal(clone(estimator).fit_predict(POINTS, some), by_y.labels_)
+    plain = clone(estimator).fit(POINTS)
+    assert (plain.labels_ != by_y.labels_).any()
+
+
+@pytest.mark.parametrize("estimator", LABELLED, ids=lambda e: type(e).__name__)
+def test_a_y_of_true_classes_may_stand_beside_partial_labels(estimator: Any) -> None:
+    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    one = clone(estimator).fit(POINTS, partial_labels=some)
+    for classes in (TRUTH, TRUTH + 7, TRUTH.astype(float), np.array(["a", "b", "c"])[TRUTH]):
+        two = clone(estimator).fit(POINTS, classes, partial_labels=some)
+        np.testing.assert_array_equal(one.labels_, two.labels_)
+    with pytest.raises(ValueError, match="y and partial_labels both hold labels"):
+        clone(estimator).fit(POINTS, some, partial_labels=some)
+
+
+@pytest.mark.parametrize("kind", [SeededKMeans, ConstrainedKMeans, PCKMeans])
+def test_a_y_whose_labels_are_no_clusters_is_refused_by_its_name(kind: Any) -> None:
+    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    with pytest.raises(ValueError, match=r"y\[18\] = 2 is no cluster; numbers from 0 to .* = 1"):
+        kind(2).fit(POINTS, some)
+    with pytest.raises(TypeError, match="y has dtype float64; integers are needed"):
+        kind(3).fit(POINTS, some.astype(float))
+
+
+def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:
+    names = (TRUTH + 1) % 3
+    model = make_pipeline(StandardScaler(), ConstrainedKMeans(3, random_state=0))
+    found = cross_val_predict(model, POINTS, np.where(np.arange(24) % 2 == 0, names, -1), cv=4)
+    assert (found == names).mean() > 0.9
 
 
 @pytest.mark.parametrize("solver", ["icm", "ilp"])

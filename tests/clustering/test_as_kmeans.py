@@ -1,0 +1,171 @@
+"""Attributes and distances are those of scikit-learn's KMeans, in all estimators."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+
+import inference_lab.clustering as clustering
+from inference_lab.clustering import (
+    BregmanKMeans,
+    HMRFKMeans,
+    KernelHMRFKMeans,
+    MetricKMeans,
+    MPCKMeans,
+    PCKMeans,
+    SizeConstrainedKMeans,
+    SphericalKMeans,
+)
+
+RNG = np.random.default_rng(5)
+TRUTH = np.repeat([0, 1, 2], 10)
+#: Values that float32 holds exactly, so that the two types are the same data.
+POINTS = (RNG.normal(size=(30, 2)) + 4.0 * np.array([[1, 1], [3, 1], [1, 3]])[TRUTH]).astype(
+    np.float32
+)
+POINTS = np.abs(POINTS) + np.float32(0.25)
+COUNTS = RNG.integers(1, 4, size=30).astype(float)
+PAIRS: dict[str, Any] = {"must_link": [(0, 1), (10, 12)], "cannot_link": [(0, 12), (3, 20)]}
+KINDS = [
+    getattr(clustering, name)
+    for name in clustering.__all__
+    if hasattr(getattr(clustering, name), "fit")
+]
+QUICK = {
+    "AnnealedConstrainedKMeans": {"cooling": 0.1},
+    "AnnealedConstrainedMixture": {"cooling": 0.1},
+    "TVClustSampler": {"n_samples": 5, "burn_in": 0},
+}
+#: Those whose costs are log-densities, and no distances to centroids.
+DENSITIES = {
+    "AnnealedConstrainedMixture",
+    "ConstrainedGaussianMixture",
+    "TVClust",
+    "TVClustSampler",
+}
+
+
+def made(kind: Any) -> Any:
+    """Return an estimator of the kind with three clusters, if it takes a number."""
+    settings = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {})}
+    return kind(**{k: v for k, v in settings.items() if k in kind().get_params()})
+
+
+def gaps(points: Any, centroids: Any) -> Any:
+    """Return Euclidean distances, from their definition."""
+    return np.sqrt(((points[:, np.newaxis] - centroids) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda e: e.__name__)
+def test_single_precision_stays_and_double_precision_does(kind: Any) -> None:
+    one = made(kind).fit(POINTS)
+    two = clone(one).fit(POINTS.astype(np.float64))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.predict(POINTS), two.predict(POINTS))
+    for model, dtype in ((one, np.float32), (two, np.float64)):
+        outputs = model.transform(POINTS.astype(dtype))
+        assert outputs.dtype == dtype
+        assert outputs.shape == (30, len(model.get_feature_names_out()))
+        assert model.labels_.dtype == model.predict(POINTS).dtype == np.int64
+        if not isinstance(model, KernelHMRFKMeans):
+            assert model.cluster_centers_.dtype == dtype
+    np.testing.assert_allclose(one.transform(POINTS), two.transform(POINTS), rtol=1e-4, atol=1e-3)
+    whole = np.round(POINTS).astype(np.int32)
+    assert clone(one).fit(whole).transform(whole).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k.__name__ not in DENSITIES], ids=lambda e: e.__name__
+)
+def test_transform_is_euclidean_and_inertia_its_squares(kind: Any) -> None:
+    points = POINTS.astype(np.float64)
+    model = made(kind).fit(points)
+    if isinstance(model, KernelHMRFKMeans):
+        model = made(kind).set_params(kernel="linear").fit(points)
+        means = [points[model.labels_ == h].mean(axis=0) for h in range(3)]
+        np.testing.assert_allclose(model.transform(points), gaps(points, means), atol=1e-6)
+        return
+    if isinstance(model, SphericalKMeans):
+        lengths = np.linalg.norm(points, axis=1, keepdims=True)
+        expected = 1.0 - points / lengths @ model.cluster_centers_.T
+    else:
+        metric = model.metrics_[0].weights
+        # Without pairs, a metric is a diagonal, in one form or the other.
+        scale = (
+            np.ones(2)
+            if metric is None
+            else np.sqrt(np.diag(metric) if metric.ndim == 2 else metric)
+        )
+        expected = gaps(points * scale, model.cluster_centers_ * scale)
+    np.testing.assert_allclose(model.transform(points), expected, atol=1e-6)
+    power = 1 if isinstance(model, SphericalKMeans) else 2
+    closest = expected.min(axis=1) ** power
+    assert model.inertia_ == pytest.approx(closest.sum())
+    assert model.score(points) == pytest.approx(-model.inertia_)
+    if not isinstance(model, SizeConstrainedKMeans):
+        weighted = clone(model).fit(points, sample_weight=COUNTS)
+        closest = weighted.transform(points).min(axis=1) ** power
+        assert weighted.inertia_ == pytest.approx(COUNTS @ closest)
+
+
+def test_k_means_from_the_same_start_gives_the_same() -> None:
+    points = POINTS.astype(np.float64) + 1e3
+    start = points[[0, 10, 20]]
+    weights = COUNTS.copy()
+    weights[4] = 0.0
+    theirs = KMeans(3, init=start, n_init=1, tol=0.0).fit(points, sample_weight=weights)
+    for ours in (BregmanKMeans(3, init=start, tol=0.0), PCKMeans(3, init=start, tol=0.0)):
+        ours.fit(points, sample_weight=weights)
+        np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+        assert ours.inertia_ == pytest.approx(theirs.inertia_)
+        np.testing.assert_allclose(ours.transform(points), theirs.transform(points), atol=1e-6)
+
+
+def test_inertia_does_not_depend_on_what_pairs_cost() -> None:
+    model = PCKMeans(3, random_state=0).fit(POINTS, cannot_link=[(0, 1)], cl_weight=100.0)
+    assert (model.predict(POINTS) != model.labels_).any()
+    squares = gaps(POINTS.astype(float), model.cluster_centers_.astype(float)).min(axis=1) ** 2
+    assert model.inertia_ == pytest.approx(squares.sum(), rel=1e-5)
+    assert model.inertia_ < model.objective_
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+def test_a_metric_for_each_cluster(metric: Any) -> None:
+    points = POINTS.astype(np.float64)
+    model = MPCKMeans(3, metric=metric, metric_per_cluster=True, random_state=0)
+    model.fit(points, **PAIRS, sample_weight=COUNTS)
+    squares = np.empty((30, 3))
+    for h, learnt in enumerate(model.metrics_):
+        gap = points - model.cluster_centers_[h]
+        matrix = np.diag(learnt.weights) if metric == "diagonal" else learnt.weights
+        squares[:, h] = np.einsum("im,mn,in->i", gap, matrix, gap)
+    np.testing.assert_allclose(model.transform(points), np.sqrt(squares), atol=1e-6)
+    assert model.inertia_ == pytest.approx(COUNTS @ squares.min(axis=1))
+    log_dets = [each.log_det(2) for each in model.metrics_]
+    np.testing.assert_array_equal(model.predict(points), (squares - log_dets).argmin(axis=1))
+
+
+@pytest.mark.parametrize("distortion", ["kl", "i-divergence", "itakura-saito", "cosine"])
+def test_other_distortions_are_as_they_are(distortion: Any) -> None:
+    model = HMRFKMeans(3, distortion=distortion, random_state=0).fit(POINTS, sample_weight=COUNTS)
+    costs = model.transform(POINTS)
+    assert costs.dtype == np.float32
+    assert model.inertia_ == pytest.approx(COUNTS @ costs.min(axis=1), rel=1e-5)
+    np.testing.assert_array_equal(model.predict(POINTS), costs.argmin(axis=1))
+
+
+def test_sparse_data_of_single_precision() -> None:
+    sparse = csr_array(np.where(POINTS > 4.0, POINTS, np.float32(0)))
+    for model in (BregmanKMeans(3, random_state=0), SphericalKMeans(3, random_state=0)):
+        model.fit(sparse)
+        assert model.cluster_centers_.dtype == model.transform(sparse).dtype == np.float32
+
+
+def test_the_metric_of_must_links_is_that_of_the_distances() -> None:
+    model = MetricKMeans(3, random_state=0).fit(POINTS.astype(float), **PAIRS)
+    far = model.cluster_centers_[:1] + np.array([[1.0, 0.0]])
+    expected = np.sqrt(model.metrics_[0].weights[0, 0])
+    assert model.transform(far)[0, 0] == pytest.approx(expected)
