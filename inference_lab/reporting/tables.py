@@ -237,7 +237,7 @@ def summary_table(
 #: The formulas of the columns of distances, with and without a bound of the problem.
 _MEANINGS = {
     True: "gap: (energy - best bound) / max(|best energy|, |best bound|), of all solvers; ",
-    False: "over best: (energy - best energy) / |best energy|, where no solver gave a bound; ",
+    False: "over best: (energy - best energy) / |best energy|, where no bound is known; ",
 }
 
 
