@@ -104,7 +104,7 @@ class WhichSolver(SphinxDirective):
         """Return the table."""
         runs = next(p for p in sorted(STUDY.glob("runs.jsonl*")) if ".plan" not in p.name)
         self.env.note_dependency(str(runs))
-        header = ["problem", "wanted", "solver", "above the best, %", "proved", "median time"]
+        header = ["problem", "wanted", "solver", "primal gap, %", "proved", "median time"]
         findings = Findings.of_store(RecordStore(runs))
         classes: dict[str, list[Record]] = defaultdict(list)
         for record in findings.records:

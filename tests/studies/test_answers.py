@@ -16,6 +16,8 @@ from rendered import REPORTS, rendered
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.reporting.quoting import bare_numbers, quoted
 from inference_lab.results.fits import FitStore
+from inference_lab.results.known import read_known
+from inference_lab.results.records import RecordStore
 from inference_lab.studies import load_study
 from inference_lab.studies.definition import Protocol
 from inference_lab.studies.methods import draw_constraints, draw_run
@@ -140,6 +142,21 @@ def test_what_a_note_says_of_draws_follows_from_draws_and_records():
     assert f"{sum(share.values())} of 50 draws" in note
     assert f"has {told_apart:.2f} of the points right, on the others {others:.2f}" in note
     assert note.endswith("With 5 % all do.") and all(told(0.05, run) for run in range(50))
+
+
+def test_a_primal_gap_that_a_note_tells_in_other_words_follows_from_records():
+    """How far the energies of ICM are above the best known, as shares of these."""
+    folder = REPORTS / "estep-scaling"
+    known = read_known(folder / "best-known.jsonl.gz").values()
+    best = {one.problem: one.energy for one in known}
+    above: dict[int, list[float]] = {}
+    for record in RecordStore(folder / "runs.jsonl.xz"):
+        if record.solver == "icm":
+            lowest = best[record.problem]
+            above.setdefault(record.n_variables, []).append(record.energy / lowest - 1)
+    few, many = (100 * np.mean(above[n]) for n in (1000, 1_000_000))
+    (note,) = [each for each in load_study(folder).notes if each.startswith("A primal gap is")]
+    assert f"{few:.1f} % above it with a thousand points and {many:.1f} % with a million" in note
 
 
 NEWS = ("news-different-3", "news-related-3", "news-similar-3")
@@ -443,13 +460,13 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             "contrasts | exact E-steps, 25 and 50 constraints | 95 % interval",
         ),
         (
-            "less with many constraints than with few",
-            "falling",
-            "contrasts | exact E-steps, 25 and 50 constraints | gain",
-            "contrasts | exact E-steps, 400 constraints | gain",
+            "nor whether it is more with few constraints than with many",
+            "overlapping",
+            "contrasts | exact E-steps, 25 and 50 constraints | 95 % interval",
+            "contrasts | exact E-steps, 400 constraints | 95 % interval",
         ),
         (
-            "Where that is fixed, E-steps do not matter",
+            "less than half a hundredth either way",
             "equivalent",
             "contrasts | exact E-steps, metric fixed | verdict",
             "contrasts | loopy BP, metric fixed | verdict",
@@ -491,7 +508,7 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             *(f"seconds-by-size | {solver} | exponent" for solver in (_LOOPY, "trw-s")),
         ),
         (
-            "auto is closest to the best energy known with a thousand points",
+            "auto has the smallest primal gap to the best energy known with a thousand points",
             "rising",
             *(f"gaps-by-size | {solver} | 1,000" for solver in ("auto", "memetic", _LOOPY)),
         ),
@@ -849,6 +866,21 @@ WORDS: dict[str, list[tuple[str, ...]]] = {
             "ten times the weight nothing is certain",
             "undecided",
             "contrasts | exact against ICM, ten times the weight, noise: constrained points | "
+            "verdict",
+        ),
+        (
+            "most of what constraints bring is lost to wrong ones",
+            "falling",
+            *(
+                "by-the-share-of-constraints-that-are-wrong-ari-constrained | "
+                f"loopy BP, kmeans, x 1 | {share} of the constraints wrong"
+                for share in ("0", "0.2", "0.3")
+            ),
+        ),
+        (
+            "is robust against wrong ones. cannot be told",
+            "undecided",
+            "contrasts | calibrated against ten times the weight, loopy BP: constrained points | "
             "verdict",
         ),
         (
