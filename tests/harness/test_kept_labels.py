@@ -11,6 +11,7 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.harness.folder import merge
 from inference_lab.results import labellings
+from inference_lab.results.json_lines import clean_text
 from inference_lab.results.labellings import KEPT_BELOW, decode_labels, encode_labels
 from inference_lab.results.records import Record, RecordStore
 
@@ -103,3 +104,10 @@ def test_labels_of_many_variables_are_not_kept(monkeypatch):
     comparison = il.compare(PROBLEMS[0], "icm", isolate=False)
     with pytest.raises(ValueError, match="fewer than"):
         comparison.labels(comparison.records[0].id)
+
+
+def test_the_longest_labelling_that_is_kept_fits_into_a_record() -> None:
+    """Labels drawn from many, which hardly compress, of one variable fewer than the limit."""
+    labels = np.random.default_rng(0).integers(0, 60_000, KEPT_BELOW - 1)
+    text = clean_text(encode_labels(labels))
+    np.testing.assert_array_equal(decode_labels(text), labels)
