@@ -1,9 +1,11 @@
 """Held-out pairs choose settings, and never reach the fit."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from inference_lab.clustering import ConstraintCV, PCKMeans
 from inference_lab.constraints import Constraints
@@ -70,3 +72,20 @@ def test_what_cannot_be_folded() -> None:
         list(ConstraintCV(pairs, 2).split(POINTS[:3]))
     with pytest.raises(ValueError, match="n_splits must be at least 2"):
         ConstraintCV(pairs, 1)
+
+
+@pytest.mark.parametrize("names", [[f"r{i}" for i in ROWS], list(ROWS + 1000)], ids=["str", "int"])
+def test_an_index_of_pandas_names_the_rows_of_a_search(names: list) -> None:
+    frame = pd.DataFrame(POINTS, index=names)
+    pairs = Constraints.sample(TRUTH, 60, np.random.default_rng(0))
+    search = GridSearchCV(PCKMeans(random_state=0), {"n_clusters": [2, 3]}, error_score="raise")
+    found = [
+        clone(search).fit(POINTS, **pairs.fit_params(sample_ids=ids)).cv_results_["mean_test_score"]
+        for ids in (frame.index, ROWS)
+    ]
+    np.testing.assert_array_equal(*found)
+    # Whole fits take it as it is.
+    told = pairs.fit_params(sample_ids=frame.index) | {"sample_ids": frame.index}
+    labels = PCKMeans(3, random_state=0).fit(frame, **told).labels_
+    by_row = PCKMeans(3, random_state=0).fit(POINTS, **pairs.fit_params())
+    np.testing.assert_array_equal(labels, by_row.labels_)
