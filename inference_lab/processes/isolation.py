@@ -4,12 +4,11 @@
 loop, allocate without end, print, change its directory, or start processes: the call ends in time
 with an `Ended` that says what happened, and nothing of the child is left.
 
-What holds where: the child is ended by its number and leads a session of its own, so that it
-cannot be in the process group of anybody else, and ending it reaches nobody else. What it started
-is found, on Linux, by a mark that cannot be left behind (`inference_lab.processes.marks`);
-elsewhere only while it stays in the child's process group. Time is counted as the child could use
-it (`_Watch`) on Linux; elsewhere it is wall time less compilation. When this process is killed,
-the child goes with it on Linux, but what the child started does not.
+The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call, and
+ends only when no descendant is left. Each leads a session of its own, so that signals to their
+groups reach nobody else. On Linux the supervisor also ends all when this process is killed.
+Elsewhere, orphans of a call outside its process group stay. Wall time counts without imports and
+compilation and, on Linux, without waiting for a processor (`_Watch`).
 
 Call it from a process without threads, such as a worker: a fork copies only the calling thread,
 and locks that others hold stay locked for ever.
@@ -36,9 +35,16 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 from inference_lab.loading import LoadingMeter, meter
-from inference_lab.processes.marks import in_memory, mark, marked, usage
+from inference_lab.processes.descendants import (
+    adopt_orphans,
+    children,
+    descendants,
+    proportional_memory,
+    usage,
+)
 from inference_lab.processes.workers import end_with_parent, said, traceback_tail
 
 if sys.platform != "win32":
@@ -48,8 +54,10 @@ __all__ = ["Board", "End", "Ended", "can_isolate", "isolated", "undisturbed"]
 
 #: Seconds between a request to end and the end by force.
 _GRACE = 0.5
-#: Seconds in which what was ended by force has to go.
+#: Seconds for the supervisor to end all processes of a call.
 _PATIENCE = 5.0
+#: Wall time ends a call after this many times its limit, however long it waited for a processor.
+_BUSIEST = 20.0
 #: Seconds until the first look at what the child takes, and at most between two.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
@@ -59,6 +67,8 @@ _LOADING_LIMIT = 600.0
 _TAIL = 2000
 #: Room for an answer is read in pieces of this size.
 _PIECE = 1 << 16
+#: The signals that a supervisor waits for: a child ended, or all are to end.
+_AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
 #: Memory left to a child that ran out of it, to say so.
 _RESERVE = 1 << 25
 #: What programs say that end for want of memory.
@@ -196,9 +206,9 @@ def isolated(
     function, arguments
         What it returns must be picklable.
     wall_limit : float, optional
-        Seconds after which the process group is asked to end, and half a second later all is ended
-        by force. Time in which the child could not go on is not counted: while others have the
-        processors, while it imports modules and compiles kernels.
+        Seconds after which all processes of the call are asked to end; half a second later they
+        are killed. Time is not counted while the child imports modules or compiles kernels, nor
+        while it waits for a processor that others have; the latter up to 20 times the limit.
     memory_limit : int, optional
         Bytes of address space that the child may take on top of what this process has; and, on
         Linux, bytes that it and all that it started may have in memory, which is looked at now
@@ -223,18 +233,16 @@ def isolated(
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _be_child(_Call(writing, token, output, memory, function, arguments, memory_limit))
+            _supervise(_Call(writing, token, output, memory, function, arguments, memory_limit))
         try:
             os.close(writing)
             watch = _Watch(child, memory, wall_limit, memory_limit)
             answer = _listen(reading, token, child, watch)
         finally:
             os.close(reading)
-            code, spent, left = _end(child)
+            code, spent = _end(child)
         wall = time.perf_counter() - begin
         ended = _ended(answer, watch, code, _tail(output))
-    if left:
-        ended = replace(ended, message=f"{ended.message}; not ended: processes {left}".lstrip("; "))
     return replace(
         ended,
         exit_code=0 if answer is not None else code,
@@ -284,6 +292,76 @@ class _Call(NamedTuple):
     memory_limit: int | None
 
 
+def _supervise(call: _Call) -> None:
+    """Run a call in a child, end all that descends from it, and end as the child did."""
+    status = 70 << 8
+    try:
+        os.setsid()
+        adopt_orphans()
+        end_with_parent(signal.SIGTERM)
+        # Blocked, so that `sigwait` takes them, and SIGTERM does not end this process.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Not 0, for which Linux still hands a dump to a program, which takes minutes where the
+        # process is large.
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _be_child(call)
+        os.close(call.writing)
+        status = _outlive(child, call.output)
+    finally:
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            with suppress(OSError):  # SIGKILL has no handler
+                signal.signal(-code, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+
+
+def _outlive(child: int, output: IO[bytes]) -> int:
+    """Wait until a child ends or SIGTERM arrives, then kill all descendants.
+
+    Returns
+    -------
+    int
+        The child's status, as of `os.waitpid`.
+    """
+    reaped: dict[int, int] = {}
+    while child not in reaped and signal.sigwait(_AWAITED) == signal.SIGCHLD:
+        reaped |= _reap()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    deadline = time.monotonic() + _PATIENCE
+    before: list[int] = []
+    # The children of those that are killed become children of this process.
+    while left := children():
+        if time.monotonic() > deadline:
+            output.write(f"\nprocesses {left} of the run could not be ended\n".encode())
+            output.flush()
+            break
+        for process in left:
+            with suppress(PermissionError):
+                os.kill(process, signal.SIGKILL)
+        if left == before:  # else without a pause, to overtake a chain of short forks
+            time.sleep(0.001)
+        before = left
+        reaped |= _reap()
+    return reaped.get(child, signal.SIGKILL)
+
+
+def _reap() -> dict[int, int]:
+    """Return the status of each child that has ended, by its number, and let them go."""
+    reaped = {}
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            reaped[ended[0]] = ended[1]
+    return reaped
+
+
 def _be_child(call: _Call) -> None:
     """Be the child: call, answer, end. Never returns."""
     code = 70
@@ -291,9 +369,7 @@ def _be_child(call: _Call) -> None:
     try:
         os.setsid()
         end_with_parent()
-        mark()
         meter.show(call.memory)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -301,7 +377,6 @@ def _be_child(call: _Call) -> None:
         sys.stdin = open(0, closefd=False)  # for as long as the process lives
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         answer = _answer(call)
         if os.getpid() != process:
             # A copy that the function made of its process; the original answers.
@@ -357,10 +432,10 @@ def _address_space() -> int:
 class _Watch:
     """Counts the time that a child could use, and sees what it takes; looks now and then.
 
-    Between two looks it is charged the wall time if it was asleep, by its own will or stopped,
-    else the processor time that it and all that it started took, if that is less: while others have
-    the processors it is not charged. The share of the time in which it imported or compiled, by its
-    own account, is charged apart, against a limit of its own.
+    Between two looks it is charged the wall time, less the time that its processes waited for a
+    processor, but no less than their processor time. Processes that ended between two looks only
+    add to the charge, since their waiting is unknown. The share of the time in which the child
+    imported or compiled, by its own account, is charged apart, against a limit of its own.
     """
 
     def __init__(
@@ -372,10 +447,11 @@ class _Watch:
         self.memory_limit = math.inf
         if memory_limit is not None:
             # Copies share what this process has, and each counts it.
-            self.memory_limit = memory_limit + usage([os.getpid()]).resident
+            self.memory_limit = memory_limit + psutil.Process().memory_info().rss
         self.timed_out = self.loading = self.too_large = False
-        self._spent = self._loaded = self._seen = self._cpu = 0.0
-        self._at = time.monotonic()
+        self._spent = self._loaded = self._seen = 0.0
+        self._found = usage([])
+        self._begun = self._at = time.monotonic()
         self._pause = _FIRST_LOOK
         self.due = self._at + self._until()
 
@@ -387,23 +463,29 @@ class _Watch:
     def look(self) -> bool:
         """Look; return whether the child is to end."""
         now = time.monotonic()
-        processes = marked(self.child)
+        processes = descendants(self.child)
         found = usage(processes)
         seen, self.loading = LoadingMeter.seen(self.memory)
         passed = now - self._at
         share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
-        used = passed if found.asleep else min(passed, max(0.0, found.cpu - self._cpu))
+        queued = max(0.0, found.queued - self._found.queued)
+        used = min(passed, max(passed - queued, found.cpu - self._found.cpu))
         self._spent += (1.0 - share) * used
         self._loaded += share * used
-        self._at, self._seen, self._cpu = now, seen, found.cpu
+        self._at, self._seen, self._found = now, seen, found
         self._pause = min(2.0 * self._pause, _LOOK)
         self.due = now + self._until()
         # What several processes share is counted as often in the quicker of the two.
         self.too_large = (
-            found.resident > self.memory_limit and in_memory(processes) > self.memory_limit
+            found.resident > self.memory_limit
+            and proportional_memory(processes) > self.memory_limit
         )
         if self.limit is not None:
-            self.timed_out = self._spent >= self.limit or self._loaded >= _LOADING_LIMIT
+            self.timed_out = (
+                self._spent >= self.limit
+                or self._loaded >= _LOADING_LIMIT
+                or now - self._begun - seen >= _BUSIEST * self.limit
+            )
         return self.timed_out or self.too_large
 
 
@@ -446,44 +528,39 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
             if asked or (watch.look() and watch.too_large):
                 return None
             if watch.timed_out:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child, signal.SIGTERM)
+                for process in descendants(child):
+                    with suppress(psutil.Error):
+                        process.terminate()
                 asked, watch.due = True, time.monotonic() + _GRACE
     finally:
         if end is not None:
             os.close(end)
 
 
-def _end(child: int) -> tuple[int | None, Any, list[int]]:
-    """End a child and all that it started.
+def _end(supervisor: int) -> tuple[int | None, Any]:
+    """Have a supervisor end all its descendants, and wait for it.
 
     Returns
     -------
     int or None
-        Its exit code, minus the signal where one ended it; None where somebody else took it.
+        The exit code of its child, minus the signal where one ended it; None where somebody else
+        took it.
     object
-        What it took, as `resource` has it.
-    list of int
-        What could not be ended.
+        What both took, as `resource` has it.
     """
-    for end in (os.killpg, os.kill):
-        # Its group before it is waited for: until then nobody else can have its number.
-        with suppress(ProcessLookupError, PermissionError):
-            end(child, signal.SIGKILL)
-    code: int | None = None
-    spent: Any = resource.struct_rusage([0] * 16)
+    with suppress(ProcessLookupError, PermissionError):
+        # A call may have stopped it.
+        os.kill(supervisor, signal.SIGCONT)
+        os.kill(supervisor, signal.SIGTERM)
+    deadline = time.monotonic() + 2.0 * _PATIENCE
     # Where this process ignores SIGCHLD the system has taken it away.
     with suppress(ChildProcessError):
-        _, status, spent = os.wait4(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-    deadline = time.monotonic() + _PATIENCE
-    # What one of them starts while they are looked through is found the next time.
-    while (left := marked(child)) and time.monotonic() < deadline:
-        for process in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.001)
-    return code, spent, left
+        while not (found := os.wait4(supervisor, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(supervisor, signal.SIGKILL)
+            time.sleep(0.001)
+        return os.waitstatus_to_exitcode(found[1]), found[2]
+    return None, resource.struct_rusage([0] * 16)
 
 
 def _tail(output: IO[bytes]) -> str:

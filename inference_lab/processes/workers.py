@@ -10,9 +10,11 @@ import pickle
 import signal
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
+from types import TracebackType
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -35,6 +37,9 @@ _THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 
+#: Frames of a traceback that are formatted; records keep fewer characters than these have.
+_FRAMES = 50
+
 #: Seconds that a worker is given to leave by itself.
 _PATIENCE = 2.0
 
@@ -49,10 +54,21 @@ class Crash(NamedTuple):
 def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
     """Return the last lines of an exception's traceback, at most `limit` characters."""
     try:
-        text = "".join(traceback.format_exception(problem)).rstrip()
+        # The last frames only: formatting the million frames of a stack overflow takes minutes.
+        frames = deque(_traceback_objects(problem), maxlen=_FRAMES)
+        last = frames[0] if frames else None
+        lines = traceback.format_exception(type(problem), problem, last, limit=-_FRAMES)
+        text = "".join(lines).rstrip()
     except Exception:  # somebody's exception may do anything when it is looked at
         return ""
     return text if len(text) <= limit else "..." + text[-limit:]
+
+
+def _traceback_objects(problem: BaseException) -> Iterator[TracebackType]:
+    frame = problem.__traceback__
+    while frame is not None:
+        yield frame
+        frame = frame.tb_next
 
 
 def said(problem: BaseException) -> str:
@@ -91,12 +107,12 @@ def _limited_threads_of_children(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def end_with_parent() -> None:
-    """Ask the system to end this process when its parent ends, where it can (Linux)."""
+def end_with_parent(number: signal.Signals | None = None) -> None:
+    """Have a signal, by default SIGKILL, sent to this process when its parent ends (Linux)."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+            ctypes.CDLL(None).prctl(set_parent_death_signal, number or signal.SIGKILL)
 
 
 def _mask_interrupts(blocked: bool) -> None:

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from select import select
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness import running
 from inference_lab.processes import isolation
 from inference_lab.processes.isolation import Board, End, can_isolate, isolated
+from inference_lab.processes.workers import traceback_tail
 from inference_lab.results.records import RecordStore
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
@@ -426,7 +428,10 @@ def leave(how, word):
         time.sleep(0.01)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the marks of processes")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+
+@on_linux
 @pytest.mark.parametrize("end", ["return", "crash", "loop"])
 @pytest.mark.parametrize("how", ["child", "group", "daemon"])
 def test_nothing_is_left_wherever_it_hides(how, end):
@@ -442,6 +447,85 @@ def test_nothing_is_left_wherever_it_hides(how, end):
     ended = isolated(start, wall_limit=0.5 if end == "loop" else None)
     assert ended.end == {"return": "returned", "crash": "crash", "loop": "timeout"}[end]
     assert alive(word) == []
+
+
+def in_vain():
+    """Start short programs for which nobody waits."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        subprocess.run(["true"], check=False)
+
+
+def chain(leave):
+    """Hand over from process to process, each for a moment, while the first does nothing."""
+    end = time.monotonic() + 60.0
+    if os.fork() == 0:
+        while time.monotonic() < end:
+            if os.fork():
+                os._exit(0)
+            leave()
+        os._exit(0)
+    time.sleep(60.0)
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("work", "arguments"),
+    [(in_vain, ()), (chain, (os.getpid,)), (chain, (os.setsid,)), (chain, (os.setpgrp,))],
+    ids=["in-vain", "chain", "chain-of-sessions", "chain-of-groups"],
+)
+def test_the_limit_counts_processes_that_end_at_once(work, arguments):
+    """Their processor time is in nobody's account; left alone, they take a minute."""
+    reading, writing = os.pipe()
+    assert isolated(work, *arguments, wall_limit=0.5).end == End.TIMEOUT
+    os.close(writing)
+    # The end of the file: nobody has the other side any more.
+    assert select([reading], [], [], 20.0)[0] == [reading] and os.read(reading, 1) == b""
+    os.close(reading)
+
+
+@on_linux
+def test_descendants_end_with_a_harness_that_is_killed():
+    reading, writing = os.pipe()
+    script = (
+        f"import sys, os; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+        "from test_isolation import *\n"
+        "def start():\n"
+        f"    leave('daemon', 'orphan-{os.getpid()}')\n"
+        f"    os.write({writing}, b'x')\n"
+        "    deaf_loop()\n"
+        "isolated(start)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], pass_fds=[writing]) as harness:
+        os.close(writing)
+        assert os.read(reading, 1) == b"x"
+        harness.kill()
+    assert select([reading], [], [], 20.0)[0] == [reading] and os.read(reading, 1) == b""
+    assert alive(f"orphan-{os.getpid()}") == []
+    os.close(reading)
+
+
+def recurse(depth):
+    return 0 if depth == 0 else 1 + recurse(depth - 1)
+
+
+def test_a_stack_overflow_is_formatted_faster_than_it_is_made():
+    """Formatting all frames takes thirty times as long."""
+    before = sys.getrecursionlimit()
+    begin = time.process_time()
+    try:
+        sys.setrecursionlimit(200_000)
+        with pytest.raises(RecursionError) as caught:
+            recurse(300_000)
+    finally:
+        sys.setrecursionlimit(before)
+    made = time.process_time() - begin
+    begin = time.process_time()
+    text = traceback_tail(caught.value)
+    assert time.process_time() - begin < made
+    assert text.endswith("RecursionError: maximum recursion depth exceeded")
+    assert "recurse(depth - 1)" in text
 
 
 def test_a_run_cannot_hide_in_the_group_of_its_parent():
