@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 #: Arrays and lists in free-form mappings are kept in full up to this many entries, else by shape
-#: only; texts up to so many characters, in which the longest labelling that is kept fits.
+#: only; texts up to so many characters.
 _ARRAY_LIMIT = 1000
-_TEXT_LIMIT = 300_000
+_TEXT_LIMIT = 100_000
 #: Free-form mappings are followed to this depth, so that one that contains itself ends.
 _DEPTH_LIMIT = 8
 #: Hardly another program reads integers beyond, and Python itself writes none of 4300 digits.

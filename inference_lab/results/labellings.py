@@ -9,10 +9,11 @@ import numpy as np
 
 from inference_lab.graph.arrays import IntArray
 
-__all__ = ["KEPT_BELOW", "decode_labels", "encode_labels"]
+__all__ = ["KEPT_BELOW", "LONGEST", "decode_labels", "encode_labels"]
 
-#: Records keep labellings of fewer variables than this, so that a line stays below a megabyte.
-KEPT_BELOW = 100_000
+#: Records keep labellings of fewer variables than this, and of at most so many characters, which is
+#: where texts of records are cut: labels drawn at random from many hardly compress.
+KEPT_BELOW, LONGEST = 100_000, 100_000
 
 
 def encode_labels(labels: IntArray | None) -> str:
@@ -25,7 +26,7 @@ def encode_labels(labels: IntArray | None) -> str:
     Returns
     -------
     str
-        Empty without a labelling, and for `KEPT_BELOW` variables or more.
+        Empty without a labelling, for `KEPT_BELOW` variables or more, and beyond `LONGEST`.
 
     Examples
     --------
@@ -37,7 +38,8 @@ def encode_labels(labels: IntArray | None) -> str:
     narrow = np.min_scalar_type(int(labels.max(initial=0)))
     content = labels.astype(narrow.newbyteorder("<")).tobytes()
     packed = zlib.compress(bytes([narrow.itemsize]) + content, 9)
-    return base64.b64encode(packed).decode("ascii")
+    text = base64.b64encode(packed).decode("ascii")
+    return text if len(text) <= LONGEST else ""
 
 
 def decode_labels(text: str) -> IntArray:
