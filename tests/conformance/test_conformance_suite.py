@@ -697,6 +697,7 @@ LIARS: list[tuple[Solver, set[str]]] = [
             "label-costs",
             "constant-shift",
             "copies-agree",
+            "draws-from-run",
             "initial-kept",
             "picklable",
             "repeatable",
