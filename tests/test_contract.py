@@ -680,7 +680,7 @@ def test_arguments_out_of_range(graph, how, message):
 
 
 def test_what_is_not_a_graph():
-    with pytest.raises(TypeError, match="graph must be a FactorGraph, a Problem, .*, got \\["):
+    with pytest.raises(TypeError, match=r"graph must be a FactorGraph, a Problem, .*, got \["):
         il.solve([[0.0, 1.0]], "icm")
     with pytest.raises(il.SpecError, match="unknown solver 'icmm'; did you mean 'icm'"):
         il.solve(FactorGraph.from_factors([2], []), "icmm")
