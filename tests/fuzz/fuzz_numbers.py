@@ -78,7 +78,8 @@ def check(graph: FactorGraph, solver: str, share: float, seed: int) -> str:
     exact = Referee(graph)
     found = il.solve(graph, solver, seed=seed, temperature=temperature, time_limit=TIME_LIMIT)
     optimum, energy, bound = exact.optimum, found.energy, found.lower_bound
-    small, resolution = min(1.0, graph.magnitude) or 1.0, graph.resolution
+    small = min(1.0, graph.magnitude) or 1.0
+    resolution = graph.resolution_at(optimum) if math.isfinite(optimum) else graph.resolution
     found = dataclasses.replace(found, trace=[], diagnostics={})
     told = f"{found}, optimum {optimum!r}, resolution {resolution!r}"
     if found.labels is None:
