@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import inference_lab as il
 from inference_lab import reporting
 from inference_lab.cli import main
 from inference_lab.data.images import read_image, write_image
+from inference_lab.reporting.export import ExportError, write_table
 from inference_lab.specs.extras import MissingExtra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -73,7 +75,6 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "PIL",
         "statsmodels",
         "distributed",
-        "pyarrow",
     ):
         monkeypatch.setitem(sys.modules, package, None)
     before = _forgotten_reporting()
@@ -117,16 +118,21 @@ def test_without_the_extras_each_feature_names_its_own(
     with pytest.raises(RuntimeError, match=cluster):
         il.compare(graph, ["icm"], cluster="tcp://localhost:8786")
     comparison.save(tmp_path / "saved")  # as `compare` does
-    parquet = re.escape('pyarrow is not installed: pip install ".[parquet]"')
     for command, said in (
         ("report saved", report),
         ("reproduce estep-regimes --quick", report),
-        ("export saved a.parquet", parquet),
         ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
     ):
         result = CliRunner().invoke(main, command.split())
         assert result.exit_code == 2 and re.search(said, result.stderr), result.output
         assert "Traceback" not in result.output
+
+
+def test_parquet_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    said = re.escape('pyarrow is not installed: pip install ".[parquet]"')
+    with pytest.raises(ExportError, match=said):
+        write_table([], tmp_path / "a.parquet")
 
 
 def test_pgmpy_is_imported_when_its_methods_run() -> None:

@@ -128,7 +128,7 @@ def test_repr_is_short() -> None:
         ({"must_link": [[0, 1, 2]]}, ValueError, r"must_link has shape \(1, 3\)"),
         ({"must_link": [0, 1]}, ValueError, r"must_link has shape \(2,\)"),
         ({"must_link": [[0, 1], [2]]}, ValueError, "must_link is not an array of shape"),
-        ({"must_link": [[0.0, 1.0]]}, TypeError, "must_link has dtype float64; integer"),
+        ({"must_link": [[0.0, 1.0]]}, TypeError, "has dtype float64; pairs hold row numbers"),
         ({"must_link": [[True, False]]}, TypeError, "must_link has dtype bool"),
         ({"must_link": [[0, 1], [2, 9]]}, ValueError, r"must_link\[1, 1\] = 9 .* 0 to .* = 4"),
         ({"cannot_link": [[-1, 1]]}, ValueError, r"cannot_link\[0, 0\] = -1 is not a point"),
