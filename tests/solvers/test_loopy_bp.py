@@ -72,7 +72,12 @@ class Reference:
         return table
 
     def renewed(self, temperature: float) -> dict[tuple[int, int], FloatArray]:
-        """Return all messages computed from all messages; 0 at labels that are forbidden."""
+        """Return all messages computed from all messages; 0 at labels that are forbidden.
+
+        No entry of a message on a forest exceeds the limit; on cycles of hard terms they would.
+        """
+        states = float(np.log(self.graph.cardinalities).sum())
+        limit = 2.0 * self.graph.magnitude + temperature * states
         out = {}
         for t, s in self.messages:
             scope, table = self.terms[t]
@@ -80,7 +85,7 @@ class Reference:
             message = renewed_message(table, cavities, s, temperature)
             allowed = np.isfinite(self.unaries[scope[s]])
             assert np.isfinite(message[allowed]).all(), "what is not forbidden costs something"
-            out[t, s] = np.where(allowed, message, 0.0)
+            out[t, s] = np.where(allowed, np.minimum(message, limit), 0.0)
         return out
 
     def residual(self, temperature: float) -> float:
