@@ -81,8 +81,8 @@ def test_of_two_labellings_the_best_mixture_of_parts_stays(family: str) -> None:
         fill(graph.arrays, x, fresh)
         assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * max(1.0, np.abs(fresh.cost).max()))
         assert (c.hard == fresh.hard).all()
-    # Some graphs are too small for two parts.
-    assert several > 0 or family in ("one-label", "one-variable", "must-links")
+    # Some graphs are too small for two parts, or factors join all variables.
+    assert several > 0 or family in ("one-label", "one-variable", "must-links", "inheritance")
 
 
 def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
