@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
+from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = [
@@ -72,8 +73,9 @@ class Side:
         chain = np.stack([order[:-1], order[1:]], axis=1)[alike]
         apart = np.array([(j, i) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
         given = self.constraints
-        chain = _not_among(chain, given.must_link)
-        apart = _not_among(apart.reshape(-1, 2), given.cannot_link)
+        n = self.known.size
+        chain = _not_among(chain, given.must_link, n)
+        apart = _not_among(apart.reshape(-1, 2), given.cannot_link, n)
         return Constraints(
             np.concatenate([given.must_link, chain]),
             np.concatenate([given.cannot_link, apart]),
@@ -100,10 +102,10 @@ class Side:
         )
 
 
-def _not_among(pairs: IntArray, given: IntArray) -> IntArray:
+def _not_among(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
     """Return the pairs that are not given, in either order of their ends."""
-    ends = {frozenset(pair) for pair in given.tolist()}
-    return pairs[[frozenset(pair) not in ends for pair in pairs.tolist()]]
+    codes = codes_of(np.sort(pairs, axis=1), n_points)
+    return pairs[~np.isin(codes, codes_of(given, n_points))]
 
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
