@@ -113,21 +113,24 @@ def test_where_labels_are_interchangeable_an_exact_search_comes_first():
 
 def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch):
     graph = as_problem("random-graph(variables=120, labels=6, degree=8, terms=tables)").graph
-    given = {}
+    given, found = {}, {}
 
     def watched(graph, solver, **settings):
         given.setdefault(solver, settings["initial"])
         # In its place something that surely finds better labels in the time.
         stand_in = "simulated-annealing" if solver == "branch-and-bound" else solver
-        return solve(graph, stand_in, **settings)
+        solution = solve(graph, stand_in, **settings)
+        # The plan merges what is run twice; a later search may find still better labels.
+        found.setdefault(solver, solution.energy)
+        return solution
 
     monkeypatch.setattr(auto, "solve", watched)
     s = il.solve(graph, "auto", time_limit=2.0, clock="cpu")
-    searched = s.diagnostics["plan"][0]
     first = graph.energy(given["branch-and-bound"])
-    assert searched["solver"] == "branch-and-bound" and searched["energy"] < first
+    assert s.diagnostics["plan"][0]["solver"] == "branch-and-bound"
+    assert found["branch-and-bound"] < first
     assert given["memetic(region=100, patience=0.3)"] is None
-    assert graph.energy(given["trw-s(tighten=cycles)"]) <= searched["energy"]
+    assert graph.energy(given["trw-s(tighten=cycles)"]) <= found["branch-and-bound"]
 
 
 @pytest.mark.parametrize(
