@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import Each, FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import why_missing
 from inference_lab.specs.settings import Settings
 from inference_lab.words import counted, no_attribute, seconds_text
@@ -208,8 +208,6 @@ class Run:
         nothing else is asked. A run that is begun within this one goes by the same.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
-    each
-        What evaluates the blocks of a large graph: ``map``, or that of a crew of threads.
 
     Examples
     --------
@@ -253,7 +251,6 @@ class Run:
         self.best_energy = math.inf
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
-        self.each: Each = map
         self._small = small_energy(graph) / self.unit
         self.resolution = (graph.resolution if resolution is None else resolution) / self.unit
         # The best labelling and its energy in the graph that was given, out of reach of solvers.
@@ -406,7 +403,7 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                given = self._given.energy_of(checked, self.each)
+                given = self._given.energy_of(checked)
                 energy = given / self.unit
                 if self.best_labels is None or energy < self.best_energy:
                     self._kept = checked, given

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.crew import Crew
 from inference_lab.algorithms.cuts.moves import MoveMaker
 from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
@@ -46,13 +45,6 @@ class AlphaBetaSwap(Solver):
         change gains; a descent by single changes (ICM) follows each cycle with such moves.
     max_cycles : int or None
         Limit on the cycles over all pairs; None goes on until nothing changes.
-    threads : int or None
-        Threads that share each move: its costs and the flow of its cut are found in four parts of
-        the graph, bands of a picture, and the search then goes on over the whole. Results do not
-        depend on the number of threads. Where costs are integers they are those of None; else cuts
-        that tie up to rounding may be told otherwise. Graphs of few variables, or of which no four
-        parts are joined by at most a twentieth of the terms (random pairs, label costs), and those
-        with terms of three variables and more are one thread's.
 
     Guarantees
     ----------
@@ -100,7 +92,6 @@ class AlphaBetaSwap(Solver):
     order: Literal["random", "sequential"] = "random"
     nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
     max_cycles: int | None = setting(None, at_least=1)
-    threads: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, or a factor too large to be reduced to pairs."""
@@ -108,11 +99,7 @@ class AlphaBetaSwap(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Swap the labels of one pair after the other until no swap lowers the energy."""
-        with Crew(self.threads) as crew:
-            return self._cycle(graph, run, None if self.threads is None else crew)
-
-    def _cycle(self, graph: FactorGraph, run: Run, crew: Crew | None) -> Outcome:
-        maker = MoveMaker(graph, run, self.init, self.nonsubmodular, crew)
+        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
 
         def swap(alpha: int, beta: int) -> tuple[IntArray, IntArray] | None:
             # Labels are ordered, so a variable that has beta has alpha to choose, too.

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.crew import Crew
 from inference_lab.algorithms.cuts.moves import MoveMaker
 from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
 from inference_lab.contract import Outcome, Run, Solver
@@ -45,13 +44,6 @@ class AlphaExpansion(Solver):
         change gains; a descent by single changes (ICM) follows each cycle with such moves.
     max_cycles : int or None
         Limit on the cycles over all labels; None goes on until nothing changes.
-    threads : int or None
-        Threads that share each move: its costs and the flow of its cut are found in four parts of
-        the graph, bands of a picture, and the search then goes on over the whole. Results do not
-        depend on the number of threads. Where costs are integers they are those of None; else cuts
-        that tie up to rounding may be told otherwise. Graphs of few variables, or of which no four
-        parts are joined by at most a twentieth of the terms (random pairs, label costs), and those
-        with terms of three variables and more are one thread's.
 
     Guarantees
     ----------
@@ -105,7 +97,6 @@ class AlphaExpansion(Solver):
     order: Literal["random", "sequential"] = "random"
     nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
     max_cycles: int | None = setting(None, at_least=1)
-    threads: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Say why not: a temperature, or a factor too large to be reduced to pairs."""
@@ -113,11 +104,7 @@ class AlphaExpansion(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Expand one label after the other until none of them can."""
-        with Crew(self.threads) as crew:
-            return self._cycle(graph, run, None if self.threads is None else crew)
-
-    def _cycle(self, graph: FactorGraph, run: Run, crew: Crew | None) -> Outcome:
-        maker = MoveMaker(graph, run, self.init, self.nonsubmodular, crew)
+        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
 
         def expansion(label: int, _: int) -> tuple[IntArray, IntArray]:
             return maker.x, np.where(graph.cardinalities > label, label, maker.x)

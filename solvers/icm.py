@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.crew import Crew, Stage, Waves, in_turn
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -25,12 +23,8 @@ _SHARE = 0.1
 #: than this share of all: a third where they are joined at random, little on chains and pictures.
 _NEAR = 0.125
 
-#: Where fewer than this share of the variables are dirty, one thread passes over the others sooner
-#: than many pieces are handed out.
-_AWAKE = 0.125
-
-#: An order, and which pieces of it can be done at once.
-_Way: TypeAlias = tuple[IntArray, list[Stage]]
+#: Variables between two looks at the clock: some tens of milliseconds.
+_STRETCH = 50_000
 
 
 @dataclass(frozen=True)
@@ -65,13 +59,6 @@ class ICM(Solver):
         By default they spread where variables are numbered along their terms.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
-    threads : int or None
-        Threads that share sweeps: variables are visited at once where no term joins them. Results
-        do not depend on their number. With it the order "auto" is never "random", a "random" one is
-        drawn for each descent, not for each sweep, and large pictures with diagonal neighbours are
-        visited tile by tile. Label costs join all variables: one thread minimises them. Two take
-        three quarters of the time without on a million points, and as long on a picture of 60
-        labels.
 
     Guarantees
     ----------
@@ -104,14 +91,9 @@ class ICM(Solver):
     order: Literal["auto", "random", "sequential", "symmetric"] = "auto"
     ties: Literal["auto", "keep", "spread"] = "auto"
     max_sweeps: int | None = setting(None, at_least=1)
-    threads: int | None = setting(None, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Descend from the start, then from random restarts."""
-        with Crew(None if graph.n_label_costs else self.threads, run) as crew:
-            return self._restart(graph, run, crew)
-
-    def _restart(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
         sweeps = 0
         descents = 0
         converged = True
@@ -122,10 +104,10 @@ class ICM(Solver):
             if attempt == 0 and run.initial is not None:
                 x = run.initial.copy()
             elif attempt == 0 and self.init == "unary":
-                x = unary_minimum(graph, crew.each)
+                x = unary_minimum(graph)
             else:
                 x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-            done, stable = self._descend(graph, run, crew, x, sweeps)
+            done, stable = self._descend(graph, run, x, sweeps)
             sweeps += done
             descents += 1
             converged = converged and stable
@@ -135,38 +117,33 @@ class ICM(Solver):
             diagnostics={"descents": descents},
         )
 
-    def _descend(
-        self, graph: FactorGraph, run: Run, crew: Crew, x: IntArray, before: int
-    ) -> tuple[int, bool]:
+    def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
         """Sweep until stable; return the sweeps made and whether the last changed nothing."""
         dirty = np.ones(graph.n_variables, dtype=np.bool_)
         prices = graph.label_costs
         used = count_users(prices, x) if graph.n_label_costs else None
-        shared = self.threads is not None and used is None
-        turns = _Turns(graph, self.order, crew if shared else None, run.rng)
+        turns = _Turns(graph, self.order, run.rng)
         run.offer(x)
         spread = self.ties == "spread" or (self.ties == "auto" and _numbered_along(graph))
         ties = AWAIT if spread else KEEP
         done = unseen = changes = 0
         stable = False
-        descents = [Descent(graph.arrays) for _ in range(crew.size)]
+        descent = Descent(graph.arrays)
         while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
-            order, stages = turns.draw(dirty)
-
+            order = turns.draw(dirty)
             if spread:
                 ties = SPREAD if changes else AWAIT
-
-            def visit(
-                member: int, first: int, last: int, order: IntArray = order, ties: int = ties
-            ) -> int:
-                part, descent = order[first:last], descents[member]
+            changes = 0
+            for first in range(0, order.size, _STRETCH):
+                part = order[first : first + _STRETCH]
                 if used is None:
-                    return descent.sweep(x, part, dirty, ties)
-                return priced_sweep(
-                    graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
-                )
-
-            changes = crew.sweep(stages, visit, lambda: run.remaining <= 0.0)
+                    changes += descent.sweep(x, part, dirty, ties)
+                else:
+                    changes += priced_sweep(
+                        graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
+                    )
+                if run.remaining <= 0.0:
+                    break
             stable = changes == 0 and not dirty.any() and run.remaining > 0.0
             done += 1
             unseen += changes
@@ -185,45 +162,24 @@ class _Turns:
         self,
         graph: FactorGraph,
         order: Literal["auto", "random", "sequential", "symmetric"],
-        crew: Crew | None,
         rng: np.random.Generator,
     ) -> None:
-        n = graph.n_variables
         if order == "auto":
-            order = "symmetric" if crew is not None or _numbered_along(graph) else "random"
+            order = "symmetric" if _numbered_along(graph) else "random"
         self._rng = rng
-        self._ways: Iterator[_Way] | None = None
-        if order == "random" and crew is None:
-            return
-        first = rng.permutation(n) if order == "random" else np.arange(n, dtype=np.int64)
-        there = first, in_turn(0, n)
-        if crew is not None:
-            waves = Waves.of(graph, first, crew.each)
-            there = waves.order.copy(), waves.stages(graph)
-        self._ways = itertools.cycle([there, _reverse(there)] if order == "symmetric" else [there])
+        there = np.arange(graph.n_variables, dtype=np.int64)
+        ways = [there, there[::-1].copy()] if order == "symmetric" else [there]
+        self._ways = None if order == "random" else itertools.cycle(ways)
 
-    def draw(self, dirty: npt.NDArray[np.bool_]) -> _Way:
-        """Return the order of a sweep, all that are dirty among it, and what can be done at once.
+    def draw(self, dirty: npt.NDArray[np.bool_]) -> IntArray:
+        """Return the order of a sweep, all that are dirty among it.
 
         In a fixed order a variable that is woken is visited in the same sweep if its turn is to
         come; to draw an order of all would take longer than to visit those that are dirty.
         """
         if self._ways is not None:
-            order, stages = next(self._ways)
-            few = np.count_nonzero(dirty) < _AWAKE * order.size
-            return order, in_turn(0, order.size) if few else stages
-        order = self._rng.permutation(np.flatnonzero(dirty))
-        return order, in_turn(0, order.size)
-
-
-def _reverse(way: _Way) -> _Way:
-    """Return the way back."""
-    order, stages = way
-    n = order.size
-    back: list[Stage] = [
-        [(n - last, n - first) for first, last in pieces] for pieces in reversed(stages)
-    ]
-    return order[::-1].copy(), back
+            return next(self._ways)
+        return self._rng.permutation(np.flatnonzero(dirty))
 
 
 def _numbered_along(graph: FactorGraph) -> bool:

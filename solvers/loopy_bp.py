@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
-    in_single_precision,
     make_general,
     make_links,
     make_scratch,
@@ -33,14 +32,13 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     sequential_sweep,
     synchronous_sweep,
 )
-from inference_lab.algorithms.crew import Crew, Stage, Waves, in_any_order
 from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.algorithms.label_cost_star import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import Each, FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.beliefs import General, Network, Step
+from inference_lab.kernels.beliefs import Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import (
     GENERAL,
@@ -57,8 +55,6 @@ _UNDAMPED = 50
 _DAMPING = 0.5
 #: And before: along chains a little, or messages take turns where costs tie, as whole numbers do.
 _FIRST = {"chains": 0.05}
-#: Changes of messages below this are rounding of single precision: eight units in the last place.
-_RESOLUTION = 1e-6
 
 
 def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) -> FloatArray:
@@ -119,17 +115,6 @@ class LoopyBP(Solver):
         Limit on sweeps. A sweep is at most n variable updates, one way in the sequential schedule;
         along chains each message once; by residuals as many messages as there are, less where
         sixteen times as many had to be compared.
-    threads : int or None
-        Threads that share the sweeps: variables that no term joins are updated at once, rows are
-        and columns are. Results do not depend on their number. With it, the sequential schedule
-        visits a variable after a change above the tolerance; without it (None), also after several
-        that are in sum, so that messages differ a little where they are not exact.
-    precision : {"double", "single"}
-        What messages are stored and computed in; "single" pays with many labels, where sweeps wait
-        for messages to come from memory. It acts at T = 0 on graphs with cycles whose terms are
-        Potts or truncated linear, finite and between variables of as many labels, in the sequential
-        schedule and along chains; the tolerance is then at least 1e-6. All else is computed in
-        double precision, as the energies of labellings always are.
 
     Guarantees
     ----------
@@ -147,8 +132,7 @@ class LoopyBP(Solver):
     exponentials or logarithms a label. By residuals, each message renewed costs as many as its
     receiver sends. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
     residual schedules; 112 bytes an edge for the layout, 32 more along chains, and a copy of the
-    unaries, along chains and by residuals two. In single precision messages take half, and so does
-    the second copy along chains; there is one more of half the size.
+    unaries, along chains and by residuals two.
 
     References
     ----------
@@ -180,18 +164,6 @@ class LoopyBP(Solver):
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
-    threads: int | None = setting(None, at_least=1)
-    precision: Literal["double", "single"] = "double"
-
-    def __post_init__(self) -> None:
-        """Check the settings, and what they must be to each other."""
-        super().__post_init__()
-        if self.schedule in ("residual", "synchronous"):
-            got = f"the sequential schedule and chains only, got schedule={self.schedule!r}"
-            if self.threads is not None:
-                raise ValueError(f"threads can share {got}")
-            if self.precision == "single":
-                raise ValueError(f"single precision is for {got}")
 
     def schedule_for(self, graph: FactorGraph, temperature: float) -> str:
         """Return the schedule on a graph that is no forest."""
@@ -207,11 +179,7 @@ class LoopyBP(Solver):
         """Pass messages until they settle or the budget is spent; decode on the way."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        with Crew(self.threads, run) as crew:
-            return self._pass(graph, run, crew)
-
-    def _pass(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
-        passes = Passes(self, graph, run.temperature, crew)
+        passes = Passes(self, graph, run.temperature)
         if not passes.feasible:
             return Outcome(infeasible=True)
         if run.initial_marginals is not None and run.temperature > 0.0:
@@ -242,20 +210,10 @@ class Passes:
 
     ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
     labels that hard terms forbid; all that has an entry a variable is in that order: breadth-first,
-    for threads sorted into waves; along a grid as they are numbered.
-
-    Parameters
-    ----------
-    settings : LoopyBP
-    graph : FactorGraph
-    temperature : float
-    crew : Crew, optional
-        Who makes the sweeps that can be shared.
+    along a grid as they are numbered.
     """
 
-    def __init__(
-        self, settings: LoopyBP, graph: FactorGraph, temperature: float, crew: Crew | None = None
-    ) -> None:
+    def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
         self.graph = graph
         self.schedule = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
@@ -263,29 +221,21 @@ class Passes:
         unasked = settings.schedule is None
         along_grid = self.schedule == "chains" and (unasked or is_grid(graph))
         self.order = np.arange(n) if along_grid else graph.breadth_first_order
-        self._crew = crew or Crew(None)
-        self._stages: list[Stage] = [[(0, n)]]
-        shared = settings.threads is not None
-        if shared and self.schedule != "chains":
-            waves = Waves.of(graph, self.order, self._crew.each)
-            self.order, self._stages = waves.order, waves.stages(graph)
-        each: Each = self._crew.each if self._crew.size > 1 else map
-        self.arrays, self._entries = renumber(graph.arrays, self.order, each)
+        self.arrays, self._entries = renumber(graph.arrays, self.order)
         self.feasible = True
         if graph.has_infinite:
             domains = allowed_labels(graph)
             self.feasible = domains.feasible
             unary = np.where(domains.allowed, graph.unary_values, np.inf)
             self.arrays = self.arrays._replace(unary=unary[self._entries]).read_only()
-        steps = (message_starts, lambda _: cost_scale(graph), make_terms)
-        start, scale, terms = each(lambda step: step(self.arrays), steps)
+        start, terms = message_starts(self.arrays), make_terms(self.arrays)
         self.net = Network(
             self.arrays.cardinalities,
             self.arrays.unary_ptr,
             self.arrays.unary,
             self.arrays.adj_ptr,
             start,
-            make_links(self.arrays, start, temperature, terms, each),
+            make_links(self.arrays, start, temperature, terms),
         )
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
         self.general = make_general(graph, self.arrays)
@@ -294,31 +244,18 @@ class Passes:
         # What the graph does not need is not handed to kernels, nor compiled.
         self._needed = None if plain else self.general
         self._temperature = temperature or None
-        tolerance = settings.tolerance
-        kind: np.dtype[Any] = np.dtype(np.float64)
-        if settings.precision == "single" and plain and self._may_be_single(scale):
-            self.net = in_single_precision(self.net)
-            kind, tolerance = np.dtype(np.float32), max(tolerance, _RESOLUTION)
-        self.messages = aligned_zeros(int(n_entries), kind)
-        self._works = [make_scratch(graph, kind) for _ in range(self._crew.size)]
+        self.messages = aligned_zeros(int(n_entries))
+        self._work = make_scratch(graph)
         self._calms_down = settings.damping is None and self.schedule != "forest"
         damping = settings.damping if settings.damping is not None else _FIRST.get(self.schedule, 0)
         damping = 0.0 if self.schedule == "forest" else float(damping)
         limit = message_limit(graph, temperature)
-        self._step = Step(kind.type(damping), kind.type(limit), scale, tolerance, shared)
+        self._step = Step(damping, limit, cost_scale(graph), settings.tolerance)
         self._x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf
         self._prepare(along_grid)
         self._renew_all()
-
-    def _may_be_single(self, scale: float) -> bool:
-        """Whether messages of this mean cost neither prove anything, nor overflow or vanish.
-
-        At T > 0 exponentials take the time, whatever they are of.
-        """
-        proves_nothing = self.schedule != "forest" and self.feasible
-        return proves_nothing and self._temperature is None and 1e-20 < scale < 1e20
 
     def _prepare(self, along_grid: bool) -> None:
         """Make what only one of the schedules needs."""
@@ -326,14 +263,9 @@ class Passes:
         if self.schedule == "synchronous":
             self._before = np.empty_like(self.messages)
         elif self.schedule == "chains":
-            # In one piece columns are passed side by side, and memory read as it lies.
-            pieces = in_any_order(graph) if self._crew.size > 1 else [(0, n)]
-            # A group has a term a variable at most.
-            size = pieces[0][1]
-            self._trees, self._groups = make_trees(self.arrays, along_grid, size)
-            self._each: Stage = [(0, n)] if graph.n_factors else pieces
+            self._trees, self._groups = make_trees(self.arrays, along_grid)
             self._beliefs = np.empty_like(self.net.unary)
-            self._news = News(np.zeros(n), np.empty(n_sent), np.zeros(self._crew.size))
+            self._news = News(np.zeros(n), np.empty(n_sent), np.zeros(1))
         elif self.schedule == "residual":
             self._proposals = Proposals(
                 np.empty_like(self.messages),
@@ -373,7 +305,7 @@ class Passes:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Held back, every message has to be renewed.
-            self._step = self._step._replace(damping=self.messages.dtype.type(_DAMPING))
+            self._step = self._step._replace(damping=_DAMPING)
             self._renew_all()
         if self.schedule == "forest":
             self.priority[:] = np.inf
@@ -393,48 +325,29 @@ class Passes:
         return bool(self.change <= self._step.tolerance)
 
     def _sweep_in_turn(self, direction: int) -> None:
-        def update(member: int, first: int, last: int) -> int:
-            part, work = Part(direction, first, last), self._works[member]
-            net, general, temperature = self.net, _own(self._needed), self._temperature
-            messages, priority = self.messages, self.priority
-            return sequential_sweep(
-                net, general, part, temperature, self._step, messages, priority, self._x, work
-            )
-
-        stages = self._stages if direction == UP else self._stages[::-1]
-        self.updates += self._crew.sweep(stages, update)
+        self.updates += sequential_sweep(
+            self.net, self._needed, direction, self._temperature, self._step, self.messages,
+            self.priority, self._x, self._work,
+        )  # fmt: skip
 
     def _sweep_along_trees(self) -> None:
-        net, temperature, step, trees = self.net, self._temperature, self._step, self._trees
-        state = self.messages, self._beliefs
-        self._news.largest[:] = 0.0
-
-        def news_of(member: int) -> News:
-            return self._news._replace(largest=self._news.largest[member : member + 1])
-
-        def add_up(member: int, first: int, last: int) -> int:
-            general, news, work = _own(self._needed), news_of(member), self._works[member]
-            part, x = (first, last), self._x
-            collect(net, general, part, temperature, step, news, state, x, work)
-            return 0
-
+        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
+        news, state, work = self._news, (self.messages, self._beliefs), self._work
+        news.largest[:] = 0.0
         if not self._collected:
-            self._crew.sweep([self._each], add_up)
+            collect(net, general, temperature, step, news, state, self._x, work)
             self._collected = True
-        for group, direction in itertools.product(self._groups, (UP, DOWN)):
-
-            def send(member: int, first: int, last: int, direction: int = direction) -> int:
-                general, news, work = _own(self._needed), news_of(member), self._works[member]
-                part = Part(direction, first, last)
-                return pass_along(net, general, trees, part, temperature, step, news, state, work)
-
-            self.updates += self._crew.sweep([group], send)
-        self._crew.sweep([self._each], add_up)
-        self.change = float(self._news.largest.max())
+        for (first, last), direction in itertools.product(self._groups, (UP, DOWN)):
+            part = Part(direction, first, last)
+            self.updates += pass_along(
+                net, general, self._trees, part, temperature, step, news, state, work
+            )
+        collect(net, general, temperature, step, news, state, self._x, work)
+        self.change = float(news.largest[0])
 
     def _sweep_by_residual(self) -> None:
         net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, proposals, heap, work = self.messages, self._proposals, self.heap, self._works[0]
+        messages, proposals, heap, work = self.messages, self._proposals, self.heap, self._work
         if not self._proposed:
             propose_all(net, general, temperature, step, messages, proposals, heap, work)
             self._proposed = True
@@ -446,7 +359,7 @@ class Passes:
 
     def _sweep_at_once(self) -> None:
         net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, before, work = self.messages, self._before, self._works[0]
+        messages, before, work = self.messages, self._before, self._work
         self.updates += self._x.size
         self.change = synchronous_sweep(
             net, general, temperature, step, messages, before, self._x, work
@@ -464,14 +377,8 @@ class Passes:
         if general is not None:
             general = general._replace(to_factor=general.to_factor.copy())
         for in_order in (False, True):
-
-            def choose(member: int, first: int, last: int, in_order: bool = in_order) -> int:
-                work, part = self._works[member], (first, last)
-                decode(self.net, _own(general), self.messages, in_order, part, self._x, work)
-                return 0
-
             self._x[:] = -1
-            self._crew.sweep(self._stages, choose)
+            decode(self.net, general, self.messages, in_order, self._x, self._work)
             run.offer(self.labels())
 
     def marginals(self) -> tuple[Marginals, float]:
@@ -479,17 +386,8 @@ class Passes:
         temperature = self._temperature
         assert temperature is not None
         flat, log_z = bethe_marginals(
-            self.net, self.general, self.messages, temperature, self._works[0]
+            self.net, self.general, self.messages, temperature, self._work
         )
         ordered = np.empty_like(flat)
         ordered[self._entries] = flat
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
-
-
-def _own(general: General | None) -> General | None:
-    """Return the same with scratch of its own."""
-    if general is None:
-        return None
-    return general._replace(
-        digits=np.empty_like(general.digits), infinite=np.empty_like(general.infinite)
-    )

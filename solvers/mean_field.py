@@ -10,13 +10,11 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
-from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import add_expectation
 from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
-from inference_lab.kernels.waves import note_change
 from inference_lab.specs.settings import setting
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
@@ -32,15 +30,13 @@ class Rule(NamedTuple):
     """The numbers of an update.
 
     ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
-    up to a change of ``tolerance`` of its neighbours a variable is skipped, of each of them where
-    other variables are updated at once.
+    up to a change of ``tolerance`` of its neighbours a variable is skipped.
     """
 
     temperature: float
     damping: float
     cap: float
     tolerance: float
-    at_once: bool = False
 
 
 class Links(NamedTuple):
@@ -210,13 +206,12 @@ def _store(
         q[start + a] = new[a] + rule.damping * (q[start + a] - new[a])
     if change > 0.0:
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            note_change(priority, np.uint64(g.adj_var[p]), change, rule.tolerance, rule.at_once)
+            priority[np.uint64(g.adj_var[p])] += change
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             f = g.slot_factor[g.inc_slot[p]]
             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                 if g.scopes[s] != i:
-                    j = np.uint64(g.scopes[s])
-                    note_change(priority, j, change, rule.tolerance, rule.at_once)
+                    priority[np.uint64(g.scopes[s])] += change
     return change
 
 
@@ -234,8 +229,7 @@ def sequential_sweep(
     """Update one variable after another, in place; return how many were updated.
 
     Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
-    the neighbours since the last update of ``i``, see `note_change`; at or below the tolerance it
-    is skipped.
+    the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
     """
     updated = 0
     for i in order:
@@ -376,11 +370,6 @@ class MeanField(Solver):
         Factor from one temperature to the next.
     end_ratio : float in (0, 1]
         Annealing ends at this share of the start temperature.
-    threads : int or None
-        Threads that share sequential sweeps: variables are updated at once where no term joins
-        them. Results do not depend on their number. With it, a variable is updated after a change
-        above the tolerance; without it (None), also after several that are in sum, so that
-        annealing may end in another local optimum.
 
     Guarantees
     ----------
@@ -420,15 +409,6 @@ class MeanField(Solver):
     start_temperature: float | None = setting(None, above=0, below=math.inf)
     cooling: float = setting(0.5, above=0, below=1)
     end_ratio: float = setting(1e-3, above=0, at_most=1)
-    threads: int | None = setting(None, at_least=1)
-
-    def __post_init__(self) -> None:
-        """Check the settings, and what they must be to each other."""
-        super().__post_init__()
-        if self.threads is not None and self.update != "sequential":
-            raise ValueError(
-                f"threads can share sequential updates only, got update={self.update!r}"
-            )
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""
@@ -445,11 +425,7 @@ class MeanField(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update until settled at each temperature; decode after each."""
-        with Crew(self.threads, run) as crew:
-            return self._anneal(graph, run, crew)
-
-    def _anneal(self, graph: FactorGraph, run: Run, crew: Crew) -> Outcome:
-        state = _State(self, graph, run, crew)
+        state = _State(self, graph, run)
         sweeps = 0
         settled = False
         history: list[float] = []
@@ -489,7 +465,7 @@ class MeanField(Solver):
 class _State:
     """The distribution q of a run and what is needed to update it."""
 
-    def __init__(self, settings: MeanField, graph: FactorGraph, run: Run, crew: Crew) -> None:
+    def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
         self.settings = settings
         self.graph = graph
         self.unit = run.unit
@@ -497,18 +473,13 @@ class _State:
         self.parallel = settings.update == "parallel"
         default = 0.5 if self.parallel else 0.0
         self.damping = default if settings.damping is None else settings.damping
-        self.crew = crew
         width = int(graph.cardinalities.max(initial=1))
-        self.fields = [aligned_zeros(width) for _ in range(crew.size)]
+        self.field = aligned_zeros(width)
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
         # What the graph does not need is not handed to kernels, nor compiled.
-        self.digits = np.empty((crew.size, arity), dtype=np.int64) if arity else None
+        self.digits = np.empty(arity, dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
         self.order = np.arange(graph.n_variables, dtype=np.int64)
-        self.stages: list[Stage] = [[(0, graph.n_variables)]]
-        if settings.threads is not None:
-            waves = Waves.of(graph, self.order, crew.each)
-            self.order, self.stages = waves.order, waves.stages(graph)
         self.second = np.empty(graph.unary_values.size if self.parallel else 0)
         self.falling = self._falling(run.temperature)
         first, self.cap = self.falling[0]
@@ -603,30 +574,20 @@ class _State:
         """Make one sweep; return whether the distribution has settled."""
         if self.graph.n_variables == 0:
             return True
-        at_once = self.settings.threads is not None
-        rule = Rule(temperature, self.damping, self.cap, self.tolerance, at_once)
+        rule = Rule(temperature, self.damping, self.cap, self.tolerance)
         if self.parallel:
-            change = parallel_sweep(self.arrays, rule, self.q, self.second, *self._scratch(0))
+            change = parallel_sweep(self.arrays, rule, self.q, self.second, *self._scratch())
             return bool(change <= rule.tolerance)
         self._sweep_in_turn(rule, reverse)
         return bool(self.priority.max() <= rule.tolerance)
 
     def _sweep_in_turn(self, rule: Rule, reverse: bool) -> None:
-        order, stages = self.order, self.stages
-        if reverse:
-            order, n = order[::-1].copy(), order.size
-            stages = [[(n - last, n - first) for first, last in each] for each in stages[::-1]]
+        order = self.order[::-1].copy() if reverse else self.order
+        sequential_sweep(self.arrays, order, rule, self.q, *self._scratch())
 
-        def update(member: int, first: int, last: int) -> int:
-            scratch = self._scratch(member)
-            return sequential_sweep(self.arrays, order[first:last], rule, self.q, *scratch)
-
-        self.crew.sweep(stages, update)
-
-    def _scratch(self, member: int) -> tuple[FloatArray, FloatArray, IntArray | None, Links | None]:
+    def _scratch(self) -> tuple[FloatArray, FloatArray, IntArray | None, Links | None]:
         """Return what a sweep works with besides."""
-        digits = None if self.digits is None else self.digits[member]
-        return self.priority, self.fields[member], digits, self.links
+        return self.priority, self.field, self.digits, self.links
 
     def decode(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
@@ -646,8 +607,7 @@ class _State:
         if self.damping > 0.0:
             # A damped q only approaches zero; one full step reaches it.
             self.priority[:] = np.inf
-            at_once = self.settings.threads is not None
-            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance, at_once)
+            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance)
             self._sweep_in_turn(rule, reverse=False)
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.

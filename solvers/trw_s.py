@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
-from inference_lab.algorithms.crew import Crew, Stage, Waves
 from inference_lab.algorithms.dual.decoding import decode
 from inference_lab.algorithms.dual.reparametrisation import (
     Dual,
@@ -432,31 +431,12 @@ def hand_over(
 
 
 class Passes:
-    """The messages of one run, and the passes that renew them.
+    """The messages of one run, and the passes that renew them along an order of the variables."""
 
-    Parameters
-    ----------
-    graph : FactorGraph
-    order : (n,) array of int
-        The variables in the order of visits.
-    threads : int, optional
-        The order is sorted into waves that so many share.
-    run : Run, optional
-        Of which they evaluate labellings, too.
-    """
-
-    def __init__(
-        self,
-        graph: FactorGraph,
-        order: IntArray,
-        threads: int | None = None,
-        run: Run | None = None,
-    ) -> None:
+    def __init__(self, graph: FactorGraph, order: IntArray) -> None:
         self.graph = graph
-        self.crew = Crew(threads, run)
         sizes = message_sizes(graph)
-        waves = None if threads is None else Waves.of(graph, order, self.crew.each)
-        self.plan = make_plan(graph, order if waves is None else waves.order, sizes)
+        self.plan = make_plan(graph, order, sizes)
         self.terms = make_terms(graph.arrays)
         self._costs = FINITE
         if graph.has_infinite:
@@ -471,10 +451,10 @@ class Passes:
         self.state = State(
             aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
         )
-        self._works = [workspace(graph) for _ in range(self.crew.size)]
-        self._stages = self._stretches(sizes) if waves is None else waves.stages(graph)
+        self._work = workspace(graph)
+        self._stretches = self._cut(sizes)
 
-    def _stretches(self, sizes: IntArray) -> list[Stage]:
+    def _cut(self, sizes: IntArray) -> list[tuple[int, int]]:
         """Cut the order into stretches of bounded work, so that the clock is looked at between."""
         graph, plan = self.graph, self.plan
         dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
@@ -487,7 +467,7 @@ class Passes:
             rank[plan.order] = np.arange(graph.n_variables)
             tables = np.repeat(np.diff(graph.table_ptr), np.diff(graph.factor_ptr))
             np.add.at(work, rank[graph.factor_scopes], tables)
-        return [[stretch] for stretch in stretches(work)]
+        return stretches(work)
 
     def half_sweep(self, direction: int, run: Run) -> float | None:
         """Visit all variables, up (1) or down (0) the order; return the bound of the pass.
@@ -495,25 +475,17 @@ class Passes:
         ``inf`` proves that no labelling has finite energy; None says that the time ran out.
         """
         bounds = [self.graph.constant]
-
-        def visit(member: int, first: int, last: int) -> int:
-            g, work = self.graph.arrays, self._works[member]
-            common = (g, self.plan, self.terms, direction, (first, last), self.state)
+        for stretch in self._stretches if direction == 1 else self._stretches[::-1]:
+            if run.should_stop():
+                return None
+            common = (self.graph.arrays, self.plan, self.terms, direction, stretch, self.state)
             if self._costs == PLAIN:
-                bounds.append(plain_half_sweep(*common, work))
+                bounds.append(plain_half_sweep(*common, self._work))
             else:
-                bounds.append(half_sweep(*common, self._costs, work))
-            return last - first
-
-        def stop() -> bool:
-            return run.should_stop() or math.inf in bounds
-
-        stages = self._stages if direction == 1 else self._stages[::-1]
-        visited = 0 if run.should_stop() else self.crew.sweep(stages, visit, stop)
-        if math.inf in bounds:
-            return math.inf
-        # Rounded once, in whatever order the threads came.
-        return math.fsum(bounds) if visited == self.graph.n_variables else None
+                bounds.append(half_sweep(*common, self._costs, self._work))
+            if bounds[-1] == math.inf:
+                return math.inf
+        return math.fsum(bounds)
 
     def reparametrisation(self) -> Dual:
         """Return the dual after one more forward pass; meant for the end of a backward pass.
@@ -526,7 +498,7 @@ class Passes:
         from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)
         hand_over(
             graph.arrays, self.plan, self.state, self._costs, ptr, from_edge, from_factor,
-            self._works[0],
+            self._work,
         )  # fmt: skip
         return start_dual(graph, from_edge, from_factor[: int(self.plan.slot_ptr[-1])])
 
@@ -535,13 +507,7 @@ class Passes:
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         decided = self.state.slots.copy()
         hard = self.graph.has_infinite or self.graph.n_factors > 0
-
-        def visit(member: int, first: int, last: int) -> int:
-            g, work = self.graph.arrays, self._works[member]
-            decode(g, self.plan, self.terms, (first, last), self.state, decided, hard, work, x)
-            return last - first
-
-        self.crew.sweep(self._stages, visit)
+        decode(self.graph.arrays, self.plan, self.terms, self.state, decided, hard, self._work, x)
         return x
 
 
@@ -578,11 +544,6 @@ class TRWS(Solver):
         When the sweeps have ended without a proof, go on from their reparametrisation with
         clusters of variables, see `inference_lab.algorithms.dual.tightening`: those of frustrated
         cycles, triangles of existing pairs, or none.
-    threads : int or None
-        Threads that share passes and choices of labels, but not polish and tightening: variables
-        are visited at once where no term joins them. Results do not depend on their number. The
-        order is sorted into waves, or for graphs numbered as pictures are into tiles, in which a
-        term can join its variables the other way round than without (None).
 
     Guarantees
     ----------
@@ -628,7 +589,6 @@ class TRWS(Solver):
     max_sweeps: int = setting(1000, at_least=1)
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
-    threads: int | None = setting(None, at_least=1)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Sweep until the bound stands still, meets a labelling, or the budget is spent."""
@@ -636,11 +596,7 @@ class TRWS(Solver):
         if graph.is_forest or self.order == "breadth-first":
             # That of a graph is read-only, and kernels would be compiled for both.
             order = graph.breadth_first_order.copy()
-        passes = Passes(graph, order, self.threads, run)
-        with passes.crew:
-            return self._improve(graph, run, passes, order)
-
-    def _improve(self, graph: FactorGraph, run: Run, passes: Passes, order: IntArray) -> Outcome:
+        passes = Passes(graph, order)
         # An answer of sorts before the first, possibly long, pass.
         run.offer(passes.decode())
         scale = cost_scale(graph)

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -37,7 +38,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.algorithms.crew import Crew
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 
@@ -217,9 +217,13 @@ def in_blocks(n: int, step: int, work: Callable[[slice], None]) -> None:
         (lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"), default=1
     )
     blocks = [slice(begin, begin + step) for begin in range(0, n, step)]
-    few = len(blocks) < 2 * threads
-    with controller.limit(limits=1, user_api="blas"), Crew(1 if few else threads) as crew:
-        crew.each(work, blocks)
+    with controller.limit(limits=1, user_api="blas"):
+        if threads == 1 or len(blocks) < 2 * threads:
+            for block in blocks:
+                work(block)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(work, blocks))
 
 
 class Distortion(ABC):

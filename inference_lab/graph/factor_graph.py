@@ -20,10 +20,10 @@ import functools
 import hashlib
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ from inference_lab.words import counted, no_attribute
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Each", "FactorGraph"]
+__all__ = ["FactorGraph"]
 
 #: Differences of energies below this are lost: products and squares of them underflow.
 _FINEST = 1e-200
@@ -78,11 +78,8 @@ _RUN = 16
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
 #: Labellings are evaluated in blocks of so many variables and terms: what is gathered of them stays
-#: near, and threads can share them. The sum of the blocks does not depend on who evaluates which.
+#: near.
 _TERMS_BLOCK = 1 << 16
-
-#: Calls a function with each of several things, as ``map`` does.
-Each: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: What other libraries call what a graph has.
 _ELSEWHERE = {
@@ -864,7 +861,7 @@ class FactorGraph:
         table = self.edge_kinds == TABLE
         return np.flatnonzero(~table), np.flatnonzero(table)
 
-    def energy(self, labels: npt.ArrayLike, each: Each = map) -> Any:
+    def energy(self, labels: npt.ArrayLike) -> Any:
         """Evaluate ``E(x)``: the one evaluator that everything is judged by.
 
         Written in plain numpy, independent of the kernels that solvers use.
@@ -872,9 +869,6 @@ class FactorGraph:
         Parameters
         ----------
         labels : (n,) or (b, n) array of int
-        each : callable
-            Evaluates the blocks of large graphs, as ``map`` does, but several at once, say; the
-            result is the same.
 
         Returns
         -------
@@ -895,22 +889,20 @@ class FactorGraph:
         """
         array = self.check_labels(labels)
         if array.ndim == 1:
-            return self.energy_of(array, each)
+            return self.energy_of(array)
         width = max(1, self.n_variables + self.n_edges + self.factor_scopes.size)
         step = max(1, _ENERGY_BLOCK // width)
         out = np.empty(array.shape[0])
         for start in range(0, array.shape[0], step):
-            out[start : start + step] = self._energies(array[start : start + step], each)
+            out[start : start + step] = self._energies(array[start : start + step])
         return out
 
-    def energy_of(self, labels: IntArray, each: Each = map) -> float:
+    def energy_of(self, labels: IntArray) -> float:
         """Evaluate one labelling that is known to fit, as `check_labels` returns it.
 
         Parameters
         ----------
         labels : (n,) int64 array
-        each : callable
-            As in `energy`.
 
         Returns
         -------
@@ -923,13 +915,13 @@ class FactorGraph:
         >>> g.energy_of(g.check_labels([0, 1]))
         0.5
         """
-        return float(self._energies(labels[None], each)[0])
+        return float(self._energies(labels[None])[0])
 
-    def _energies(self, x: IntArray, each: Each) -> FloatArray:
+    def _energies(self, x: IntArray) -> FloatArray:
         # The smaller what is looked up at random, the more of it is near.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
         blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
-        total: Any = sum(each(lambda first: self._block_energies(x, small, first), blocks))
+        total: Any = sum(self._block_energies(x, small, first) for first in blocks)
         if self.n_factors:
             strides = self._scope_strides
             step = np.take(x, self.factor_scopes, axis=1) * strides
@@ -1371,16 +1363,10 @@ class FactorGraph:
         return graph
 
 
-def unary_minimum(graph: FactorGraph, each: Each = map) -> IntArray:
-    """Return the cheapest label of each variable on its own (the first of equals), shape (n,).
-
-    `each` finds those of blocks of variables.
-    """
+def unary_minimum(graph: FactorGraph) -> IntArray:
+    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
     if graph.n_labels is not None:
-        unary, n = graph.unary, graph.n_variables
-        blocks = (unary[first : first + _TERMS_BLOCK] for first in range(0, n, _TERMS_BLOCK))
-        found = each(lambda block: block.argmin(axis=1), blocks)
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        return graph.unary.argmin(axis=1)
     return first_least(graph.unary_values, graph.unary_ptr)
 
 

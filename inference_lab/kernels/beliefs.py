@@ -5,10 +5,6 @@ infinite: the messages at them say nothing and are kept finite, so that a messag
 of a belief by subtraction. What no term of a graph needs is not handed over and not compiled:
 `General` where all terms are finite Potts or truncated linear ones between variables of as many
 labels, a temperature where the minimum is meant.
-
-Without both, costs, messages and scratch may all be of single precision, for which kernels are
-compiled anew. A constant is then made of the type of an array: one of double precision would have
-the whole loop computed in it.
 """
 
 from __future__ import annotations
@@ -75,16 +71,12 @@ class General(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The numbers that every update needs, and whether other variables are updated at once.
-
-    Entries of a message are at most `limit`, see `message_limit`.
-    """
+    """The numbers of an update; entries of a message are at most `limit`, see `message_limit`."""
 
     damping: float
     limit: float
     scale: float
     tolerance: float
-    at_once: bool = False
 
 
 class Scratch(NamedTuple):
@@ -149,7 +141,7 @@ def take_out(
 def least_difference(k: int, values: FloatArray, others: FloatArray, start: np.uint64) -> float:
     """Return the smallest ``values[a] - others[start + a]``."""
     # Four chains, as in `least`.
-    first = values.dtype.type(np.inf)
+    first = np.inf
     second = first
     third = first
     fourth = first
@@ -218,11 +210,10 @@ def store(
     k: int, smallest: float, target: FloatArray, to: np.uint64, step: Step, work: Scratch
 ) -> None:
     """Store the message ``new - smallest``, cut to the limit; it is 0 at forbidden labels."""
-    nothing = target.dtype.type(0.0)
     for i in range(k):
         a = np.uint64(i)
         value = work.new[a] - smallest
-        value = min(value, step.limit) if value < np.inf else nothing
+        value = min(value, step.limit) if value < np.inf else 0.0
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
@@ -306,7 +297,7 @@ def renew_min_sum(
         store_lower(k, smallest, link["cap"], target, to, step.damping, work)
         return
     size = k
-    smallest = target.dtype.type(0.0)
+    smallest = 0.0
     if general is not None and way == GENERAL:
         size = net.cardinalities[np.uint64(link["other"])]
         smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)

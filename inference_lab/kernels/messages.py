@@ -100,15 +100,10 @@ def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
     return [flat[lo:hi] for lo, hi in zip(graph.unary_ptr[:-1], graph.unary_ptr[1:], strict=True)]
 
 
-def aligned_zeros(size: int, dtype: npt.DTypeLike = np.float64) -> FloatArray:
-    """Return an array of zeros in cache lines of its own.
-
-    Vectors then do not straddle two, and threads do not wait for each other's scratch.
-    """
-    item = np.dtype(dtype).itemsize
-    line = 64 // item
-    array = np.zeros((size // line + 2) * line, dtype)
-    skip = -(array.ctypes.data // item) % line
+def aligned_zeros(size: int) -> FloatArray:
+    """Return an array of zeros in cache lines of its own, so that no vector straddles two."""
+    array = np.zeros((size // 8 + 2) * 8)
+    skip = -(array.ctypes.data // 8) % 8
     return array[skip : skip + size]
 
 
@@ -172,7 +167,7 @@ def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
 def least(k: int, values: FloatArray) -> float:
     """Return the smallest of the first `k` values."""
     # Four chains: one alone waits for itself, and compilers leave it so for few labels.
-    first = values.dtype.type(np.inf)
+    first = np.inf
     second = first
     third = first
     fourth = first
@@ -190,7 +185,7 @@ def least(k: int, values: FloatArray) -> float:
 @inlined_minimum
 def greatest(k: int, values: FloatArray) -> float:
     """Return the largest of the first `k` values."""
-    first = values.dtype.type(-np.inf)
+    first = -np.inf
     second = first
     third = first
     fourth = first
@@ -242,8 +237,8 @@ def lower_envelope(
     A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
     wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the others.
     """
-    low = given.dtype.type(np.inf)
-    high = low
+    low = np.inf
+    high = np.inf
     for a in range(k):
         low = min(given[a], low + slope)
         up[a] = low

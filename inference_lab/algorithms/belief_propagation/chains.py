@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from inference_lab.algorithms.belief_propagation.schedules import Trees
-from inference_lab.algorithms.crew import Stage
-from inference_lab.graph.arrays import GraphArrays, IntArray
+from inference_lab.graph.arrays import GraphArrays
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: As many directions have the terms of a picture with eight neighbours.
@@ -41,27 +40,13 @@ def is_grid(graph: FactorGraph) -> bool:
     return np.unique(apart).size <= min(_MOST_DIRECTIONS, earlier)
 
 
-def make_trees(g: GraphArrays, along_grid: bool, piece: int) -> tuple[Trees, list[Stage]]:
+def make_trees(g: GraphArrays, along_grid: bool) -> tuple[Trees, list[tuple[int, int]]]:
     """Sort the pairwise terms into trees, and these into groups, each variable in one at most.
 
     Along a grid, a group are all terms of one direction: the rows, then the columns. Else, the
     first group are the terms of each variable with the first of its neighbours, the second those
-    with the second, and so on; in a breadth-first order, the first is a spanning forest.
-
-    Parameters
-    ----------
-    g : GraphArrays
-        Without repeated terms.
-    along_grid : bool
-        See `is_grid`.
-    piece : int
-        Terms that are worth a piece of their own.
-
-    Returns
-    -------
-    Trees
-    list of stages
-        For each group the pieces that can be done at once, from which term to before which.
+    with the second, and so on; in a breadth-first order, the first is a spanning forest. `g` has no
+    repeated terms. Returns the trees, and from which term to before which each group goes.
 
     Complexity: O(m log m).
     """
@@ -74,30 +59,7 @@ def make_trees(g: GraphArrays, along_grid: bool, piece: int) -> tuple[Trees, lis
         ranked = np.lexsort((parent, child))
         back, parent = back[ranked], parent[ranked]
         group = np.arange(back.size) - np.searchsorted(child, child)
-    stages: list[Stage] = []
     order = np.argsort(group, kind="stable")
     bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(group))])
-    for first, last in pairwise(bounds.tolist()):
-        if last - first < 2 * piece:
-            stages.append([(first, last)])
-            continue
-        terms = order[first:last]
-        pieces = _pieces(child[terms], parent[terms], g.cardinalities.size, piece)
-        order[first:last] = terms[np.argsort(pieces, kind="stable")]
-        ends = first + np.cumsum(np.bincount(pieces))
-        stages.append(list(pairwise([first, *ends.tolist()])))
     back = back[order]
-    return Trees(g.adj_reverse[back].astype(np.int64), back), stages
-
-
-def _pieces(child: IntArray, parent: IntArray, n: int, piece: int) -> IntArray:
-    """Return for each term of a group the number of its piece, whole trees of about that size."""
-    root = np.arange(n)
-    root[child] = parent
-    while (root[root] != root).any():
-        root = root[root]
-    sizes = np.bincount(root[child], minlength=n)
-    # By what lies before the middle of each tree.
-    number = (np.cumsum(sizes) - sizes // 2) // piece
-    numbered: IntArray = np.unique(number[root[child]], return_inverse=True)[1]
-    return numbered
+    return Trees(g.adj_reverse[back].astype(np.int64), back), list(pairwise(bounds.tolist()))

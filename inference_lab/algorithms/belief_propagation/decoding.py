@@ -53,21 +53,17 @@ def decode(
     general: General | None,
     messages: FloatArray,
     in_order: bool,
-    part: tuple[int, int],
     x: IntArray,
     work: Scratch,
 ) -> None:
     """Give variables the label of least belief; `in_order` given the labels chosen before.
 
-    The variables are those from the first to before the last number of `part`. Others are not
-    looked at where they have no label yet, -1.
-
-    In order, messages from decoded neighbours are replaced by the cost of their label, so that
-    ties are broken consistently: with converged min-sum messages on a forest the result is
-    optimal. Violated hard terms count first, then finite costs. Messages to the factors are
-    overwritten with decisions.
+    `x` begins as -1: no label yet. In order, messages from decoded neighbours are replaced by the
+    cost of their label, so that ties are broken consistently: with converged min-sum messages on a
+    forest the result is optimal. Violated hard terms count first, then finite costs. Messages to
+    the factors are overwritten with decisions.
     """
-    for i in range(part[0], part[1]):
+    for i in range(x.size):
         k = net.cardinalities[i]
         for a in range(k):
             work.belief[a] = net.unary[net.unary_ptr[i] + a]

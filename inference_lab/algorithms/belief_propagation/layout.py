@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.graph.arrays import GraphArrays, IntArray
-from inference_lab.graph.factor_graph import Each, FactorGraph
-from inference_lab.graph.terms import freeze
-from inference_lab.kernels.beliefs import General, Links, Network, Scratch
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.beliefs import General, Links, Scratch
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -21,15 +19,13 @@ from inference_lab.kernels.messages import (
 
 #: Costs of more temperatures than this underflow in a sum of exponentials, which is then avoided.
 _STEEPEST = 600.0
-#: Variables, terms or messages in a block that threads share, see `_blocks`.
-_BLOCK = 1 << 17
 
 
-def renumber(g: GraphArrays, order: IntArray, each: Each = map) -> tuple[GraphArrays, IntArray]:
+def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
     """Return the arrays of a graph with its variables in another order, edges keeping theirs.
 
     What is visited in succession then lies side by side in memory. The second array says where
-    each entry of the new unaries was. `each` block of variables and edges may be done at once.
+    each entry of the new unaries was.
 
     Complexity: O(sum of k + m + slots).
     """
@@ -39,47 +35,23 @@ def renumber(g: GraphArrays, order: IntArray, each: Each = map) -> tuple[GraphAr
     # How far the stretch of each variable in the adjacency moves.
     shift = np.empty(order.size, dtype=np.int32)
     shift[order] = adj_ptr[:-1] - g.adj_ptr[order]
-    entries, unary = np.empty(unary_ptr[-1], dtype=np.int64), np.empty(unary_ptr[-1])
-    half, var, reverse = np.empty((3, adj_ptr[-1]), dtype=np.int32)
-    edges = np.empty_like(g.edges)
-
-    def fill(block: slice) -> None:
-        rows = order[block]
-        stretch = slice(*unary_ptr[[block.start, block.stop]])
-        entries[stretch] = _gather(g.unary_ptr, rows)
-        unary[stretch] = g.unary[entries[stretch]]
-        stretch = slice(*adj_ptr[[block.start, block.stop]])
-        positions = _gather(g.adj_ptr, rows)
-        half[stretch] = g.adj_half[positions]
-        others = g.adj_var[positions]
-        var[stretch] = rank[others]
-        reverse[stretch] = g.adj_reverse[positions] + shift[others]
-
-    def rename(block: slice) -> None:
-        edges[block] = rank[g.edges[block]]
-
-    for do, size in ((fill, order.size), (rename, len(edges))):
-        list(each(do, _blocks(size, each)))
+    entries = _gather(g.unary_ptr, order)
+    positions = _gather(g.adj_ptr, order)
+    others = g.adj_var[positions]
     changed = g._replace(
         cardinalities=g.cardinalities[order],
         unary_ptr=unary_ptr,
-        unary=unary,
-        edges=edges,
+        unary=g.unary[entries],
+        edges=rank[g.edges],
         adj_ptr=adj_ptr,
-        adj_half=half,
-        adj_var=var,
-        adj_reverse=reverse,
+        adj_half=g.adj_half[positions],
+        adj_var=rank[others],
+        adj_reverse=g.adj_reverse[positions] + shift[others],
         scopes=rank[g.scopes],
         inc_ptr=inc_ptr,
         inc_slot=g.inc_slot[_gather(g.inc_ptr, order)],
     ).read_only()
     return changed, entries
-
-
-def _blocks(size: int, each: Each) -> list[slice]:
-    """Cut an array into blocks, unless one thread fills them: that is faster in one go."""
-    step = max(1, size) if each is map else _BLOCK
-    return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
 
 def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
@@ -124,13 +96,10 @@ def message_starts(g: GraphArrays) -> IntArray:
     return start
 
 
-def make_links(
-    g: GraphArrays, start: IntArray, temperature: float, terms: Terms, each: Each = map
-) -> Links:
+def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Links:
     """Collect what sending a message takes, see `Network`.
 
-    For infinite costs, and for costs of many temperatures, the way is the general one. `each` block
-    may be filled at once.
+    For infinite costs, and for costs of many temperatures, the way is the general one.
     """
     size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
@@ -144,16 +113,13 @@ def make_links(
         with np.errstate(over="ignore"):  # costs of so many temperatures go the general way
             cap = np.exp(-terms.rise / temperature)
 
-    def fill(block: slice) -> None:
-        edge, link = g.adj_half[block] >> 1, links[block]
-        link["at"] = start[block]
-        link["to"] = start[g.adj_reverse[block]]
-        link["other"] = g.adj_var[block]
-        link["way"] = way[edge]
-        link["rise"] = terms.rise[edge]
-        link["cap"] = cap[edge]
-
-    list(each(fill, _blocks(start.size, each)))
+    edge = g.adj_half >> 1
+    links["at"] = start
+    links["to"] = start[g.adj_reverse]
+    links["other"] = g.adj_var
+    links["way"] = way[edge]
+    links["rise"] = terms.rise[edge]
+    links["cap"] = cap[edge]
     return links
 
 
@@ -174,20 +140,7 @@ def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     )
 
 
-def make_scratch(graph: FactorGraph, dtype: npt.DTypeLike = np.float64) -> Scratch:
-    """Allocate scratch arrays for a graph, of the type of its messages."""
+def make_scratch(graph: FactorGraph) -> Scratch:
+    """Allocate scratch arrays for a graph."""
     width = int(graph.cardinalities.max(initial=1))
-    return Scratch(*(aligned_zeros(width, dtype) for _ in Scratch._fields))
-
-
-def in_single_precision(net: Network) -> Network:
-    """Return a network with its costs in single precision, unaries relative to their least.
-
-    Each variable must have a finite one. Kernels that are given such a network, and messages and
-    scratch of its kind, do all their arithmetic on labels in single precision.
-    """
-    least = np.minimum.reduceat(net.unary, net.unary_ptr[:-1])
-    unary = (net.unary - np.repeat(least, net.cardinalities)).astype(np.float32)
-    kinds = {name: net.links.dtype[name] for name in net.links.dtype.names or ()}
-    fields = [(name, np.float32 if kind == np.float64 else kind) for name, kind in kinds.items()]
-    return net._replace(unary=freeze(unary), links=net.links.astype(fields))
+    return Scratch(*(aligned_zeros(width) for _ in Scratch._fields))

@@ -29,7 +29,6 @@ from inference_lab.kernels.beliefs import (
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.heap import Heap, settle, sink
 from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, fetch_row, greatest
-from inference_lab.kernels.waves import note_change
 
 #: The directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
@@ -43,7 +42,7 @@ _SOON, _WIDE = 8, 16
 
 
 class Part(NamedTuple):
-    """Of a sweep, up the order or down: the variables from `first` to before `last`."""
+    """A direction, up or down, and the terms from `first` to before `last`."""
 
     direction: int
     first: int
@@ -67,7 +66,7 @@ def limit_of(net: Network, q: int, temperature: float | None) -> float:
 def sequential_sweep(
     net: Network,
     general: General | None,
-    part: Part,
+    direction: int,
     temperature: float | None,
     step: Step,
     messages: FloatArray,
@@ -75,7 +74,7 @@ def sequential_sweep(
     x: IntArray,
     work: Scratch,
 ) -> int:
-    """Update the variables whose incoming messages changed, in a part of the order, up or down.
+    """Update the variables whose incoming messages changed, in their order, up or down.
 
     Each sends only to the neighbours that are visited after it: the others come first on the way
     back, and what they are sent now would be renewed before they read it. Higher-order factors are
@@ -83,17 +82,15 @@ def sequential_sweep(
 
     ``priority[2 i + direction]`` adds up the changes of the messages that arrived at ``i`` since
     its last update in this direction; a variable at or below the tolerance is skipped, so that late
-    sweeps cost little. Changes of more than the tolerance may be counted in part only. Where other
-    parts are made at once it is infinite after one of more than the tolerance (`note_change`).
+    sweeps cost little. Changes of more than the tolerance may be counted in part only.
     """
     tolerance, scale = step.tolerance, step.scale
     bar = tolerance * scale
-    direction = part.direction
     # What follows from the number of labels alone is then computed once a sweep.
     k = net.cardinalities[0]
     updated = 0
-    for t in range(part.last - part.first):
-        i = part.first + t if direction == UP else part.last - 1 - t
+    for t in range(x.size):
+        i = t if direction == UP else x.size - 1 - t
         here = np.uint64(2 * i + direction)
         if not priority[here] > tolerance:
             continue
@@ -125,8 +122,8 @@ def sequential_sweep(
             else:
                 cut_message(net, q, k, temperature, messages, work)
                 change = relative_change(size, step, work)
-            note_change(priority, up, change, tolerance, step.at_once)
-            note_change(priority, down, change, tolerance, step.at_once)
+            priority[up] += change
+            priority[down] += change
             largest = max(largest, change)
         if general is not None:
             g = general.g
@@ -139,8 +136,8 @@ def sequential_sweep(
                     if s != slot:
                         j = np.int64(g.scopes[s])
                         up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
-                        note_change(priority, up, change, tolerance, step.at_once)
-                        note_change(priority, down, change, tolerance, step.at_once)
+                        priority[up] += change
+                        priority[down] += change
         # A damped message has not arrived at its new value yet.
         priority[here] = step.damping * max(largest, pulled)
         if general is not None:
@@ -417,7 +414,6 @@ class News(NamedTuple):
 def collect(
     net: Network,
     general: General | None,
-    part: tuple[int, int],
     temperature: float | None,
     step: Step,
     news: News,
@@ -427,12 +423,11 @@ def collect(
 ) -> None:
     """Fill the beliefs and best labels of variables, and renew messages of higher-order factors.
 
-    The variables are those from the first to before the last number of `part`; `state` are the
-    messages and the beliefs, which lie like the unaries.
+    `state` are the messages and the beliefs, which lie like the unaries.
     """
     messages, beliefs = state
     k = net.cardinalities[0]
-    for i in range(part[0], part[1]):
+    for i in range(x.size):
         if general is not None:
             k = net.cardinalities[i]
             change = pull_from_factors(general, i, k, temperature, step, work)

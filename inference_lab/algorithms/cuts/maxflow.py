@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.crew import Crew
-from inference_lab.algorithms.cuts.parts import Parts
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
@@ -33,11 +30,6 @@ __all__ = ["Cut", "CutArrays", "CutGraph", "minimum_cut"]
 
 #: Arcs looked at between two looks at the clock: about a tenth of a second.
 _WORK = 10_000_000
-
-#: Paths between parts are found in any order while that takes no more than to look at all arcs so
-#: often, and so many rounds; then the search begins anew, with the shortest paths of the whole.
-_PATIENCE = 1
-_ROUNDS = 10
 
 #: ``parent`` of a root, and of a node that has lost its parent.
 _ROOT = -1
@@ -66,8 +58,6 @@ class CutArrays(NamedTuple):
       for the current and one for the next level, and the rings each node stands in;
     * ``orphans`` (n,) int32: scratch; ``state`` (11,) int64: what a search that was interrupted
       goes on from.
-
-    A search among some of the nodes has rings, scratch and state of its own, of their number.
     """
 
     ptr: IntArray
@@ -111,18 +101,12 @@ def _dequeue(c: CutArrays, ring: int) -> int:
 
 
 @lean_kernel
-def _start(c: CutArrays, nodes: Int32Array | None) -> None:
-    """Make every node with excess or deficit a root, and empty the queues.
-
-    Among some of the nodes, (k,), or all.
-    """
+def _start(c: CutArrays) -> None:
+    """Make every node with excess or deficit a root, and empty the queues."""
     c.state[:] = 0
     c.state[_SOURCE_LEVEL] = 1
     c.state[_SINK_LEVEL] = 1
-    for at in range(c.orphans.size):
-        v = at
-        if nodes is not None:
-            v = nodes[at]
+    for v in range(c.orphans.size):
         c.parent[v] = _ROOT
         c.queued[v] = 0
         if c.excess[v] > 0.0:
@@ -321,90 +305,6 @@ def _flow(c: CutArrays, budget: int) -> bool:
             budget = _grow(c, -1, budget)
         if budget < 0:
             return False
-
-
-@lean_kernel
-def _spread(c: CutArrays, tree: int, seeds: Int32Array) -> int:
-    """Bring the levels of a tree that is fully grown up to date after arcs have been added.
-
-    Only what they bring nearer to the root, or to the tree, is looked at: `seeds` are the nodes of
-    the tree where the arcs begin (for the sink's tree: end), from the lowest level on. Returns how
-    many of the nodes seen have an arc to the other tree; they are left in ``orphans``.
-    """
-    level = 0
-    at = 0
-    found = 0
-    while True:
-        level += 1
-        ring = (level & 1) if tree > 0 else 2 + (level & 1)
-        if c.state[_LENGTH + ring] == 0:
-            while at < seeds.size and c.level[seeds[at]] * tree < level:
-                at += 1
-            if at == seeds.size:
-                return found
-            level = c.level[seeds[at]] * tree
-            ring = (level & 1) if tree > 0 else 2 + (level & 1)
-        while True:
-            if at < seeds.size and c.level[seeds[at]] * tree <= level:
-                v = seeds[at]
-                at += 1
-                if c.level[v] * tree < level or c.queued[v]:
-                    # It has been brought nearer: it was looked at, or will be.
-                    continue
-            elif c.state[_LENGTH + ring] > 0:
-                v = _dequeue(c, ring)
-            else:
-                break
-            meets = False
-            for a in range(c.ptr[v], c.ptr[v + 1]):
-                u = c.head[a]
-                other = c.level[u] * tree
-                if 0 < other <= level + 1 or c.residual[a if tree > 0 else c.sister[a]] <= 0.0:
-                    continue
-                if other < 0:
-                    meets = True
-                else:
-                    c.level[u] = (level + 1) * tree
-                    c.parent[u] = c.sister[a]
-                    _enqueue(c, tree, level + 1, u)
-            if meets:
-                c.orphans[found] = v
-                found += 1
-
-
-@lean_kernel
-def _meet(c: CutArrays, nodes: Int32Array, budget: int) -> int:
-    """Augment along the arcs from nodes of the source's tree to the sink's, both fully grown.
-
-    Nodes that leave a tree on the way may border on the other, which nobody looks at again: those
-    that the sink's tree then gets, and those from which the source's tree can grow, are moved to
-    the front of `nodes`. Returns how many they are, -1 if all took longer than the budget.
-    """
-    left = 0
-    for v in nodes:
-        a = c.ptr[v]
-        while a < c.ptr[v + 1] and c.level[v] > 0:
-            if c.level[c.head[a]] < 0 and c.residual[a] > 0.0:
-                budget -= _augment_path(c, a)
-                if budget < 0:
-                    return -1
-            else:
-                a += 1
-        borders = False
-        for a in range(c.ptr[v], c.ptr[v + 1]):
-            other = c.level[c.head[a]]
-            if c.residual[a] <= 0.0:
-                continue
-            if c.level[v] > 0:
-                borders |= other == 0
-            elif other < 0 and (not borders or other > c.level[v] + 1):
-                c.level[v] = other - 1
-                c.parent[v] = a
-                borders = True
-        if borders:
-            nodes[left] = v
-            left += 1
-    return left
 
 
 @lean_kernel
@@ -612,11 +512,7 @@ class CutGraph:
         bool
             False if it was stopped; the sides then mean nothing.
         """
-        _start(self.arrays, None)
-        return self.go_on(should_stop)
-
-    def go_on(self, should_stop: Callable[[], bool] | None = None) -> bool:
-        """Go on with a search that was begun, as `solve` does."""
+        _start(self.arrays)
         while not _flow(self.arrays, _WORK):
             if should_stop is not None and should_stop():
                 return False
@@ -645,96 +541,6 @@ class CutGraph:
             What ``arrays.residual`` and ``arrays.excess`` held before `solve`.
         """
         return _dual_value(self.arrays, capacity, excess.copy())
-
-
-class SharedSearch:
-    """The search of a network in parts, each on its own, and then in the whole.
-
-    The trees of the parts are kept, and grown on over the arcs between them; so it matters little
-    which part does what, and few arcs are looked at twice. A minimum cut does not depend on which
-    maximum flow proved it: the sides are those of `CutGraph.solve`, exactly where the capacities
-    and their sums are integers, and else up to rounding.
-
-    Parameters
-    ----------
-    network : CutGraph
-    parts : Parts
-    crew : Crew
-        The threads that share the parts. Whoever searches which, the flow is the same.
-
-    References
-    ----------
-    J. Liu, J. Sun, "Parallel graph-cuts by adaptive bottom-up merging", CVPR 2010. There trees are
-    merged two parts at a time; here distances are brought up to date in both trees first.
-    """
-
-    def __init__(self, network: CutGraph, parts: Parts, crew: Crew) -> None:
-        self.network = network
-        self.parts = parts
-        self.crew = crew
-        c = network.arrays
-        self._arcs = network.arcs[parts.between].ravel()
-        rings = c.queues.reshape(-1)
-        ends = np.cumsum([0, *(nodes.size for nodes in parts.nodes)]).tolist()
-        self._parts = [
-            c._replace(
-                queues=rings[4 * first : 4 * last].reshape(4, -1),
-                orphans=c.orphans[first:last],
-                state=np.zeros_like(c.state),
-            )
-            for first, last in pairwise(ends)
-        ]
-
-    def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
-        """Do what `CutGraph.solve` does."""
-        residual = self.network.arrays.residual
-        between = residual[self._arcs]
-        residual[self._arcs] = 0.0
-        # Those of the last search may be in other parts.
-        self.network.arrays.parent[self.parts.rim] = _ROOT
-        if not all(
-            self.crew.each(
-                lambda number: self._search(number, should_stop), range(len(self._parts))
-            )
-        ):
-            return False
-        residual[self._arcs] = between
-        self._join()
-        return self.network.go_on(should_stop)
-
-    def _search(self, number: int, should_stop: Callable[[], bool] | None) -> bool:
-        """Find a maximum flow in a part; False if it was stopped."""
-        c = self._parts[number]
-        _start(c, self.parts.nodes[number])
-        while not _flow(c, _WORK):
-            if should_stop is not None and should_stop():
-                return False
-        return True
-
-    def _join(self) -> None:
-        """Make the trees of the parts those of the whole network, and find the paths they have."""
-        c = self.network.arrays
-        seeds = self.parts.rim
-        for _ in range(_ROUNDS):
-            level = c.level[seeds]
-            order = np.argsort(np.abs(level), kind="stable")
-            seeds, level = seeds[order], level[order]
-            c.state[:] = 0
-            _spread(c, -1, seeds[level < 0])
-            found = c.orphans[: _spread(c, 1, seeds[level > 0])].copy()
-            c.state[:] = 0
-            c.state[_SOURCE_LEVEL] = max(0, c.level.max()) + 1
-            c.state[_SINK_LEVEL] = max(0, -c.level.min()) + 1
-            left = _meet(c, found, _PATIENCE * c.head.size)
-            if left == 0:
-                return
-            if left < 0:
-                break
-            waiting = [c.queues[ring, : c.state[_LENGTH + ring]] for ring in range(4)]
-            seeds = np.unique(np.concatenate([found[:left], *waiting]))
-            c.queued[seeds] = 0
-        # The parts told little of the whole: from here on as if there had been none.
-        _start(c, None)
 
 
 def larger_power_of_two(total: float) -> float:

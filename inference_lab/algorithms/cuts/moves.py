@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.crew import Crew
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
@@ -59,8 +58,6 @@ class MoveMaker:
         Where moves begin if the run was given no labelling.
     rule : {"qpbo", "truncate"}
         As in `LabelChoice.minimise`.
-    crew : Crew or None
-        As in `LabelChoice`.
 
     Attributes
     ----------
@@ -75,7 +72,6 @@ class MoveMaker:
         run: Run,
         init: Literal["unary", "random"],
         rule: Rule,
-        crew: Crew | None,
     ) -> None:
         self.graph = graph
         self.run = run
@@ -89,7 +85,7 @@ class MoveMaker:
         self.width = int(graph.cardinalities.max(initial=1))
         self._inexact = False
         self._star = star(graph, hard=False) if graph.n_label_costs else None
-        self._choice = LabelChoice(graph if self._star is None else self._star.graph, crew)
+        self._choice = LabelChoice(graph if self._star is None else self._star.graph)
         self._moves = self._successes = self._pairs = self._nonsubmodular = 0
         run.offer(self.x)
 

@@ -19,21 +19,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.crew import Crew
 from inference_lab.algorithms.cuts.maxflow import (
     CutArrays,
     CutGraph,
-    SharedSearch,
     UInt32Array,
     larger_power_of_two,
 )
-from inference_lab.algorithms.cuts.parts import Part, Parts
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
@@ -102,14 +99,6 @@ def _finite(value: float, infinity: float) -> float:
 def _add_up(value: float, infinite: int, finite: float) -> tuple[int, float]:
     """Add a cost to the number of infinite ones, or to the sum of the others."""
     return (infinite + 1, finite) if np.isinf(value) else (infinite, finite + value)
-
-
-@inlined
-def _owns(part: Part | None, at: int, end: int) -> bool:
-    """Whether an end of an edge, by its place in the part, is in the part; 1 is the first, 2."""
-    if part is None:
-        return True
-    return bool(part.owned[at] & end)
 
 
 @inlined
@@ -220,7 +209,6 @@ def _fill(
     one: IntArray,
     infinity: float,
     table: FloatArray | None,
-    part: Part | None,
 ) -> tuple[int, float, int, int]:
     """Write the choice between two labellings into the network.
 
@@ -228,31 +216,24 @@ def _fill(
     others), the number of pairs that interact, and of those that are not submodular.
 
     `table` is scratch for the largest factor; None for a graph without factors, so that nothing
-    about them is compiled. With a `part` of a graph without factors its share: what is added to
-    the excess of its nodes, in the same order, and the terms whose first variable is in it.
+    about them is compiled.
 
     Pairs that are not submodular leave negative capacities, which are mended afterwards.
     """
-    n = g.cardinalities.size if part is None else part.nodes.size
-    m = g.edges.shape[0] if part is None else part.edges.size
+    n = g.cardinalities.size
+    m = g.edges.shape[0]
     infinite = 0
     finite = 0.0
     pairs = 0
     positive = 0
-    for at in range(n):
-        v = at
-        if part is not None:
-            v = part.nodes[at]
+    for v in range(n):
         start = g.unary_ptr[v]
         cost = g.unary[start + zero[v]]
         infinite, finite = _add_up(cost, infinite, finite)
         c.excess[v] = 0.0
         if zero[v] != one[v]:
             c.excess[v] = _finite(g.unary[start + one[v]], infinity) - _finite(cost, infinity)
-    for at in range(m):
-        e = at
-        if part is not None:
-            e = part.edges[at]
+    for e in range(m):
         # Unsigned, so that they are not tested for being negative.
         i = np.uint64(g.edges[e, 0])
         j = np.uint64(g.edges[e, 1])
@@ -262,9 +243,7 @@ def _fill(
         j1 = one[j]
         half = 0.0
         cost = edge_cost(g, e, i0, j0)
-        counted = _owns(part, at, 1)
-        if counted:
-            infinite, finite = _add_up(cost, infinite, finite)
+        infinite, finite = _add_up(cost, infinite, finite)
         if i0 != i1 or j0 != j1:
             c00 = _finite(cost, infinity)
             c10 = _finite(edge_cost(g, e, i1, j0), infinity)
@@ -275,15 +254,12 @@ def _fill(
             if 0.0 < q <= _NOISE * (abs(c00) + abs(c01) + abs(c10) + abs(c11)):
                 q = 0.0
             half = 0.5 * q
-            if counted:
-                c.excess[i] += (c10 - c00) + half
-            if _owns(part, at, 2):
-                c.excess[j] += (c01 - c00) + half
-        if counted:
-            pairs += half != 0.0
-            positive += half > 0.0
-            c.residual[np.uint64(t.place[e, 0])] = -half
-            c.residual[np.uint64(t.place[e, 1])] = -half
+            c.excess[i] += (c10 - c00) + half
+            c.excess[j] += (c01 - c00) + half
+        pairs += half != 0.0
+        positive += half > 0.0
+        c.residual[np.uint64(t.place[e, 0])] = -half
+        c.residual[np.uint64(t.place[e, 1])] = -half
     if table is not None:
         for v in range(n, c.excess.size):
             c.excess[v] = 0.0
@@ -394,35 +370,26 @@ def _add_change(
 
 
 @lean_kernel
-def energy_change(
-    g: GraphArrays, x: IntArray, new: IntArray, part: Part | None
-) -> tuple[int, float, float]:
+def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, float, float]:
     """Return what a move from labelling `x` to `new` changes.
 
     The change in the number of infinite costs, that of the sum of the finite ones, and the sum of
     the absolute values that went into it, to which its rounding error is relative. Only terms
-    whose labels change are looked up; with a `part` of a graph without factors, the unaries in it
-    and the edges whose first variable is.
+    whose labels change are looked up.
     """
     infinite = 0
     finite = 0.0
     scale = 0.0
-    for at in range(g.cardinalities.size if part is None else part.nodes.size):
-        i = at
-        if part is not None:
-            i = part.nodes[at]
+    for i in range(g.cardinalities.size):
         if x[i] != new[i]:
             start = g.unary_ptr[i]
             infinite, finite, scale = _add_change(
                 g.unary[start + x[i]], g.unary[start + new[i]], infinite, finite, scale
             )
-    for at in range(g.edges.shape[0] if part is None else part.edges.size):
-        e = at
-        if part is not None:
-            e = part.edges[at]
+    for e in range(g.edges.shape[0]):
         i = g.edges[e, 0]
         j = g.edges[e, 1]
-        if (x[i] != new[i] or x[j] != new[j]) and _owns(part, at, 1):
+        if x[i] != new[i] or x[j] != new[j]:
             infinite, finite, scale = _add_change(
                 edge_cost(g, e, x[i], x[j]),
                 edge_cost(g, e, new[i], new[j]),
@@ -430,7 +397,7 @@ def energy_change(
                 finite,
                 scale,
             )
-    for f in range(g.factor_ptr.size - 1 if part is None else 0):
+    for f in range(g.factor_ptr.size - 1):
         before = 0
         after = 0
         for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
@@ -524,9 +491,6 @@ class LabelChoice:
     ----------
     graph : FactorGraph
         With factors of at most `MAX_ARITY` variables.
-    crew : Crew, optional
-        Threads that share what a choice takes, where `Parts.of_graph` finds parts. Results do not
-        depend on their number, and but for rounding are those without.
 
     Guarantees
     ----------
@@ -562,7 +526,7 @@ class LabelChoice:
     ([0, 0], 1.5)
     """
 
-    def __init__(self, graph: FactorGraph, crew: Crew | None = None) -> None:
+    def __init__(self, graph: FactorGraph) -> None:
         reason = unsupported_arity(graph)
         if reason is not None:
             raise ValueError(reason)
@@ -578,11 +542,7 @@ class LabelChoice:
         #: What bounds are lowered by: the rounding of sums in which these numbers cancel.
         self.rounding = _ROUNDING * size
         self.network, self._moves, self._pairs = _laid_out(graph)
-        self._double: tuple[CutGraph, CutGraph | SharedSearch] | None = None
-        self._crew = crew
-        # Factors make arcs that are not the graph's.
-        self._parts = None if crew is None or graph.n_factors else Parts.of_graph(graph)
-        self._search = self._shared(self.network, self._parts)
+        self._double: CutGraph | None = None
         self._table = np.zeros(1 << _largest_arity(graph)) if graph.n_factors else None
 
     def minimise(
@@ -616,24 +576,22 @@ class LabelChoice:
         """
         t, single = self._moves, self.network.arrays
         n, nodes = self.graph.n_variables, single.excess.size
-        infinite, finite, pairs, positive = self._add_up(
-            lambda part: _fill(
-                self.graph.arrays, t, single, zero, one, self.infinity, self._table, part
-            )
+        infinite, finite, pairs, positive = _fill(
+            self.graph.arrays, t, single, zero, one, self.infinity, self._table
         )
         truncated = positive > 0 and rule == "truncate"
         if truncated:
             _truncate(t, single, self._pairs, zero, one, zero if current is None else current)
         doubled = positive > 0 and not truncated
         surplus = 0.0
-        network, search = self.network, self._search
+        network = self.network
         if doubled:
-            network, search = self._doubled()
+            network = self._doubled()
             surplus = _load_double(t, single, network.arrays, *self._ends)
         capacity = excess = np.empty(0)
         if bound and not truncated:
             capacity, excess = network.arrays.residual.copy(), network.arrays.excess.copy()
-        if not search.solve(should_stop):
+        if not network.solve(should_stop):
             return None
         level = network.arrays.level
         if doubled:
@@ -659,39 +617,22 @@ class LabelChoice:
 
     def change(self, x: IntArray, new: IntArray) -> tuple[int, float, float]:
         """Return what `energy_change` does."""
-        infinite, finite, scale = self._add_up(
-            lambda part: energy_change(self.graph.arrays, x, new, part)
-        )
+        infinite, finite, scale = energy_change(self.graph.arrays, x, new)
         return infinite, finite, scale
 
-    def _add_up(self, of: Callable[[Part | None], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Return the sums of numbers over all parts, in their order."""
-        if self._parts is None or self._crew is None:
-            return of(None)
-        found = self._crew.each(of, self._parts.terms)
-        return tuple(map(sum, zip(*found, strict=True)))
-
-    def _shared(self, network: CutGraph, parts: Parts | None) -> CutGraph | SharedSearch:
-        """Return what searches a network."""
-        if parts is None or self._crew is None:
-            return network
-        return SharedSearch(network, parts, self._crew)
-
-    def _doubled(self) -> tuple[CutGraph, CutGraph | SharedSearch]:
-        """Return the network of roof duality, laid out on first use, and what searches it."""
+    def _doubled(self) -> CutGraph:
+        """Return the network of roof duality, laid out on first use."""
         if self._double is None:
             a = self.network.arrays
             arcs = a.head.size
             head, sister = np.empty((2, 2 * arcs), dtype=np.int32)
             self._ends = (head.view(np.uint32), sister.view(np.uint32))
-            double = CutGraph(
+            self._double = CutGraph(
                 np.concatenate([a.ptr[:-1], a.ptr + arcs]),
                 head,
                 sister,
                 np.concatenate([self.network.arcs, self.network.arcs + np.int32(arcs)]),
             )
-            parts = None if self._parts is None else self._parts.doubled(self.graph.n_edges)
-            self._double = double, self._shared(double, parts)
         return self._double
 
 

@@ -171,21 +171,20 @@ def decode(
     g: GraphArrays,
     plan: Plan,
     terms: Terms,
-    stretch: tuple[int, int],
     state: State,
     decided: FloatArray,
     hard: bool,
     work: Workspace,
     x: IntArray,
 ) -> None:
-    """Label the variables of a stretch of ranks in order, each given the labels of those before it.
+    """Label the variables in order, each given the labels of those before it.
 
     After a backward pass, with the true costs towards labelled neighbours and messages from the
     others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower
     costs, then lower numbers. `decided` is a copy of ``state.slots`` in which the message of each
     labelled variable is replaced by its label.
     """
-    for t in range(*stretch):
+    for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]
         own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
