@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = ("kernels", "algorithms", "solvers", "clustering", "graph")
 LEFT_OUT = (
     *("kernels/test_compilation.py", "solvers/test_solver_conformance.py"),
-    *("solvers/test_threads.py", "solvers/test_auto.py", "solvers/test_adapters.py"),
+    *("solvers/test_auto.py", "solvers/test_adapters.py"),
     "clustering/test_sklearn_conventions.py",
 )
 
@@ -32,7 +32,7 @@ LEFT_OUT = (
 LIMIT = 0.2
 
 #: Where an exception would leave a lock closed, or threads waiting: there the limit has to wait.
-LOCKS = ("/coverage/", "/threading.py", "/concurrent/", "/algorithms/crew.py")
+LOCKS = ("/coverage/", "/threading.py", "/concurrent/")
 
 #: Decorators of `inference_lab._numba`.
 KERNELS = {"kernel", "lean_kernel", "lean_minimum", "inlined", "inlined_minimum"}

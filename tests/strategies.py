@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,8 +225,3 @@ def _block(
             weights = np.where(costs.rng.random(len(group)) < 0.5, weights, -weights)
         blocks.append(SharedTable(group, table, weights))
     return blocks
-
-
-def backwards(function: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
-    """Do what ``map`` does, from the last to the first."""
-    return [function(thing) for thing in list(things)[::-1]][::-1]

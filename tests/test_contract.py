@@ -706,8 +706,6 @@ def test_names_and_specs():
         "damping",
         "tolerance",
         "max_sweeps",
-        "threads",
-        "precision",
     ]
 
 

@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a setting without its name": (
         *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
         "cannot read spec 'loopy-bp(0.5)' at position 9: expected a setting's name; settings of "
-        "loopy-bp: schedule, damping, tolerance, max_sweeps, threads, precision\n  loopy-bp(0.5)\n"
+        "loopy-bp: schedule, damping, tolerance, max_sweeps\n  loopy-bp(0.5)\n"
         "           ^",
     ),
     "an abbreviation": (

@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from inference_lab.algorithms.crew import Crew
 from inference_lab.algorithms.cuts import maxflow
 from inference_lab.algorithms.cuts.maxflow import (
     CutGraph,
-    SharedSearch,
     larger_power_of_two,
     minimum_cut,
 )
-from inference_lab.algorithms.cuts.parts import Parts
 from inference_lab.graph.grids import grid_edges
 
 SEEDS = st.integers(0, 10_000)
@@ -214,83 +211,6 @@ def test_stops_when_asked(monkeypatch):
     asked = []
     assert not cuts.solve(lambda: bool(asked.append(1)) or len(asked) > 2)
     assert len(asked) == 3
-
-
-def in_parts(edges, own):
-    """Return the parts of a network, given that of each node."""
-    edges = np.asarray(edges).reshape(-1, 2)
-    between = np.flatnonzero(own[edges[:, 0]] != own[edges[:, 1]])
-    nodes = [np.flatnonzero(own == part).astype(np.int32) for part in np.unique(own)]
-    return Parts((), nodes, between, np.unique(edges[between]).astype(np.int32))
-
-
-@given(SEEDS, st.integers(2, 5), st.sampled_from([(0, 9), (1, 1), (1, 9)]))
-def test_searched_in_parts_it_is_the_same_cut(seed, count, patience):
-    """Whatever the parts, on one network time after time, and if the whole is searched anew."""
-    rng = np.random.default_rng(seed)
-    network = random_network(seed)
-    n, m = network["n_nodes"], len(network["edges"])
-    own = rng.integers(0, count, n) if seed % 2 else np.arange(n) * count // n
-    whole, shared = (CutGraph.from_edges(n, network["edges"]) for _ in range(2))
-    with pytest.MonkeyPatch.context() as patch, Crew(2) as crew:
-        patch.setattr(maxflow, "_PATIENCE", patience[0])
-        patch.setattr(maxflow, "_ROUNDS", patience[1])
-        search = SharedSearch(shared, in_parts(network["edges"], own), crew)
-        for _ in range(3):
-            capacities = [network[name] for name in ("forward", "backward", "source", "sink")]
-            whole.load(*capacities)
-            shared.load(*capacities)
-            assert whole.solve() and search.solve()
-            assert shared.source_side().tolist() == whole.source_side().tolist()
-            assert shared.sink_side().tolist() == whole.sink_side().tolist()
-            assert minimum_cut(**network).value == scipy_value(**network)
-            for name, size in (("forward", m), ("backward", m), ("source", n), ("sink", n)):
-                network[name] = rng.permutation(network[name])[:size]
-
-
-@pytest.mark.parametrize("patience", [0, 1])
-def test_a_large_grid_in_bands(patience, monkeypatch):
-    """Its flow is as large as that of scipy, and both sides are those of the whole search."""
-    monkeypatch.setattr(maxflow, "_PATIENCE", patience)
-    rng = np.random.default_rng(3)
-    edges = grid_edges(120, 100)
-    whole, shared = (CutGraph.from_edges(12_000, edges) for _ in range(2))
-    with Crew(2) as crew:
-        search = SharedSearch(shared, in_parts(edges, np.arange(12_000) // 3000), crew)
-        for share in (0.01, 0.1, 0.5):
-            network = {
-                "forward": rng.integers(0, 20, len(edges)),
-                "backward": rng.integers(0, 20, len(edges)),
-                "source": rng.integers(0, 60, 12_000) * (rng.random(12_000) < share),
-                "sink": rng.integers(0, 60, 12_000) * (rng.random(12_000) < share),
-            }
-            whole.load(**network)
-            shared.load(**network)
-            excess = shared.arrays.excess.copy()
-            assert whole.solve() and search.solve()
-            assert (shared.source_side() == whole.source_side()).all()
-            assert (shared.sink_side() == whole.sink_side()).all()
-            flow = (excess - shared.arrays.excess)[excess > 0].sum()
-            flow += np.minimum(network["source"], network["sink"]).sum()
-            assert flow == scipy_value(12_000, edges, **network)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_search_in_parts_stops_when_asked(threads, monkeypatch):
-    monkeypatch.setattr(maxflow, "_WORK", 5)
-    edges = grid_edges(10, 10)
-    cuts = CutGraph.from_edges(100, edges)
-    rng = np.random.default_rng(1)
-    source, sink = rng.random((2, 100))
-    with Crew(threads) as crew:
-        search = SharedSearch(cuts, in_parts(edges, np.arange(100) // 50), crew)
-        cuts.load(1.0, 1.0, source, sink)
-        assert not search.solve(lambda: True)
-        # What it left behind does not matter to the next one.
-        cuts.load(1.0, 1.0, source, sink)
-        assert search.solve(lambda: False)
-    fresh = minimum_cut(100, edges, 1.0, 1.0, source=source, sink=sink)
-    assert cuts.source_side().tolist() == fresh.source_side.tolist()
 
 
 @given(SEEDS)

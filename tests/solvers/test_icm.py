@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Recipe, backwards, random_pairs, recipes
+from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
-from inference_lab.graph import factor_graph
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
@@ -311,11 +310,9 @@ def test_the_start():
         assert [p.energy for p in s.trace[:2]] == [10.0, 10.0], "what is given takes precedence"
 
 
-def test_unary_minimum_is_the_first_of_the_cheapest(monkeypatch):
-    monkeypatch.setattr(factor_graph, "_TERMS_BLOCK", 2)
+def test_unary_minimum_is_the_first_of_the_cheapest():
     uniform = FactorGraph.potts([[1.0, 0.0, 0.0], [INF, INF, 2.0], [3.0, 3.0, 3.0]], [], [])
     assert unary_minimum(uniform).tolist() == [1, 2, 0]
-    assert unary_minimum(uniform, backwards).tolist() == [1, 2, 0]
     ragged = FactorGraph.potts([[1.0, 0.0, 0.0], [2.0], [INF, 3.0, 1.0, 1.0], [INF, INF]], [], [])
     assert unary_minimum(ragged).tolist() == [1, 0, 2, 0]
     assert unary_minimum(ragged).dtype == np.int64
@@ -357,7 +354,7 @@ def test_restarts_are_from_random_labellings():
 
 def test_every_descent_has_to_settle(monkeypatch):
     ends = iter([(3, False), (2, True)])
-    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, crew, x, before: next(ends))
+    monkeypatch.setattr(ICM, "_descend", lambda self, graph, run, x, before: next(ends))
     s = il.solve(frustrated(), "icm(restarts=1)")
     assert s.status == "limit" and s.iterations == 5
 
@@ -415,7 +412,7 @@ def test_limits():
 
 def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
     """The first part of the variables may have nothing to gain where the rest has."""
-    monkeypatch.setattr("inference_lab.algorithms.crew._ALONE", 2)
+    monkeypatch.setattr("inference_lab.solvers.icm._STRETCH", 2)
     monkeypatch.setattr(Run, "remaining", property(lambda self: 0.0))
     monkeypatch.setattr(Run, "should_stop", lambda self, done=0: done > 0)
     graph = FactorGraph.potts([[0.0, 1.0]] * 3 + [[0.0, 0.1]], [(2, 3)], [0.0])

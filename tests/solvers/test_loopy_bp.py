@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import backwards, random_pairs, recipes, truncated_linear
+from strategies import random_pairs, recipes, truncated_linear
 
 import inference_lab as il
-from inference_lab.algorithms.belief_propagation import layout
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.layout import renumber
-from inference_lab.algorithms.crew import Crew
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -576,19 +574,6 @@ def test_renumbering_and_layout(family):
         assert passes.messages.size == sizes.sum()
 
 
-def test_blocks_are_laid_out_in_any_order(monkeypatch):
-    """Where each stands does not depend on the others."""
-    for family, seed in itertools.product(FAMILIES, range(2)):
-        graph = random_graph(family, seed)
-        whole = Passes(LoopyBP(), graph, 0.0)
-        with monkeypatch.context() as small:
-            small.setattr(layout, "_BLOCK", 3)
-            small.setattr(Crew, "each", lambda self, do, things: backwards(do, things))
-            parts = Passes(LoopyBP(), graph, 0.0, Crew(2))
-        for one, other in zip(whole.arrays + whole.net, parts.arrays + parts.net, strict=True):
-            assert one.dtype == other.dtype and one.tolist() == other.tolist()
-
-
 # ---------------------------------------------------------------------- extremes
 
 
@@ -834,33 +819,24 @@ def test_along_a_grid_rows_come_first_and_columns_then(labels, damping, temperat
 
 
 def test_terms_are_sorted_into_trees():
-    """Every term once; no variable of a group has two parents, none of a stage is in two pieces."""
+    """Every term once; no variable of a group has two parents."""
     rng = np.random.default_rng(0)
     grid = FactorGraph.potts(np.zeros((30 * 40, 2)), grid_edges(30, 40, diagonals=True), 1.0)
     other = FactorGraph.potts(np.zeros((400, 2)), random_pairs(rng, 400, 900), 1.0)
     for graph, n_groups in ((grid, 4), (other, None)):
         g = graph.arrays
-        for piece in (10, 10**6):
-            trees, stages = make_trees(g, is_grid(graph), piece)
-            child, parent = g.adj_var[trees.away], g.adj_var[trees.back]
-            assert np.array_equal(g.adj_reverse[trees.away], trees.back) and (parent < child).all()
-            assert sorted((g.adj_half[trees.back] // 2).tolist()) == list(range(graph.n_edges))
-            bounds = [b for stage in stages for piece_ in stage for b in piece_]
-            assert bounds[0] == 0 and bounds[-1] == graph.n_edges and bounds[1:-1:2] == bounds[2::2]
-            assert n_groups is None or len(stages) == n_groups
-            assert max(map(len, stages)) == 1 if piece == 10**6 else max(map(len, stages)) > 1
-            for stage in stages:
-                first, last = stage[0][0], stage[-1][1]
-                assert np.unique(child[first:last]).size == last - first
-                met: set[int] = set()
-                for begin, end in stage:
-                    assert (np.diff(child[begin:end]) > 0).all()
-                    here = {*child[begin:end].tolist(), *parent[begin:end].tolist()}
-                    assert not met & here
-                    met |= here
-            if n_groups:
-                steps = [np.unique((child - parent)[s[0][0] : s[-1][1]]).tolist() for s in stages]
-                assert steps == [[1], [39], [40], [41]]
+        trees, groups = make_trees(g, is_grid(graph))
+        child, parent = g.adj_var[trees.away], g.adj_var[trees.back]
+        assert np.array_equal(g.adj_reverse[trees.away], trees.back) and (parent < child).all()
+        assert sorted((g.adj_half[trees.back] // 2).tolist()) == list(range(graph.n_edges))
+        assert [first for first, _ in groups] == [0, *(last for _, last in groups[:-1])]
+        assert groups[-1][1] == graph.n_edges
+        assert n_groups is None or len(groups) == n_groups
+        for first, last in groups:
+            assert (np.diff(child[first:last]) > 0).all()
+        if n_groups:
+            steps = [np.unique((child - parent)[first:last]).tolist() for first, last in groups]
+            assert steps == [[1], [39], [40], [41]]
 
 
 def test_the_schedule_goes_by_structure():
