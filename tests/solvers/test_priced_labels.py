@@ -19,7 +19,6 @@ from inference_lab.kernels.label_costs import count_users, descend_on
 SPECS = (
     "brute-force",
     "icm(restarts=2)",
-    "block-icm",
     "alpha-expansion",
     "alpha-beta-swap",
     "simulated-annealing(sweeps=50, reheats=2, reheat_sweeps=20)",
@@ -66,7 +65,7 @@ def test_sums_over_all_labellings(spec, temperature):
             np.testing.assert_allclose(row, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("spec", ["icm", "block-icm", "alpha-expansion", "alpha-beta-swap"])
+@pytest.mark.parametrize("spec", ["icm", "alpha-expansion", "alpha-beta-swap"])
 def test_no_single_change_is_better(spec):
     for family, seed in CASES:
         graph, exact = known(family, seed)
@@ -123,21 +122,6 @@ def test_expansion_closes_a_label_that_single_moves_cannot():
     assert il.solve(graph, "icm").energy == 3.0
     best = il.solve(graph, "alpha-expansion")
     assert best.energy == pytest.approx(2.7) and best.status == Status.OPTIMAL
-
-
-def test_a_block_moves_together_where_that_closes_its_label():
-    """Two linked variables leave a label that neither gains by leaving alone."""
-    unary = np.array([[0.0, 1.0], [0.0, 1.0], [0.6, 0.0], [0.6, 0.0]])
-    graph = il.FactorGraph.potts(unary, [(2, 3)], 0.4).with_label_costs(1.5)
-    assert il.solve(graph, "icm").energy == 3.0
-    assert il.solve(graph, "block-icm").energy == pytest.approx(2.7)
-
-
-def test_a_block_opens_a_label_at_its_price_once():
-    """Three linked variables share the price of a label that is too dear for each."""
-    graph = il.FactorGraph.potts([[1.0, 0.0]] * 3 + [[0.0, 9.0]], [(0, 1), (1, 2)], 2.0)
-    s = il.solve(graph.with_label_costs([0.0, 2.0]), "block-icm", initial=[0] * 4)
-    assert s.labels.tolist() == [1, 1, 1, 0] and s.energy == pytest.approx(2.0)
 
 
 def test_facility_location_is_solved_by_its_strong_relaxation():

@@ -84,7 +84,6 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
 
 @solvers(
     *(f"icm(init={i}, order={o})" for i in ("unary", "random") for o in ("random", "sequential")),
-    "block-icm",
     "lazy-flipper(max_depth=1)",
     "lazy-flipper(max_depth=3)",
     "kernighan-lin",
@@ -192,15 +191,6 @@ def test_infeasible_forests_are_proved_so(solver: str) -> None:
     graph = FactorGraph.from_factors([2] * 3, [((0, 1), rising), ((1, 2), rising)])
     check_exact(graph, solver)
     check_soft(graph, solver, 1.0)
-
-
-@solvers("block-icm")
-@given(seed=st.integers(0, 2**32 - 1))
-def test_exact_on_pairwise_forests(solver: str, seed: int) -> None:
-    """One block holds a forest."""
-    graph = random_graph("forest", seed)
-    if graph.n_factors == 0:
-        check_exact(graph, solver)
 
 
 # ---------------------------------------------------------------------- duals
