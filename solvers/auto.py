@@ -93,14 +93,9 @@ _SECONDS_AN_ENTRY = 2.5e-7
 
 
 def structure(graph: FactorGraph) -> str:
-    """Say in a few words what kind of energy a graph holds.
-
-    Returns
-    -------
-    {"forest", "higher-order", "binary", "attractive", "signed-potts", "pairwise"}
-        "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
-        "signed-potts": one cost for equal and one for unequal labels, of either sign.
-    """
+    """Say in a few words what kind of energy a graph holds."""
+    # "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
+    # "signed-potts": one cost for equal and one for unequal labels, of either sign.
     if graph.n_factors:
         return "higher-order"
     if graph.is_forest:
@@ -124,12 +119,10 @@ def plan(
     open_part: Callable[[], float] = lambda: 1.0,
     seconds: float = 10.0,
 ) -> Iterator[Stage]:
-    """Yield the stages for a graph of which nothing more can be ruled out cheaply.
-
-    A stage is asked for only when those before have left the question open. How much of it is told
-    by `open_part`: the share of the way from the sum of all minima to the best energy that the
-    bound has not gone. `seconds` are those of the run.
-    """
+    """Yield the stages for a graph of which nothing more can be ruled out cheaply."""
+    # A stage is asked for only when those before have left the question open. How much of it is
+    # told by `open_part`: the share of the way from the sum of all minima to the best energy that
+    # the bound has not gone.
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
     if kind == "forest":
@@ -179,11 +172,9 @@ def _of_either_sign(
     anneals: str,
     far: Callable[[], float],
 ) -> Iterator[Stage]:
-    """Yield the stages for Potts terms of either sign, by how far a proof is.
-
-    Up to `far` = 1 an ILP is likely to come to a proof. What is sure to, but may take longer, is
-    done `later` than what is short.
-    """
+    """Yield the stages for Potts terms of either sign, by how far a proof is."""
+    # Up to `far` = 1 an ILP is likely to come to a proof. What is sure to, but may take longer, is
+    # done `later` than what is short.
     n, m = graph.n_variables, graph.n_edges
     # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n

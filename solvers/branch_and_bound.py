@@ -273,11 +273,9 @@ def _best_root(network: Network, unit: int, cutoff: int, slack: int, run: Run) -
 
 
 def _raised_root(one: _Search, state: State, run: Run) -> State:
-    """Return a search at its root again, where the bound is raised until that gains no more.
-
-    By virtual arc consistency and by sharing out costs, in turn. What is known of the best
-    labelling, and where the search failed, is kept.
-    """
+    """Return a search at its root again, where the bound is raised until that gains no more."""
+    # By virtual arc consistency and by sharing out costs, in turn. What is known of the best
+    # labelling, and where the search failed, is kept.
     functions, raised = one.functions, make_state(one.functions, one.unary, 0)
     now = raised.now[0]
     for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():

@@ -151,11 +151,9 @@ def _add_term(
 def _enumerate(
     g: GraphArrays, p: LabelCosts, plan: _Plan, state: _State, steps: int, temperature: float
 ) -> None:
-    """Enumerate on for about `steps` nodes of the tree of prefixes.
-
-    With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
-    weights ``exp(-(E - best) / temperature)``.
-    """
+    """Enumerate on for about `steps` nodes of the tree of prefixes."""
+    # With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
+    # weights ``exp(-(E - best) / temperature)``.
     labels, following, prefix, rows = state.labels, state.following, state.prefix, state.rows
     sums, marginals, used = state.sums, state.marginals, state.used
     cardinalities, unary_ptr = g.cardinalities, g.unary_ptr

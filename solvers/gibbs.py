@@ -68,13 +68,10 @@ def gibbs_visits(
     draws: Draws,
     work: Workspace,
 ) -> None:
-    """Draw the label of each variable in `order` from its conditional, in place.
-
-    `order` holds whole sweeps, one after another, or a part of one. The conditional is that of
-    the unaries plus `coupling` times all other terms, at most 1; labels of infinite unary are
-    out, and of the others only those that violate fewest hard terms are in. ``uniforms`` holds a
-    number of [0, 1) for each visit.
-    """
+    """Draw the label of each variable in `order` from its conditional, in place."""
+    # The conditional is that of the unaries plus `coupling` times all other terms, at most 1;
+    # labels of infinite unary are out, and of the others only those that violate fewest hard terms
+    # are in.
     n = x.size
     energy, violated = draws.now[0].energy, draws.now[0].violated
     cost = work.cost
@@ -196,12 +193,10 @@ class ChainAverages:
         return np.asarray(total / np.repeat(sums, sizes))
 
     def errors(self) -> tuple[FloatArray, FloatArray]:
-        """Return standard error and R-hat of each average; NaN where there were too few draws.
-
-        The standard error is the larger of those by batches and by halves of chains: the second
-        does not take chains for exact that have not met. R-hat relates the variance of the halves'
-        means to that of the indicator ``[x_i = a]`` within them.
-        """
+        """Return standard error and R-hat of each average; NaN where there were too few draws."""
+        # The standard error is the larger of those by batches and by halves of chains: the second
+        # does not take chains for exact that have not met. R-hat relates the variance of the
+        # halves' means to that of the indicator ``[x_i = a]`` within them.
         by_batches = _variance(self.batch_sum, self.batch_square, self.batches)
         by_halves = _variance(self.half_sum, self.half_square, self.halves)
         stderr = np.sqrt(
@@ -261,11 +256,7 @@ def most_probable(graph: FactorGraph, probabilities: FloatArray) -> IntArray:
 def draw_independent(
     graph: FactorGraph, temperature: float, rng: np.random.Generator, draws: int
 ) -> tuple[IntArray, float]:
-    """Draw labellings from the unaries alone, ``exp(-sum_i theta_i / T)`` normalised.
-
-    Returns labellings of shape (draws, n) and the logarithm of the normaliser. Every variable
-    must have a label of finite cost.
-    """
+    """Draw labellings from the unaries alone, ``exp(-sum_i theta_i / T)`` normalised."""
     ptr = graph.unary_ptr[:-1]
     sizes = graph.cardinalities
     least = graph.least_unaries
@@ -469,11 +460,9 @@ class _Sampler:
         self.marginals: FloatArray | None = None
 
     def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
-        """Make so many sweeps of one chain; return False if time ran out on the way.
-
-        ``draws`` tell of these sweeps afterwards; they start from `energy`, and only energies
-        below `least` are told.
-        """
+        """Make so many sweeps of one chain; return False if time ran out on the way."""
+        # ``draws`` tell of these sweeps afterwards; they start from `energy`, and only energies
+        # below `least` are told.
         rng = self.run.rng
         self.draws.sums[:] = 0.0
         self.draws.now[0] = (energy, least, 0)
@@ -539,11 +528,7 @@ class _Sampler:
         return figures
 
     def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
-        """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4).
-
-        Returns the steps made, and the estimate with its standard error unless a limit came
-        first or no run has weight.
-        """
+        """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4)."""
         settings, graph, run = self.settings, self.graph, self.run
         x, log_z = draw_independent(graph, run.temperature, run.rng, settings.ais_runs)
         log_z -= graph.constant / run.temperature

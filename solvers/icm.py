@@ -172,11 +172,9 @@ class _Turns:
         self._ways = None if order == "random" else itertools.cycle(ways)
 
     def draw(self, dirty: npt.NDArray[np.bool_]) -> IntArray:
-        """Return the order of a sweep, all that are dirty among it.
-
-        In a fixed order a variable that is woken is visited in the same sweep if its turn is to
-        come; to draw an order of all would take longer than to visit those that are dirty.
-        """
+        """Return the order of a sweep, all that are dirty among it."""
+        # In a fixed order a variable that is woken is visited in the same sweep if its turn is to
+        # come; to draw an order of all would take longer than to visit those that are dirty.
         if self._ways is not None:
             return next(self._ways)
         return self._rng.permutation(np.flatnonzero(dirty))

@@ -92,10 +92,8 @@ _plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _Plan]] = weakref.Wea
 
 
 def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _Plan:
-    """Return the plan of a graph for messages of at most ``2^log2_limit`` entries.
-
-    One that more steps of the search might improve on is made anew the next time.
-    """
+    """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
+    # One that more steps of the search might improve on is made anew the next time.
     known = _plans.setdefault(graph, {})
     plan = known.get(log2_limit)
     if plan is None or (plan.hurried and most_steps > plan.steps):
@@ -202,10 +200,8 @@ class JunctionTree(Solver):
         return min(math.log2(self.max_bytes) - 3.0, 50.0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a graph if a moment's search shows that no order fits `max_bytes`.
-
-        Where more than a moment is needed, the run looks for an order within its time.
-        """
+        """Refuse a graph if a moment's search shows that no order fits `max_bytes`."""
+        # Where more than a moment is needed, the run looks for an order within its time.
         if n_entries(graph) > _MOMENT_ENTRIES:
             return None
         if graph.n_label_costs:
@@ -214,10 +210,8 @@ class JunctionTree(Solver):
         return None if plan.hurried else self._refusal(plan, temperature)
 
     def foreseen(self, graph: FactorGraph) -> float:
-        """Return the seconds that elimination at T = 0 takes at least.
-
-        Infinite where a moment's search finds no order that fits `max_bytes`.
-        """
+        """Return the seconds that elimination at T = 0 takes at least."""
+        # Infinite where a moment's search finds no order that fits `max_bytes`.
         if graph.n_label_costs or n_entries(graph) > _MOMENT_ENTRIES:
             return math.inf
         plan = _plan(graph, self._log2_limit, _MOMENT_STEPS)

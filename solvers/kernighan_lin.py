@@ -40,12 +40,8 @@ def kick(
     g: GraphArrays, x: IntArray, c: Chains, ball: IntArray, size: int, uniforms: FloatArray,
     rules: Rules,
 ) -> int:  # fmt: skip
-    """Draw new labels for the first variables of a ball and repair them by chains.
-
-    ``ball[0]`` is its centre, the others are filled in here, nearest first; ``uniforms`` holds a
-    number of [0, 1) a variable. Keeps the parts of the outcome in which the energy did not rise;
-    returns 1 if it fell, else 0.
-    """
+    """Draw labels in a ball, repair them by chains, keep what does not rise; 1 if it fell."""
+    # ``ball[0]`` is its centre, the others are filled in here, nearest first.
     begin_kick(c)
     size = nearest(g, ball[0], size, c.seen, c.now[0].kick, ball)
     for q in range(size):

@@ -249,17 +249,12 @@ def _advance(g: GraphArrays, x: IntArray, s: Search) -> None:
 
 @lean_kernel
 def flip(g: GraphArrays, x: IntArray, s: Search, most_taken: int, work: int) -> bool:
-    """Search and apply improvements in place until none is left or the work is done.
-
-    Sets of fewest members come first. For each variable taken from a ring, all connected sets of
-    that size that contain it are walked, and all labellings of each in which every member changes:
-    where some members keep their labels, the others fall into smaller connected sets, which were
-    checked before. Labels along the way stay in ``x``, which is therefore only a result when the
-    function returns between two variables.
-
-    Stops when `most_taken` variables were taken in all, or after about so much work; returns
-    whether it stopped between two variables.
-    """
+    """Apply improvements in place until none is left; whether it stopped between two variables."""
+    # Sets of fewest members come first. For each variable taken from a ring, all connected sets of
+    # that size that contain it are walked, and all labellings of each in which every member
+    # changes: where some members keep their labels, the others fall into smaller connected sets,
+    # which were checked before. Labels along the way stay in ``x``, which is therefore only a
+    # result when the function returns between two variables.
     now = s.now[0]
     while True:
         if now.member < 0 and (work < 0 or now.taken >= most_taken or not _take_root(s)):

@@ -51,11 +51,9 @@ _BLOCK_WORK = 4_000_000
 
 
 def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return ``(cost, A, b, upper)``: the LP that is solved, ``A x = b, 0 <= x <= upper``, in full.
-
-    Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
-    ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. What is solved is smaller.
-    """
+    """Return ``(cost, A, b, upper)`` of the LP in full: ``A x = b, 0 <= x <= upper``."""
+    # Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
+    # ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. What is solved is smaller.
     ptr = graph.unary_ptr
     costs, start = [graph.unary_values], int(ptr[-1])
     rows: list[tuple[IntArray, list[int], float]] = [
@@ -84,11 +82,9 @@ def _surrogate_of_infinity(graph: FactorGraph) -> float:
 
 
 def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
-    """Return the node part of an LP solution as exact distributions, flat (sum k_i,).
-
-    Negative values and sums off 1 within the solver's tolerance are mended; variables that are
-    integral within 1e-7 become so.
-    """
+    """Return the node part of an LP solution as exact distributions, flat (sum k_i,)."""
+    # Negative values and sums off 1 within the solver's tolerance are mended; variables that are
+    # integral within 1e-7 become so.
     u = np.clip(x[: model.n_node_columns], 0.0, 1.0)
     if u.size == 0:
         return u

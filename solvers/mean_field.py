@@ -115,14 +115,8 @@ def expected_costs(
     links: Links | None,
     field: FloatArray,
 ) -> None:
-    """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q.
-
-    Up to a constant, where there are `links`. `digits` is scratch for higher-order factors; None
-    leaves them out, where there are none.
-
-    Complexity: O(k) a neighbour for diagonal terms, O(k_i k_j) for tables, O(table size) for
-    higher-order factors.
-    """
+    """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
+    # Up to a constant, where there are `links`. None for `digits` leaves factors out.
     k = g.cardinalities[i]
     if links is not None:
         linked_costs(g, links, i, k, q, cap, field)
@@ -226,11 +220,9 @@ def sequential_sweep(
     digits: IntArray | None,
     links: Links | None,
 ) -> int:
-    """Update one variable after another, in place; return how many were updated.
-
-    Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
-    the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
-    """
+    """Update one variable after another, in place; return how many were updated."""
+    # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
+    # the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
     updated = 0
     for i in order:
         if priority[i] <= rule.tolerance:
@@ -256,10 +248,7 @@ def parallel_sweep(
     digits: IntArray | None,
     links: Links | None,
 ) -> float:
-    """Update all variables from the last sweep's q; return the largest undamped change.
-
-    `before` receives a copy of q; `priority` is not used.
-    """
+    """Update all variables from the last sweep's q; return the largest undamped change."""
     for t in range(q.size):
         before[t] = q[t]
     largest = 0.0
@@ -272,11 +261,9 @@ def parallel_sweep(
 
 @kernel
 def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -> float:
-    """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant.
-
-    With an infinite cap the result is infinite if q gives weight to a forbidden combination;
-    ``-F / T`` is then a lower bound on ``log Z`` for every q.
-    """
+    """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant."""
+    # With an infinite cap the result is infinite if q gives weight to a forbidden combination; ``-F
+    # / T`` is then a lower bound on ``log Z`` for every q.
     arity = 1
     for f in range(g.factor_ptr.size - 1):
         arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
@@ -487,11 +474,9 @@ class _State:
         self.q = self._start(first, run)
 
     def _falling(self, temperature: float) -> list[tuple[float, float]]:
-        """Return the temperatures to go through, each with the cap that stands for infinity.
-
-        The cap has to grow to where a forbidden label underflows, but not at once: hard terms that
-        bind from the start freeze the first labels that come along.
-        """
+        """Return the temperatures to go through, each with the cap that stands for infinity."""
+        # The cap has to grow to where a forbidden label underflows, but not at once: hard terms
+        # that bind from the start freeze the first labels that come along.
         graph = self.graph
         scale = cost_scale(graph)
         finite = self._largest_field() if graph.has_infinite else np.inf
@@ -506,11 +491,9 @@ class _State:
         return [*stages, (temperatures[-1], last)]
 
     def enter(self, cap: float, last: bool) -> None:
-        """Make the variables due again, with this cap.
-
-        Those without neighbours have nothing to follow while the temperature falls, and their
-        best labels from the start, if all costs are finite.
-        """
+        """Make the variables due again, with this cap."""
+        # Those without neighbours have nothing to follow while the temperature falls, and their
+        # best labels from the start, if all costs are finite.
         self.priority[:] = np.inf
         self.tolerance = self.settings.tolerance
         if not last:
@@ -597,11 +580,8 @@ class _State:
         return np.array([row.argmax() for row in rows], dtype=np.int64)
 
     def trim(self, temperature: float) -> None:
-        """Clear forbidden combinations of what weight is only rounding or damping.
-
-        Sets probabilities below 1e-12 to zero and normalises again; graphs without infinite costs
-        are left alone.
-        """
+        """Clear forbidden combinations of what weight is only rounding or damping."""
+        # Sets probabilities below 1e-12 to zero; graphs without infinite costs are left alone.
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
         if self.damping > 0.0:

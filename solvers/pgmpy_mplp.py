@@ -152,10 +152,8 @@ class _Dual:
         return True
 
     def bound(self) -> float:
-        """Return the bound of the messages, less an allowance for rounding.
-
-        ``constant + sum_i min (theta_i - sum_f m_fi) + sum_f min (theta_f + sum_i m_fi)``.
-        """
+        """Return the bound of the messages, less an allowance for rounding."""
+        # ``constant + sum_i min (theta_i - sum_f m_fi) + sum_f min (theta_f + sum_i m_fi)``.
         unaries = {i: table.copy() for i, table in self.unaries.items()}
         size = {i: np.abs(np.where(np.isfinite(t), t, 0.0)) for i, t in unaries.items()}
         parts = [self.graph.constant]

@@ -174,11 +174,9 @@ class Semidefinite(Solver):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or terms of another form.
-
-        Where more than a moment is needed to see the form, the run does; it also judges the size,
-        once it knows which labels are left.
-        """
+        """Say why not: a temperature, or terms of another form."""
+        # Where more than a moment is needed to see the form, the run does; it also judges the size,
+        # once it knows which labels are left.
         reason = Solver.supports(self, graph, temperature)
         if reason is not None or n_entries(graph) > _MOMENT_ENTRIES:
             return reason

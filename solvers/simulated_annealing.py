@@ -59,15 +59,10 @@ def heat_bath(
     cost: FloatArray,
     infinite: IntArray,
 ) -> tuple[float, int]:
-    """Draw the label of one variable after another from its conditional, in place.
-
-    The visits go round the variables in `order`, the first being ``order[start]``; ``uniforms``
-    holds a number of [0, 1) a visit and ``temperatures`` the temperature of each round. Every
-    violated hard term counts as `penalty`. `used` are the users of each set of labels with a cost,
-    kept up to date. `cost` and `infinite` are scratch of the length of the
-    largest cardinality. Returns the changes of the finite costs and of the number of violated hard
-    terms.
-    """
+    """Draw the label of one variable after another from its conditional, in place."""
+    # The visits go round the variables in `order`, the first being ``order[start]``. Every violated
+    # hard term counts as `penalty`. Returns the changes of the finite costs and of the number of
+    # violated hard terms.
     at = start
     turn = 0
     change = 0.0
@@ -111,10 +106,7 @@ def heat_bath(
 def fill_fields(
     g: GraphArrays, x: IntArray, cost: FloatArray, infinite: IntArray, fields: FloatArray
 ) -> None:
-    """Fill the costs of all labels of each variable while the others keep theirs, all finite.
-
-    `fields` lies as the unaries do; the others are scratch.
-    """
+    """Fill the costs of all labels of each variable while the others keep theirs, all finite."""
     for i in range(x.size):
         local_costs(g, x, i, cost, infinite)
         first = g.unary_ptr[i]
@@ -173,12 +165,9 @@ def heat_bath_by_fields(
     fields: FloatArray,
     weights: FloatArray,
 ) -> float:
-    """Do what `heat_bath` does where all costs are finite, with fields kept up to date.
-
-    A visit that changes nothing, as nearly all do at the end of an anneal, looks at no neighbour.
-    `fields` are those of `fill_fields`; `weights` is scratch of the length of the largest
-    cardinality. Returns the change of the energy.
-    """
+    """Do what `heat_bath` does where all costs are finite, with fields kept up to date."""
+    # A visit that changes nothing, as nearly all do at the end of an anneal, looks at no neighbour.
+    # Returns the change of the energy.
     at = start
     turn = 0
     change = 0.0
@@ -226,10 +215,7 @@ def move_costs(
     infinite: IntArray,
     out: FloatArray,
 ) -> None:
-    """Fill ``out[i]``, the mean absolute finite change of energy when variable ``i`` moves.
-
-    The mean is over the other labels; hard terms are left out of account.
-    """
+    """Fill ``out[i]``, the mean absolute finite change of energy when variable ``i`` moves."""
     for i in range(x.size):
         k = g.cardinalities[i]
         local_costs(g, x, i, cost, infinite)
@@ -434,10 +420,7 @@ class _State:
         return float(change), int(violations)
 
     def anneal(self, warm: bool, left: int) -> bool:
-        """Cool down once and reheat, with at most the `left`-th part of the budget that is left.
-
-        Returns whether everything had its full length.
-        """
+        """Cool down once and reheat, with at most the `left`-th part of the budget that is left."""
         settings, run = self.settings, self.run
         sweeps = settings.sweeps
         # Under a tight budget the anneal of everything gains more than reheats do.

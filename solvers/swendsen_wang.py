@@ -102,10 +102,8 @@ def _own(m: Model, x: IntArray, i: int, root: int, a: int) -> int:
 
 @inlined
 def _bond_cost(m: Model, at: int, temperature: float) -> float:
-    """Return what a bond costs at the label of an entry of ``gain``: ``-T log(exp(gain / T) - 1)``.
-
-    An infinite gain stands for certain, and costs what agreeing does.
-    """
+    """Return the cost of a bond, ``-T log(exp(gain / T) - 1)``."""
+    # An infinite gain stands for certain, and costs what agreeing does.
     gain = m.gain[at]
     if np.isinf(gain):
         return float(m.tie[at])
@@ -194,17 +192,13 @@ def cluster_sweep(
     scratch: Scratch,
     sums: FloatArray,
 ) -> float:
-    """Make one Swendsen-Wang update in place, and add the conditional of each label to `sums`.
-
-    Bonds are drawn on satisfied edges with probability ``1 - exp(-|gain| / T)``; then each cluster
-    of bonded variables takes a label with probability proportional to ``exp(-cost / T)``, its cost
-    being that of the unaries of its members and, where the gain depends on the label,
-    ``-T log(exp(gain / T) - 1)`` of each of its bonds. With `signed`, the members keep their
-    pattern and a label stands for that of the root. There is a uniform number of [0, 1) for each
-    edge and each variable.
-
-    Returns the energy up to a constant; ``inf``, and no change, if some cluster has no label.
-    """
+    """Make one Swendsen-Wang update in place, and add the conditional of each label to `sums`."""
+    # Bonds are drawn on satisfied edges with probability ``1 - exp(-|gain| / T)``; then each
+    # cluster of bonded variables takes a label with probability proportional to ``exp(-cost / T)``,
+    # its cost being that of the unaries of its members and, where the gain depends on the label,
+    # ``-T log(exp(gain / T) - 1)`` of each of its bonds. With `signed`, the members keep their
+    # pattern and a label stands for that of the root. Returns the energy up to a constant; ``inf``,
+    # and no change, if some cluster has no label.
     parent, weight = scratch.parent, scratch.weight
     _add_up_clusters(m, x, bond_uniforms, temperature, scratch)
     if not _turn_into_probabilities(m, temperature, scratch):
@@ -327,11 +321,9 @@ def _binary_model(graph: FactorGraph) -> Model | str:
 
 
 def hard_pattern(model: Model, n: int) -> IntArray | None:
-    """Return labels that satisfy all hard bonds, whatever the unaries, or None if there are none.
-
-    With `signed`, every variable stands twice in a graph, once for each label; hard bonds link
-    the labels that go together, and a variable whose labels are linked is a contradiction.
-    """
+    """Return labels that satisfy all hard bonds, whatever the unaries, or None."""
+    # With `signed`, every variable stands twice in a graph, once for each label; hard bonds link
+    # the labels that go together, and a variable whose labels are linked is a contradiction.
     x = np.zeros(n, dtype=np.int64)
     hard = np.flatnonzero(np.isinf(model.gain)) if model.signed else np.empty(0, dtype=np.int64)
     if hard.size == 0:

@@ -235,11 +235,9 @@ def _reset_options(values: dict[str, Any]) -> None:
 
 @contextmanager
 def _stopped_in(search: Any, seconds: float) -> Iterator[None]:
-    """Stop a search after this much wall time.
-
-    toulbar2's own limit counts whole seconds of processor time. Its handler for the signal
-    (SIGVTALRM) ends the search in good order whoever sends it: here a process that sleeps.
-    """
+    """Stop a search after this much wall time."""
+    # toulbar2's own limit counts whole seconds of processor time. Its handler for the signal
+    # (SIGVTALRM) ends the search in good order whoever sends it: here a process that sleeps.
     search.timer(_NEVER)
     watch = None
     if math.isfinite(seconds):

@@ -118,10 +118,7 @@ def upward(
     g: GraphArrays, forest: Forest, temperature: float, state: State, work: Workspace, at: int,
     budget: int,
 ) -> int:  # fmt: skip
-    """Send messages to the roots from variable ``order[at - 1]`` on, back to the first.
-
-    Returns how many are left, or -1 if a message is infinite: no labelling is feasible.
-    """
+    """Send messages to the roots; return how many variables are left, -1 if infeasible."""
     while at > 0 and budget > 0:
         at -= 1
         i = forest.order[at]
@@ -179,10 +176,8 @@ def upward(
 
 @lean_kernel
 def decode(g: GraphArrays, forest: Forest, state: State, work: Workspace, x: IntArray) -> None:
-    """Label from the roots on: each variable gets its best label given the one it hangs from.
-
-    The variables that hang from a factor are labelled together, by its best entry.
-    """
+    """Label from the roots on: each variable gets its best label given the one it hangs from."""
+    # The variables that hang from a factor are labelled together, by its best entry.
     for i in forest.order:
         start = g.unary_ptr[i]
         link = forest.link[i]
@@ -233,11 +228,8 @@ def downward(
     g: GraphArrays, forest: Forest, temperature: float, state: State, work: Workspace, at: int,
     budget: int,
 ) -> int:  # fmt: skip
-    """Complete the beliefs from variable ``order[at]`` on, away from the roots.
-
-    What a variable sends away from the root is its belief without what it was told from there.
-    Returns where to go on.
-    """
+    """Complete the beliefs from variable ``order[at]`` on, away from the roots."""
+    # What a variable sends away from the root is its belief without what it was told from there.
     while at < forest.order.size and budget > 0:
         i = forest.order[at]
         at += 1

@@ -243,10 +243,7 @@ class _Passing:
         return self.sweeps >= self.settings.max_sweeps or self.run.should_stop(self.sweeps)
 
     def improve(self) -> tuple[float, int]:
-        """Update the probabilities as long as it pays; return the bound, and how many were tried.
-
-        The bound is infinite where nothing is to be improved.
-        """
+        """Update the probabilities while it pays; return the bound, and how many were tried."""
         bound, updates, step = math.inf, 0, _FIRST_STEP
         if self.settings.tree_updates == 0 or self.graph.is_forest:
             return bound, updates

@@ -159,11 +159,9 @@ def fetch(g: GraphArrays, plan: Plan, rank: np.uint64, k: int, rows: FloatArray)
 def take_share(
     k: int, given: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
 ) -> None:
-    """Write what a variable gives to a term: its share of the costs, less the term's own message.
-
-    A label of infinite cost is in no labelling of finite energy, so it stays infinite for every
-    term, and ``inf - inf`` is not formed. `out` may be `message`.
-    """
+    """Write a variable's share of its costs for a term, less the term's own message."""
+    # A label of infinite cost is in no labelling of finite energy, so it stays infinite for every
+    # term, and ``inf - inf`` is not formed. `out` may be `message`.
     if costs_are == INFINITE:
         for a in range(k):
             out[a] = np.inf if np.isinf(given[a]) else share * given[a] - message[a]
@@ -176,11 +174,9 @@ def take_share(
 def turn_attractive(
     k: int, rise: float, share: float, costs: FloatArray, rows: FloatArray, start: np.uint64
 ) -> float:
-    """Replace a message by the one back, through a Potts term; return the least given.
-
-    `rise` is the cost of unequal labels over that of equal ones, not negative. All costs must be
-    finite.
-    """
+    """Replace a message by the one back, through a Potts term; return the least given."""
+    # `rise` is the cost of unequal labels over that of equal ones, not negative. All costs must be
+    # finite.
     # What is given is computed twice rather than stored: reading it back in vectors of another
     # width would wait for it to reach the cache.
     best = np.inf
@@ -214,12 +210,10 @@ def turn_message(
     at: int,
     work: Workspace,
 ) -> float:
-    """Replace the message of an edge to a variable by that from it, to half-edge ``h``.
-
-    ``work.costs`` holds the variable's costs, at least one of them finite. The message is
-    normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
-    labels is left.
-    """
+    """Replace the message of an edge to a variable by that from it, to half-edge ``h``."""
+    # ``work.costs`` holds the variable's costs, at least one of them finite. The message is
+    # normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
+    # labels is left.
     e = np.uint64(h >> 1)
     way = terms.way[e]
     rise = terms.rise[e]
@@ -254,14 +248,12 @@ def visit_in_turn(
     costs_are: int,
     work: Workspace,
 ) -> float:
-    """Visit a stretch of ranks, up (direction 1) or down (0); return their bound.
-
-    Each variable collects what its terms hold and gives equal shares to those that go on in this
-    direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
-    between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on the
-    energy without its constant. It is ``inf``, and the pass ends, where a variable has no label
-    left. `costs_are` says which there are.
-    """
+    """Visit a stretch of ranks, up (direction 1) or down (0); return their bound."""
+    # Each variable collects what its terms hold and gives equal shares to those that go on in this
+    # direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
+    # between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on
+    # the energy without its constant. It is ``inf``, and the pass ends, where a variable has no
+    # label left.
     begin, end = stretch
     plain = costs_are == PLAIN
     total = 0.0
@@ -359,11 +351,9 @@ def plain_half_sweep(
     state: State,
     work: Workspace,
 ) -> float:
-    """Visit a stretch of a graph whose costs are `PLAIN`.
-
-    The same as `half_sweep`, but compiled for these alone, with fewer registers taken by what all
-    the other cases would need.
-    """
+    """Visit a stretch of a graph whose costs are `PLAIN`."""
+    # The same as `half_sweep`, but compiled for these alone, with fewer registers taken by what all
+    # the other cases would need.
     return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, work)
 
 
@@ -378,13 +368,10 @@ def hand_over(
     from_factor: FloatArray,
     work: Workspace,
 ) -> None:
-    """Make one more forward pass and write the reparametrisation that its bound belongs to.
-
-    That is what each term passes on to its variables: where the pass goes on, the message before
-    it less the variable's share of its costs; where it leaves the term, the new message. Messages
-    must be those after a backward pass. The parts of edge ``e`` start at ``ptr[2 e + s]``, ``+inf``
-    marks labels in no labelling of finite energy.
-    """
+    """Make one more forward pass and write the reparametrisation that its bound belongs to."""
+    # That is what each term passes on to its variables: where the pass goes on, the message before
+    # it less the variable's share of its costs; where it leaves the term, the new message. Messages
+    # must be those after a backward pass. ``+inf`` marks labels in no labelling of finite energy.
     for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]
@@ -470,10 +457,8 @@ class Passes:
         return stretches(work)
 
     def half_sweep(self, direction: int, run: Run) -> float | None:
-        """Visit all variables, up (1) or down (0) the order; return the bound of the pass.
-
-        ``inf`` proves that no labelling has finite energy; None says that the time ran out.
-        """
+        """Visit all variables, up (1) or down (0) the order; return the bound of the pass."""
+        # ``inf`` proves that no labelling has finite energy; None says that the time ran out.
         bounds = [self.graph.constant]
         for stretch in self._stretches if direction == 1 else self._stretches[::-1]:
             if run.should_stop():
@@ -488,11 +473,8 @@ class Passes:
         return math.fsum(bounds)
 
     def reparametrisation(self) -> Dual:
-        """Return the dual after one more forward pass; meant for the end of a backward pass.
-
-        Its bound is not below that of the pass before, but for rounding. Complexity: a pass, and
-        two messages an edge.
-        """
+        """Return the dual after one more forward pass; meant for the end of a backward pass."""
+        # Its bound is not below that of the pass before, but for rounding.
         graph = self.graph
         ptr = half_ptr(graph)
         from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)

@@ -15,10 +15,8 @@ _SWEEPS = 200
 
 
 def settled_at_once(graph: FactorGraph, run: Run) -> Outcome | None:
-    """Report the sum of the least costs as a bound; return the outcome where that is all.
-
-    That is so where a variable or a term allows nothing, and where there are no variables.
-    """
+    """Report the sum of the least costs as a bound; return the outcome where that is all."""
+    # That is all where a variable or a term allows nothing, and where there are no variables.
     trivial = graph.sum_of_minima
     run.bound(trivial)
     if trivial == math.inf:

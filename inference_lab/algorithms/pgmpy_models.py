@@ -19,10 +19,8 @@ Term = tuple[tuple[int, ...], FloatArray]
 
 
 def merged_terms(graph: FactorGraph) -> list[Term]:
-    """List unaries, edges and factors; those over the same variables are added up.
-
-    pgmpy finds factors by the set of their variables, and forgets all but one of a set.
-    """
+    """List unaries, edges and factors; those over the same variables are added up."""
+    # pgmpy finds factors by the set of their variables, and forgets all but one of a set.
     found: dict[frozenset[int], Term] = {
         frozenset([i]): ((i,), graph.unary_of(i)) for i in range(graph.n_variables)
     }
@@ -47,10 +45,8 @@ def range_of(table: FloatArray) -> float:
 
 
 def pgmpy_model(terms: Iterable[Term], values: Callable[[FloatArray], FloatArray]) -> Any:
-    """Build a ``DiscreteMarkovNetwork`` of the factors ``values(table)``.
-
-    Variable ``i`` is the node ``"x{i}"``, since pgmpy takes a node ``0`` for no node at all.
-    """
+    """Build a ``DiscreteMarkovNetwork`` of the factors ``values(table)``."""
+    # Variable ``i`` is the node ``"x{i}"``, since pgmpy takes a node ``0`` for no node at all.
     from pgmpy.factors.discrete import DiscreteFactor
     from pgmpy.models import DiscreteMarkovNetwork
 

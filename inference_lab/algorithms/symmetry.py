@@ -55,33 +55,10 @@ class Symmetry:
 
 
 def break_symmetry(graph: FactorGraph) -> Symmetry | None:
-    """Find interchangeable labels; None where there are none, or this does not look for them.
-
-    It looks where all variables have the same number of labels and labels have no costs of their
-    own. Costs must be equal exactly. The sequence begins with the variable of the strongest terms,
-    and goes on with the one that those before it repel most.
-
-    Complexity: the size of the graph for each pair of labels, but mostly one look at the unaries.
-
-    References
-    ----------
-    F. Margot, "Symmetry in integer linear programming", in 50 Years of Integer Programming, 2010.
-    P. Van Hentenryck, P. Flener, J. Pearson, M. Agren, "Tractable symmetry breaking for CSPs with
-    interchangeable values", IJCAI 2003.
-
-    Examples
-    --------
-    Of three points that all want to differ the first has label 0, the second 0 or 1:
-
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.symmetry import break_symmetry
-    >>> g = il.FactorGraph.potts([[0.0] * 3] * 3, [(0, 1), (0, 2), (1, 2)], -1.0)
-    >>> symmetry = break_symmetry(g)
-    >>> symmetry.allowed(g).reshape(3, 3).astype(int).tolist()
-    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    >>> symmetry.numbered(np.array([2, 1, 0])).tolist()
-    [0, 1, 2]
-    """
+    """Find interchangeable labels; None where there are none, or this does not look for them."""
+    # Where all variables have the same labels without label costs, and costs are equal exactly
+    # (Margot 2010; Van Hentenryck et al. 2003). The sequence begins with the variable of the
+    # strongest terms, and goes on with the one that those before it repel most.
     k = graph.n_labels
     if not k or k < 2 or graph.n_variables == 0 or graph.n_label_costs:
         return None

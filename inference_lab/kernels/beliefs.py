@@ -222,11 +222,9 @@ def store(
 
 @inlined
 def relative_change(k: int, step: Step, work: Scratch) -> float:
-    """Return the change of the message ``work.new``: its largest entry's over the message's size.
-
-    To the size, the scale of costs is added. The change is that of the undamped message, so that
-    small steps do not pass for convergence.
-    """
+    """Return the largest change of an entry of the message ``work.new``, over its size."""
+    # To the size, the scale of costs is added. The change is that of the undamped message, so that
+    # small steps do not pass for convergence.
     size = max(step.scale, greatest(k, work.new))
     return float(greatest(k, work.change) / (size + step.scale))
 
@@ -240,16 +238,12 @@ def soft_potts_message(
     cavity: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the sum-product message through a Potts term, up to a constant; return the least.
-
-    ``out[b] = -T log(q sum_a p[a] + (1 - q) p[b])`` with ``p[a] = exp(-cavity[a] / T)`` and
-    ``q = exp(-rise / T)``, the `factor`, if unequal labels cost `rise` more than equal ones, and
-    ``-T log(sum_{a != b} p[a] + q p[b])`` if it is the other way round. No sum is of numbers of
-    different sign, but for those in which ``p[b]`` is taken from a sum that is at least 1 without
-    it. The `rise` must be of few temperatures.
-
-    Complexity: k exponentials and k logarithms.
-    """
+    """Write the sum-product message through a Potts term, up to a constant; return the least."""
+    # ``out[b] = -T log(q sum_a p[a] + (1 - q) p[b])`` with ``p[a] = exp(-cavity[a] / T)`` and ``q =
+    # exp(-rise / T)``, the `factor`, if unequal labels cost `rise` more than equal ones, and ``-T
+    # log(sum_{a != b} p[a] + q p[b])`` if it is the other way round. No sum is of numbers of
+    # different sign, but for those in which ``p[b]`` is taken from a sum that is at least 1 without
+    # it. The `rise` must be of few temperatures.
     best = least(k, cavity)
     total = 0.0
     for a in range(k):
@@ -348,12 +342,10 @@ def renew(
     target: FloatArray,
     work: Scratch,
 ) -> None:
-    """Renew the message that a variable of `k` labels sends at one of its adjacency positions.
-
-    ``work.belief`` holds its belief, made of the messages in `source`. The message goes to
-    `target`, its change before damping to ``work.change``; the message itself to ``work.new``,
-    unless it is the cavity cut off, see `cut_message`.
-    """
+    """Renew the message that a variable of `k` labels sends at one of its adjacency positions."""
+    # ``work.belief`` holds its belief, made of the messages in `source`. The message goes to
+    # `target`, its change before damping to ``work.change``; the message itself to ``work.new``,
+    # unless it is the cavity cut off, see `cut_message`.
     if temperature is None:
         renew_min_sum(net, general, q, k, step, source, target, work)
     else:
@@ -405,11 +397,8 @@ def pull_from_factors(
 
 @inlined
 def send_to_factor(general: General, slot: int, k: int, step: Step, work: Scratch) -> float:
-    """Renew the message of a variable to a factor, infinite where forbidden; return the change.
-
-    ``work.belief`` holds the belief of the variable. Damping acts on the way back from the factor;
-    twice would be once too often.
-    """
+    """Renew the message of a variable to a factor, infinite where forbidden; return the change."""
+    # Damping acts on the way back from the factor; twice would be once too often.
     start = general.slot_ptr[slot]
     take_out(k, work.belief, general.from_factor, np.uint64(start), work.cavity)
     smallest = least(k, work.cavity)

@@ -125,11 +125,8 @@ def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None
 
 @inlined
 def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool) -> int:
-    """Give variable ``i`` a label and bring the costs of its neighbours up to date.
-
-    With `invite`, neighbours that are neither locked nor in the heap join it. Returns the number
-    of terms and labels looked at.
-    """
+    """Give variable ``i`` a label and update the costs of its neighbours; return the work."""
+    # With `invite`, neighbours that are neither locked nor in the heap join it.
     old = x[i]
     now = c.now[0]
     if c.stamp[i] != now.kick:
@@ -260,10 +257,8 @@ def go_to(
 def extend(
     g: GraphArrays, x: IntArray, c: Chains, limit: int, tolerance: float, invite: bool, work: int
 ) -> int:
-    """Go on with the chain; return the work left, which is positive once the chain is over.
-
-    It is over when no variable can move, or `limit` moves came after the best of its states.
-    """
+    """Go on with the chain; return the work left, which is positive once the chain is over."""
+    # It is over when no variable can move, or `limit` moves came after the best of its states.
     while c.heap.size[0] > 0 and c.now[0].moves - c.now[0].best_moves < limit:
         if work <= 0:
             return work
@@ -284,11 +279,9 @@ def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
 
 @inlined
 def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, least: float) -> int:
-    """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it.
-
-    Only neighbours with the new label of ``i`` are looked at, so that the two swap their labels.
-    The chain must come below `least`, or violate less; -1 if none does.
-    """
+    """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it."""
+    # The two swap their labels. The chain must come below `least`, or violate less; -1 if none
+    # does.
     best = -1
     least -= c.now[0].cost
     fewest = -c.now[0].violations
@@ -322,12 +315,10 @@ def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most:
 
 @lean_kernel
 def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) -> int:
-    """Start a chain at variable ``i`` with each of its other labels; return the work.
-
-    The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
-    or, for as many of the best labels as there are branches, the best moves of the variables that
-    have a term with one that moved.
-    """
+    """Start a chain at variable ``i`` with each of its other labels; return the work."""
+    # The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
+    # or, for as many of the best labels as there are branches, the best moves of the variables that
+    # have a term with one that moved.
     now = c.now[0]
     work = 0
     for a in range(g.cardinalities[i]):
@@ -356,10 +347,7 @@ def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) ->
 def sweep_chains(
     g: GraphArrays, x: IntArray, c: Chains, roots: IntArray, first: int, rules: Rules, work: int
 ) -> int:
-    """Start chains at the roots from number `first` on; return the number of the next one.
-
-    Stops after about so much work.
-    """
+    """Start chains at the roots from number `first` on; return the number of the next one."""
     while first < roots.size and work > 0:
         # Only kicks are undone as a whole.
         begin_journal(c)
@@ -401,14 +389,10 @@ def _join_part(x: IntArray, c: Chains, j: int, size: int) -> int:
 
 @lean_kernel
 def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) -> int:
-    """Undo each connected part of the changes since the kick began that raised the energy.
-
-    No term spans two parts, so each is judged on its own: the partition crossover of the labels
-    before and after. Returns 1 if the energy is now lower than before, else 0.
-
-    R. Tinos, D. Whitley, F. Chicano, "Partition crossover for pseudo-Boolean optimization", FOGA
-    2015.
-    """
+    """Undo each connected part of the changes since the kick began that raised the energy."""
+    # No term spans two parts, so each is judged on its own: the partition crossover of the labels
+    # before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is now
+    # lower.
     now = c.now[0]
     fell = 0
     for q in range(now.changed):

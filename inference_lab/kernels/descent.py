@@ -32,10 +32,8 @@ def max_absolute(k: int, values: FloatArray) -> float:
 def best_label(
     g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
 ) -> int:
-    """Return the label to which variable ``i`` moves, its own if no other is better.
-
-    `cost` and `infinite` are scratch. Without the latter, -1 where infinite terms must be counted.
-    """
+    """Return the label to which variable ``i`` moves, its own if no other is better."""
+    # Without `infinite`, -1 where infinite terms must be counted.
     k = g.cardinalities[i]
     current = x[i]
     if g.inc_ptr[i] == g.inc_ptr[i + 1]:
@@ -65,10 +63,8 @@ def best_label(
 
 @inlined
 def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArray) -> int:
-    """Return the first label of a neighbour, but its own, that costs a variable no more than this.
-
-    If there is none, `label`. `cost` holds what `best_label` has left there.
-    """
+    """Return the first neighbour's label that costs no more than `label`, else `label`."""
+    # `cost` holds what `best_label` has left there.
     k, own, value = g.cardinalities[i], x[i], cost[label]
     # Without branches, which would be mispredicted; so the first comes last.
     for q in range(g.adj_ptr[i + 1] - 1, g.adj_ptr[i] - 1, -1):
@@ -88,20 +84,16 @@ def sweep(
     infinite: IntArray | None,
     ties: int,
 ) -> int:
-    """Visit the variables in `order` that are dirty and move each to its best label, in place.
-
-    A variable is dirty when it, or a variable it shares a term with, has changed since its last
-    visit; a clean one has nothing to gain. Violated hard terms count before finite costs.
-    `cost` and `infinite` are scratch of the length of the largest cardinality. Returns the number
-    of changes that gain. Without `infinite`, counting is not compiled; where it is called for, the
-    sweep ends with less than all changes, and returns -1 less their number.
-
-    If `ties` are to `KEEP`, or with `infinite`, a variable keeps its label where no other is
-    better, and else moves to the first of the best. Otherwise it moves to one of the best that a
-    neighbour has, and does so where it ties with its own label, too, at once (`SPREAD`) or after a
-    change that gained (`AWAIT`): labels then spread over labellings of one energy to where there is
-    something to gain.
-    """
+    """Visit the variables in `order` that are dirty and move each to its best label, in place."""
+    # A variable is dirty when it, or a variable it shares a term with, has changed since its last
+    # visit; a clean one has nothing to gain. Violated hard terms count before finite costs. Returns
+    # the number of changes that gain. Without `infinite`, counting is not compiled; where it is
+    # called for, the sweep ends with less than all changes, and returns -1 less their number.
+    # If `ties` are to `KEEP`, or with `infinite`, a variable keeps its label where no other is
+    # better, and else moves to the first of the best. Otherwise it moves to one of the best that a
+    # neighbour has, and does so where it ties with its own label, too, at once (`SPREAD`) or after
+    # a change that gained (`AWAIT`): labels then spread over labellings of one energy to where
+    # there is something to gain.
     changes = 0
     for visited in order:
         i = np.uint64(visited)
@@ -157,10 +149,8 @@ class Descent:
 
 
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Sweep in a fixed order until nothing gains, in place; return the number of sweeps.
-
-    Labels spread where the sweep before has gained.
-    """
+    """Sweep in a fixed order until nothing gains, in place; return the number of sweeps."""
+    # Labels spread where the sweep before has gained.
     descent = Descent(g)
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
     gained = 0

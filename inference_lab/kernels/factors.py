@@ -56,10 +56,7 @@ def _least(
     out: FloatArray,
     digits: IntArray,
 ) -> None:
-    """Write the minima over the labels of the other variables.
-
-    The last two variables turn in loops, those before them by `digits`.
-    """
+    """Write the minima over the labels of the other variables."""
     lo, last, slot = place.lo, place.last, place.slot
     rows, inner = n_labels_at(ptr, last - 1), n_labels_at(ptr, last)
     before, final = np.uint64(ptr[last - 1]), np.uint64(ptr[last])
@@ -146,14 +143,9 @@ def _soften(
 def min_marginals(
     g: GraphArrays, slot: int, slots: FloatArray, ptr: IntArray, out: FloatArray, digits: IntArray
 ) -> float:
-    """Write the min-sum message of a factor to one of its variables; return its smallest entry.
-
-    The one at position `slot` of ``scopes``: ``out[b]`` is the minimum, over the labels of the
-    factor's other variables, of its cost plus their messages to it, which are at ``ptr`` of their
-    positions in `slots`. `digits` is scratch as long as the largest arity.
-
-    Complexity: O(table size).
-    """
+    """Write the min-sum message of a factor to one of its variables; return its smallest entry."""
+    # ``out[b]`` is the minimum, over the labels of the factor's other variables, of its cost plus
+    # their messages to it, which are at ``ptr`` of their positions in `slots`.
     _least(g.tables, ptr, _place(g, slot), slots, out, digits)
     return least(n_labels_at(ptr, slot), out)
 
@@ -168,12 +160,8 @@ def factor_message(
     out: FloatArray,
     digits: IntArray,
 ) -> float:
-    """Write the message at a temperature, ``-T log sum exp`` in place of the minimum.
-
-    As `min_marginals`, which it is where the temperature is 0 or None.
-
-    Complexity: O(table size), and an exponential for each entry.
-    """
+    """Write the message at a temperature, ``-T log sum exp`` in place of the minimum."""
+    # That of `min_marginals` where the temperature is 0 or None.
     smallest = min_marginals(g, slot, incoming, ptr, out, digits)
     if temperature is not None and temperature > 0.0:
         _soften(g.tables, ptr, _place(g, slot), temperature, incoming, out, digits)
@@ -185,13 +173,9 @@ def factor_message(
 def add_expectation(
     g: GraphArrays, slot: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
 ) -> None:
-    """Add to `field` what a factor costs on average, by the labels at one position of its scope.
-
-    At `slot` of ``scopes``. The other variables have the distributions `q`, shaped like the
-    unaries; costs are at most `cap`. `digits` is scratch as long as the largest arity.
-
-    Complexity: O(table size).
-    """
+    """Add to `field` what a factor costs on average, by the labels at one position of its scope."""
+    # The other variables have the distributions `q`, shaped like the unaries; costs are at most
+    # `cap`.
     f = g.slot_factor[slot]
     lo, last = g.factor_ptr[f], g.factor_ptr[f + 1] - 1
     i, j = g.scopes[last - 1], g.scopes[last]

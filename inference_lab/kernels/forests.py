@@ -154,11 +154,9 @@ def _join(g: GraphArrays, b: Block, i: int, stamp: int) -> None:
 
 @lean_kernel
 def grow(g: GraphArrays, b: Block, candidates: IntArray, stamp: int, size: int, most: int) -> int:
-    """Let candidates join the block, in order, where its terms still form a forest.
-
-    A factor of three variables or more is a term between the members it has, of which there may be
-    two at most. Returns the number of members, not above `most`; `size` is their number so far.
-    """
+    """Let candidates join the block, in order, where it stays a forest; return its size."""
+    # A factor of three variables or more is a term between the members it has, of which there may
+    # be two at most.
     for i in candidates:
         if size == most:
             break
@@ -174,10 +172,7 @@ def grow(g: GraphArrays, b: Block, candidates: IntArray, stamp: int, size: int, 
 
 @inlined
 def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, i: int, stamp: int) -> float:
-    """Fill the costs of each label of ``i`` given all variables outside the block.
-
-    Returns the sum of the absolute finite terms at its present label.
-    """
+    """Fill the costs of each label of ``i`` given all variables outside; return their scale."""
     k = g.cardinalities[i]
     start = g.unary_ptr[i]
     cost = b.cost[start:]
@@ -380,12 +375,9 @@ def hand_down(g: GraphArrays, x: IntArray, b: Block, size: int, label: int) -> N
 
 @lean_kernel
 def relabel(g: GraphArrays, x: IntArray, b: Block, members: IntArray, stamp: int) -> int:
-    """Give every tree of the block its best labels given all others, in place.
-
-    Min-sum from the leaves to a root, then decisions from the root to the leaves; a tree that has
-    nothing to gain keeps its labels. `members` lists some variables, at least those of the block.
-    Returns the number of trees that changed.
-    """
+    """Give every tree of the block its best labels, in place; return how many changed."""
+    # Min-sum from the leaves to a root, then decisions from the root to the leaves; a tree that has
+    # nothing to gain keeps its labels.
     changed = 0
     for root in members:
         if b.member[root] != stamp or b.met[root] == -stamp:
@@ -401,11 +393,9 @@ def relabel(g: GraphArrays, x: IntArray, b: Block, members: IntArray, stamp: int
 
 
 def soften(graph: FactorGraph) -> GraphArrays:
-    """Return the arrays with a finite cost in place of ``+inf``, above all others together.
-
-    Whatever violates fewer hard terms has then a lower energy (tables with different weights
-    apart, whose violations weigh more).
-    """
+    """Return the arrays with a finite cost in place of ``+inf``, above all others together."""
+    # Whatever violates fewer hard terms has then a lower energy (tables with different weights
+    # apart, whose violations weigh more).
     g = graph.arrays
     table = g.kinds == TABLE
 

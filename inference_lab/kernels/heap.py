@@ -28,14 +28,8 @@ class Heap(NamedTuple):
 
 
 def empty_heap(key: npt.NDArray[Any], tie: npt.NDArray[Any] | None = None) -> Heap:
-    """Return a heap with nothing in it; it looks at the arrays given, and copies neither.
-
-    Parameters
-    ----------
-    key : (n,) array
-    tie : (n,) array, optional
-        Without ties, which of equal keys comes first depends on the moves before.
-    """
+    """Return a heap with nothing in it; it looks at the arrays given, and copies neither."""
+    # Without ties, which of equal keys comes first depends on the moves before.
     n = key.size
     return Heap(
         items=np.zeros(n, dtype=np.int64),

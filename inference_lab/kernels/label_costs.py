@@ -49,10 +49,7 @@ def opening(p: LabelCosts, used: IntArray, label: int) -> float:
 
 @inlined
 def add_prices(p: LabelCosts, used: IntArray, k: int, cost: FloatArray) -> float:
-    """Add to the costs of the first `k` labels those of the sets that nobody counted uses.
-
-    Returns the sum of what was added at most, for the scale of rounding.
-    """
+    """Add the costs of unused sets to those of `k` labels; return the scale of rounding."""
     scale = 0.0
     for s in range(p.costs.size):
         if used[s] == 0:
@@ -84,11 +81,9 @@ def priced_sweep(
     cost: FloatArray,
     infinite: IntArray,
 ) -> int:
-    """Move each dirty variable to its best label, in place, as `descent.sweep`, with label costs.
-
-    A variable is dirty, besides, when a set has come into use, or has one user left, since its last
-    visit: a label has become cheaper for it, or leaving has.
-    """
+    """Move each dirty variable to its best label, in place, label costs included."""
+    # A variable is dirty, besides, when a set has come into use, or has one user left, since its
+    # last visit: a label has become cheaper for it, or leaving has.
     changes = 0
     for i in order:
         if not dirty[i]:
@@ -147,10 +142,7 @@ def _priced_descend(
 
 
 def descend_on(graph: FactorGraph, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Descend by single changes in a fixed order, in place, label costs included.
-
-    Returns the number of sweeps.
-    """
+    """Descend by single changes in a fixed order, in place, label costs included."""
     p = graph.label_costs
     if not graph.n_label_costs:
         return int(descend(graph.arrays, x, order, max_sweeps))

@@ -47,12 +47,10 @@ def slot_ptr(graph: FactorGraph) -> IntArray:
 
 
 def cost_scale(graph: FactorGraph) -> float:
-    """Return the largest mean absolute finite cost of a kind of term, at least tiny.
-
-    The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
-    messages are judged against it, so that the unit of the costs does not matter: the scale of
-    ``c`` times the energy is ``c`` times the scale.
-    """
+    """Return the largest mean absolute finite cost of a kind of term, at least tiny."""
+    # The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
+    # messages are judged against it, so that the unit of the costs does not matter: the scale of
+    # ``c`` times the energy is ``c`` times the scale.
     parts = [graph.table_values]
     if graph.n_variables:
         # Only differences within a row act; a constant offset must not loosen the tolerance.
@@ -77,11 +75,9 @@ def cost_scale(graph: FactorGraph) -> float:
 
 
 def message_limit(graph: FactorGraph, temperature: float) -> float:
-    """Return what no entry of a message on a forest exceeds, with the least entry at 0.
-
-    On cycles of hard terms messages count the same costs again in every sweep, and would grow until
-    rounding, and at last overflow, leave nothing of the costs.
-    """
+    """Return what no entry of a message on a forest exceeds, with the least entry at 0."""
+    # On cycles of hard terms messages count the same costs again in every sweep, and would grow
+    # until rounding, and at last overflow, leave nothing of the costs.
     return 2.0 * graph.magnitude + temperature * math.log(2.0) * graph.log2_states
 
 
@@ -154,11 +150,9 @@ def make_terms(g: GraphArrays) -> Terms:
 
 @inlined
 def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
-    """Have `k` values brought near, line by line of the cache, that will be read soon.
-
-    For passes that go down through memory: rows are read upwards all the same, which processors
-    take for the way that is gone. A pass over 60 labels then took twice as long as one upwards.
-    """
+    """Have `k` values brought near, line by line of the cache, that will be read soon."""
+    # For passes that go down through memory: rows are read upwards all the same, which processors
+    # take for the way that is gone. A pass over 60 labels then took twice as long as one upwards.
     for i in range(0, k, 8):
         prefetch(values, start + np.uint64(i))
 
@@ -212,11 +206,9 @@ def first_label(k: int, value: float, values: FloatArray) -> int:
 
 @inlined_minimum
 def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Send `given` through a Potts term to `message`; return the least given.
-
-    `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that was
-    given least can cost the receiver more than others. `given` is overwritten.
-    """
+    """Send `given` through a Potts term to `message`; return the least given."""
+    # `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that
+    # was given least can cost the receiver more than others. `given` is overwritten.
     best = least(k, given)
     label = 0
     for a in range(k):
@@ -232,11 +224,10 @@ def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArra
 def lower_envelope(
     k: int, slope: float, given: FloatArray, down: FloatArray, up: FloatArray
 ) -> float:
-    """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given.
-
-    A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
-    wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the others.
-    """
+    """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given."""
+    # A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
+    # wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the
+    # others.
     low = np.inf
     high = np.inf
     for a in range(k):
@@ -260,11 +251,10 @@ def linear_message(
     rows: FloatArray,
     start: np.uint64,
 ) -> float:
-    """Write ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)``; return ``best``.
-
-    `best` is the least given; `down` and `up` are scratch. Caps up to twice the slope are reached
-    by all labels but the next on either side, and no label has to wait for another.
-    """
+    """Send `given` through a truncated linear term to `rows`; return the least given."""
+    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
+    # given. Caps up to twice the slope are reached by all labels but the next on either side, and
+    # no label has to wait for another.
     if cap > 2.0 * slope:
         best = lower_envelope(k, slope, given, down, up)
         for i in range(k):
@@ -304,14 +294,10 @@ def half_cost(g: GraphArrays, h: int, a: int, b: int) -> float:
 
 @inlined
 def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
-    """Fill the costs of each label of a variable while all others keep theirs, up to a constant.
-
-    What all labels pay alike is left out. Returns the sum of the absolute contributions of the
-    pairwise terms; if it is not finite, there are infinite costs among them, and `cost` is of no
-    use. Infinite unary costs are taken over. Higher-order terms are not covered.
-
-    Complexity: O(k + degree) for diagonal terms, O(k) more a table.
-    """
+    """Fill the costs of each label of a variable while all others keep theirs, up to a constant."""
+    # What all labels pay alike is left out. Returns the sum of the absolute contributions of the
+    # pairwise terms; if it is not finite, there are infinite costs among them, and `cost` is of no
+    # use. Infinite unary costs are taken over. Higher-order terms are not covered.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     for a in range(k):
@@ -358,13 +344,9 @@ def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float
 
 @inlined
 def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
-    """Fill the costs of each label of variable ``i`` while all others keep theirs.
-
-    ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the sum
-    of absolute finite contributions, the scale of the rounding error.
-
-    Complexity: O(k + degree) for diagonal terms, O(k) more a table, O(k * arity) more a factor.
-    """
+    """Fill the costs of each label of variable ``i`` while all others keep theirs."""
+    # ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the
+    # sum of absolute finite contributions, the scale of the rounding error.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
@@ -457,13 +439,10 @@ _REACH = 64
 def quadratic_message(
     k: int, curve: float, cap: float, cavity: FloatArray, out: FloatArray
 ) -> None:
-    """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0.
-
-    Where the cap is reached within a few labels, only those are compared, in vector instructions;
-    else the lower envelope of the parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
-
-    Complexity: O(k).
-    """
+    """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0."""
+    # Where the cap is reached within a few labels, only those are compared, in vector instructions;
+    # else the lower envelope of the parabolas is built (Felzenszwalb and Huttenlocher 2012, sec.
+    # 2).
     limit = np.inf
     for a in range(k):
         limit = min(limit, cavity[a])
@@ -516,14 +495,9 @@ def quadratic_message(
 
 @inlined_minimum
 def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray) -> float:
-    """Write the min-sum message of half-edge ``h`` and return its smallest entry.
-
-    ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
-    `cavity` is scratch: it is restored, but changes on the way.
-
-    Complexity: O(k) for diagonal, truncated linear and truncated quadratic terms, O(k_i k_j) for
-    other tables.
-    """
+    """Write the min-sum message of half-edge ``h`` and return its smallest entry."""
+    # ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
+    # `cavity` is scratch: it is restored, but changes on the way.
     e = h >> 1
     side = h & 1
     ka = g.cardinalities[g.edges[e, 1 - side]]
@@ -611,12 +585,8 @@ def soft_minimum(x: float, y: float, temperature: float) -> float:
 def sum_product_message(
     g: GraphArrays, h: int, temperature: float, cavity: FloatArray, out: FloatArray
 ) -> float:
-    """Write the sum-product message of half-edge ``h`` as energies; return its smallest entry.
-
-    ``out[b] = -T log sum_a exp(-(theta(a, b) + cavity[a]) / T)``, not normalised.
-
-    Complexity: O(k) for diagonal terms, O(k_i k_j) for tables.
-    """
+    """Write the sum-product message of half-edge ``h`` as energies; return its smallest entry."""
+    # ``out[b] = -T log sum_a exp(-(theta(a, b) + cavity[a]) / T)``, not normalised.
     e = h >> 1
     side = h & 1
     ka = g.cardinalities[g.edges[e, 1 - side]]

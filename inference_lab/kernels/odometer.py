@@ -46,10 +46,7 @@ def n_labels_at(ptr: IntArray, s: int) -> int:
 
 @inlined
 def next_others(ptr: IntArray, lo: int, hi: int, fixed: int, digits: IntArray) -> bool:
-    """Turn on to the next labels of positions `lo` to before `hi`, that at `fixed` excepted.
-
-    After the last they are zeros again, and the result is False.
-    """
+    """Turn on to the next labels, `fixed` excepted; after the last begin anew, return False."""
     s = hi - 1
     while s >= lo:
         if s != fixed:
@@ -75,10 +72,7 @@ def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[Any], a: int) -> 
 def first_allowed_labels(
     g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[Any], digits: IntArray
 ) -> None:
-    """Set each digit to the first allowed label of its variable, which must have one.
-
-    `allowed` has a flag for each unary.
-    """
+    """Set each digit to the first allowed label of its variable, which must have one."""
     for s in range(lo, hi):
         digits[s - lo] = _next_allowed(g, g.scopes[s], allowed, 0)
 
@@ -87,10 +81,8 @@ def first_allowed_labels(
 def next_allowed_labels(
     g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[Any], fixed: int, digits: IntArray
 ) -> bool:
-    """Turn on to the next allowed labels; after the last begin anew, and return False.
-
-    The position `fixed` of ``scopes`` keeps its label; -1 if there is none.
-    """
+    """Turn on to the next allowed labels; after the last begin anew, and return False."""
+    # The position `fixed` of ``scopes`` keeps its label; -1 if there is none.
     s = hi - 1
     while s >= lo:
         if s != fixed:

@@ -8,15 +8,6 @@ import numpy as np
 
 
 def record(**kinds: type) -> Any:
-    """Return an array of one record, all zeros, whose fields kernels read and write by name.
-
-    Examples
-    --------
-    >>> from inference_lab.kernels.record import record
-    >>> now = record(moves=int, change=float)
-    >>> now[0].moves += 1
-    >>> int(now[0].moves), float(now[0].change)
-    (1, 0.0)
-    """
+    """Return an array of one record, all zeros, whose fields kernels read and write by name."""
     fields = [(name, np.dtype(kind)) for name, kind in kinds.items()]
     return np.zeros(1, dtype=np.dtype(fields)).view(np.recarray)

@@ -17,19 +17,7 @@ _FEWEST = 16
 
 
 def is_grid(graph: FactorGraph) -> bool:
-    """Whether terms join variables whose numbers are a few distances apart, as those of a picture.
-
-    There are four distances at most, and no more than some variable has terms with earlier ones;
-    and sixteen variables at least.
-
-    Examples
-    --------
-    >>> from inference_lab.graph.grids import grid_edges
-    >>> is_grid(FactorGraph.potts([[0.0, 1.0]] * 20, grid_edges(4, 5), 1.0))
-    True
-    >>> is_grid(FactorGraph.potts([[0.0, 1.0]] * 20, [(0, 1), (1, 2), (0, 9)], 1.0))
-    False
-    """
+    """Whether terms join variables at four distances of their numbers at most, as in a picture."""
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
     apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
@@ -41,15 +29,10 @@ def is_grid(graph: FactorGraph) -> bool:
 
 
 def make_trees(g: GraphArrays, along_grid: bool) -> tuple[Trees, list[tuple[int, int]]]:
-    """Sort the pairwise terms into trees, and these into groups, each variable in one at most.
-
-    Along a grid, a group are all terms of one direction: the rows, then the columns. Else, the
-    first group are the terms of each variable with the first of its neighbours, the second those
-    with the second, and so on; in a breadth-first order, the first is a spanning forest. `g` has no
-    repeated terms. Returns the trees, and from which term to before which each group goes.
-
-    Complexity: O(m log m).
-    """
+    """Sort the pairwise terms into trees, and these into groups, each variable in one at most."""
+    # Along a grid a group holds all terms of one direction: the rows, then the columns. Elsewhere
+    # it holds the term of each variable with its first earlier neighbour, its second, and so on; in
+    # a breadth-first order the first group is a spanning forest.
     owner = np.repeat(np.arange(g.cardinalities.size), np.diff(g.adj_ptr))
     back = np.flatnonzero(g.adj_var < owner)
     child, parent = owner[back], g.adj_var[back].astype(np.int64)

@@ -56,13 +56,11 @@ def decode(
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Give variables the label of least belief; `in_order` given the labels chosen before.
-
-    `x` begins as -1: no label yet. In order, messages from decoded neighbours are replaced by the
-    cost of their label, so that ties are broken consistently: with converged min-sum messages on a
-    forest the result is optimal. Violated hard terms count first, then finite costs. Messages to
-    the factors are overwritten with decisions.
-    """
+    """Give variables the label of least belief; `in_order` given the labels chosen before."""
+    # In order, messages from decoded neighbours are replaced by the cost of their label, so that
+    # ties are broken consistently: with converged min-sum messages on a forest the result is
+    # optimal. Violated hard terms count first. `x` begins as -1, no label yet; messages to the
+    # factors are overwritten with decisions.
     for i in range(x.size):
         k = net.cardinalities[i]
         for a in range(k):
@@ -150,10 +148,7 @@ def _log_partition_of_terms(
     temperature: float,
     work: Scratch,
 ) -> float:
-    """Return the sum of the log-normalisers of the beliefs of all edges and factors.
-
-    `cavities` is scratch, like the messages from factors.
-    """
+    """Return the sum of the log-normalisers of the beliefs of all edges and factors."""
     g: GraphArrays = general.g
     total = 0.0
     for i in range(net.cardinalities.size):
@@ -190,11 +185,9 @@ def _log_partition_of_terms(
 def bethe_marginals(
     net: Network, general: General, messages: FloatArray, temperature: float, work: Scratch
 ) -> tuple[FloatArray, float]:
-    """Return the marginals, flat like the unaries, and the Bethe log-partition.
-
-    ``log Z = sum_f log Z_f + sum_i (1 - degree_i) log Z_i`` with ``Z_i`` and ``Z_f`` the
-    normalisers of the beliefs; exact on forests at convergence (Yedidia et al. 2005, sec. V).
-    """
+    """Return the marginals, flat like the unaries, and the Bethe log-partition."""
+    # ``log Z = sum_f log Z_f + sum_i (1 - degree_i) log Z_i`` with ``Z_i`` and ``Z_f`` the
+    # normalisers of the beliefs; exact on forests at convergence (Yedidia et al. 2005, sec. V).
     beliefs = np.empty_like(net.unary)
     if beliefs.size == 0:
         return beliefs, 0.0

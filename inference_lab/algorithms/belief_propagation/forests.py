@@ -47,11 +47,7 @@ class Forests(NamedTuple):
 def _spanning_forest(
     g: GraphArrays, ranked: IntArray, n_links: int, arity: int | None
 ) -> tuple[IntArray, Int32Array, Int32Array]:
-    """Take terms in the order given unless they close a cycle, and root the forest.
-
-    `n_links` is as many variables as can hang from others, `arity` that of the largest factor,
-    None if there is none. Returns the forest's terms, and its ``order`` and ``up`` as in `Forests`.
-    """
+    """Take terms in the order given unless they close a cycle; return the forest, rooted."""
     n, m = g.cardinalities.size, g.kinds.size
     parent = np.arange(n)
     taken = np.empty(n_links, dtype=np.int64)
@@ -122,31 +118,16 @@ def _spanning_forest(
 def spanning_forest(
     graph: FactorGraph, ranked: IntArray
 ) -> tuple[IntArray, Int32Array, Int32Array]:
-    """Take terms in the order given unless they close a cycle; return them, and how they hang.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    ranked : (m + f,) array
-        All terms, the first to be taken first.
-
-    Returns
-    -------
-    terms, order, up : the forest's terms, and a row each of `Forests`
-
-    Complexity: O(n + m + slots * arity).
-    """
+    """Take terms in the order given unless they close a cycle; return them, and how they hang."""
     n_links = graph.n_variables - int(graph.components.max(initial=-1)) - 1
     arity = int(np.diff(graph.factor_ptr).max()) if graph.n_factors else None
     return _spanning_forest(graph.arrays, ranked, n_links, arity)
 
 
 def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, Int32Array]:
-    """Return a spanning forest whose terms weigh much, (m + f,), as a row each of `Forests`.
-
-    With pairs alone it is the heaviest (Kruskal). With factors the heavier of two: terms are taken
-    by their weight, or by that over the number of variables that they let hang from others.
-    """
+    """Return a spanning forest whose terms weigh much, (m + f,), as a row each of `Forests`."""
+    # With pairs alone it is the heaviest (Kruskal). With factors the heavier of two: terms are
+    # taken by their weight, or by that over the number of variables that they let hang from others.
     ranked = np.argsort(-weights, kind="stable")
     terms, order, up = spanning_forest(graph, ranked)
     if graph.n_factors:
@@ -159,12 +140,9 @@ def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, I
 
 
 def cover(graph: FactorGraph, least: int, run: Run) -> Forests | None:
-    """Draw spanning forests that together hold every term, and at least so many; None if stopped.
-
-    The terms stand in a random queue; each forest takes the first ones that close no cycle, and
-    these go to the end of the queue. So terms are used about equally often. All forests are equally
-    likely. A graph without cycles gets itself.
-    """
+    """Draw at least so many spanning forests that together hold every term; None if stopped."""
+    # The terms stand in a random queue; each forest takes the first ones that close no cycle, and
+    # these go to the end. So terms are used about equally often.
     size = graph.n_edges + graph.n_factors
     unused = np.ones(size, dtype=bool)
     queue = run.rng.permutation(size)

@@ -22,13 +22,8 @@ _STEEPEST = 600.0
 
 
 def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
-    """Return the arrays of a graph with its variables in another order, edges keeping theirs.
-
-    What is visited in succession then lies side by side in memory. The second array says where
-    each entry of the new unaries was.
-
-    Complexity: O(sum of k + m + slots).
-    """
+    """Return the arrays with the variables in another order, and where each unary entry was."""
+    # What is visited in succession then lies side by side in memory.
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
     unary_ptr, adj_ptr, inc_ptr = (_bounds(p, order) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr))
@@ -68,14 +63,9 @@ def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
 
 @kernel
 def message_starts(g: GraphArrays) -> IntArray:
-    """Return where the message that arrives at each adjacency position starts, shape (2m,).
-
-    The first messages that arrive at all variables lie side by side, then the second ones, and so
-    on. On a grid, a sweep then reads and writes a few streams, although a variable sends to
-    neighbours of quite different numbers.
-
-    Complexity: O(n + m).
-    """
+    """Return where the message that arrives at each adjacency position starts, shape (2m,)."""
+    # The first messages that arrive at all variables lie side by side, then the second ones, and so
+    # on: on a grid a sweep then reads and writes a few streams.
     n = g.cardinalities.size
     most = 0
     for i in range(n):
@@ -97,10 +87,7 @@ def message_starts(g: GraphArrays) -> IntArray:
 
 
 def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Links:
-    """Collect what sending a message takes, see `Network`.
-
-    For infinite costs, and for costs of many temperatures, the way is the general one.
-    """
+    """Collect what sending a message takes, see `Network`."""
     size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
     links = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("cap", np.float64)])
@@ -124,10 +111,7 @@ def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms
 
 
 def make_general(graph: FactorGraph, g: GraphArrays) -> General:
-    """Return all-zero messages of higher-order factors; `g` are the arrays of the graph.
-
-    Messages to the factors are infinite at labels that are forbidden.
-    """
+    """Return all-zero messages of factors, infinite to the factors at forbidden labels."""
     ptr = slot_ptr(graph)
     entries = _gather(g.unary_ptr, g.scopes.astype(np.int64))
     return General(

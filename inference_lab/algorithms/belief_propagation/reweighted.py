@@ -108,11 +108,7 @@ def _store(
     start: int, k: int, to: int, update: Update, state: State, messages: FloatArray,
     out: FloatArray,
 ) -> float:  # fmt: skip
-    """Store what was renewed in `out`, normalised and damped, and add it to the belief.
-
-    `start` is where the unaries of the variable are, `to` where the message is. Returns the
-    relative change.
-    """
+    """Store the message `out`, normalised and damped, add it to the belief; return the change."""
     least = np.inf
     for a in range(k):
         if state.unary[start + a] < np.inf:
@@ -157,11 +153,7 @@ def sweep(
     work: Workspace,
     budget: int,
 ) -> tuple[int, float]:
-    """Renew what arrives at one variable after another, from ``order[first]`` on.
-
-    `step` is 1 or -1, the direction through `order`. Stops after about `budget` entries; returns
-    where to go on, and the largest relative change of a message.
-    """
+    """Renew messages along the order within a budget; return where to go on, and the change."""
     change = 0.0
     at = first
     while 0 <= at < order.size and budget > 0:
@@ -240,11 +232,9 @@ def forest_energy(
     total: FloatArray,
     work: Workspace,
 ) -> float:
-    """Return ``-T log Z`` of one forest of the reparametrised energy.
-
-    The variables of the forest have the unaries ``b_i - sum n_c / rho_c`` over its terms ``c`` at
-    ``i``, its terms ``theta_c / rho_c``. `total` is scratch like the unaries.
-    """
+    """Return ``-T log Z`` of one forest of the reparametrised energy."""
+    # The variables of the forest have the unaries ``b_i - sum n_c / rho_c`` over its terms ``c`` at
+    # ``i``, its terms ``theta_c / rho_c``.
     for t in range(total.size):
         total[t] = state.belief[t]
     for at in range(order.size):
@@ -326,10 +316,8 @@ def pseudo_marginals(g: GraphArrays, temperature: float, state: State, out: Floa
 def mutual_information(
     g: GraphArrays, temperature: float, state: State, work: Workspace, out: FloatArray
 ) -> None:
-    """Write the mutual information of the pseudo-marginals of each edge.
-
-    ``tau_ij`` is in proportion to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
-    """
+    """Write the mutual information of the pseudo-marginals of each edge."""
+    # ``tau_ij`` is in proportion to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
     for i in range(g.cardinalities.size):
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h = g.adj_half[p]
@@ -373,11 +361,8 @@ def multi_information(
     g: GraphArrays, temperature: float, state: State, factors: Factors, sums: FloatArray,
     out: FloatArray,
 ) -> None:  # fmt: skip
-    """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor.
-
-    ``tau_f`` is in proportion to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``. `sums` is
-    scratch like the messages of factors, `out` (m+f,) as the probabilities.
-    """
+    """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor."""
+    # ``tau_f`` is in proportion to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``.
     for f in range(g.factor_ptr.size - 1):
         lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
         heat = temperature * state.rho[g.kinds.size + f]

@@ -74,16 +74,12 @@ def sequential_sweep(
     x: IntArray,
     work: Scratch,
 ) -> int:
-    """Update the variables whose incoming messages changed, in their order, up or down.
-
-    Each sends only to the neighbours that are visited after it: the others come first on the way
-    back, and what they are sent now would be renewed before they read it. Higher-order factors are
-    in both directions. Fills the best labels `x`, and returns the number of updates.
-
-    ``priority[2 i + direction]`` adds up the changes of the messages that arrived at ``i`` since
-    its last update in this direction; a variable at or below the tolerance is skipped, so that late
-    sweeps cost little. Changes of more than the tolerance may be counted in part only.
-    """
+    """Update the variables whose incoming messages changed, in their order, up or down."""
+    # A variable sends only to neighbours that are visited after it: the others come first on the
+    # way back, and what they are sent now would be renewed before they read it. ``priority[2 i +
+    # direction]`` adds up the changes that arrived at ``i`` since its last update in this
+    # direction; at or below the tolerance it is skipped, so that late sweeps cost little. Changes
+    # above the tolerance may be counted in part only.
     tolerance, scale = step.tolerance, step.scale
     bar = tolerance * scale
     # What follows from the number of labels alone is then computed once a sweep.
@@ -156,10 +152,7 @@ def synchronous_sweep(
     x: IntArray,
     work: Scratch,
 ) -> float:
-    """Renew all messages from the last sweep's; return the largest change.
-
-    `before` holds the last sweep's pairwise messages on return.
-    """
+    """Renew all messages from the last sweep's; return the largest change."""
     largest = 0.0
     for q in range(before.size):
         before[q] = messages[q]
@@ -253,11 +246,7 @@ def propose_all(
     heap: Heap,
     work: Scratch,
 ) -> None:
-    """Propose all messages, and put them in the heap.
-
-    Their items are the adjacency positions at which pairwise ones are sent, and behind these the
-    positions of scopes to which factors send.
-    """
+    """Propose all messages, those of edges and then those of factors, and put them in the heap."""
     n = net.adj_ptr.size - 1
     for i in range(n):
         k, own = net.cardinalities[i], net.unary_ptr[i]
@@ -299,12 +288,9 @@ def residual_sweep(
     heap: Heap,
     work: Scratch,
 ) -> int:
-    """Renew the message of largest change, and propose those that depend on it, time and again.
-
-    Until as many have been renewed as there are, or `_MOST_PROPOSALS` times as many proposed, or no
-    change is above the tolerance. The keys of the heap are the changes with the sign turned.
-    Returns the number of messages renewed.
-    """
+    """Renew the message of largest change, again and again; return how many were renewed."""
+    # The sweep ends when as many have been renewed as there are, or `_MOST_PROPOSALS` times as many
+    # proposed, or no change is above the tolerance. Keys of the heap are negative changes.
     n_pairwise = net.start.size
     n_messages = heap.key.size
     left = _MOST_PROPOSALS * n_messages
@@ -421,10 +407,7 @@ def collect(
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Fill the beliefs and best labels of variables, and renew messages of higher-order factors.
-
-    `state` are the messages and the beliefs, which lie like the unaries.
-    """
+    """Fill the beliefs and best labels of variables, and renew messages of higher-order factors."""
     messages, beliefs = state
     k = net.cardinalities[0]
     for i in range(x.size):
@@ -468,13 +451,10 @@ def pass_along(
     state: tuple[FloatArray, FloatArray],
     work: Scratch,
 ) -> int:
-    """Renew the messages of terms that form trees, one way; return how many were renewed.
-
-    The terms are those of a `part` of the trees; from the roots to the leaves if its direction is
-    up, else from the leaves to the roots. `state` are the messages and the beliefs, which are kept
-    up to date. A message is left as it is if no more than the tolerance arrived at its sender since
-    it was sent.
-    """
+    """Renew the messages of terms that form trees, one way; return how many were renewed."""
+    # From the roots to the leaves where the part goes up, else from the leaves to the roots. A
+    # message is left as it is if no more than the tolerance arrived at its sender since it was
+    # sent. `state` are the messages and the beliefs, which are kept up to date.
     messages, beliefs = state
     k = net.cardinalities[0]
     size = k

@@ -26,10 +26,7 @@ AT_ALPHA = 2
 
 @inlined
 def _worst_of_edge(g: GraphArrays, alive: Flags, h: int, j: int, a: int, b: int) -> float:
-    """Return ``max_z theta(b, z) - theta(a, z)`` over labels of ``j`` that ``a`` does not forbid.
-
-    ``-inf`` if there is none, ``+inf`` if ``b`` forbids one of them.
-    """
+    """Return the largest ``theta(b, z) - theta(a, z)`` over labels ``z`` that ``a`` allows."""
     worst = -np.inf
     start = g.unary_ptr[j]
     k = g.cardinalities[j]
@@ -144,10 +141,7 @@ def eliminate_dead_ends(
     many: int,
     digits: IntArray | None,
 ) -> int:
-    """Eliminate dead ends among the dirty variables from `begin` to `end`; return how many.
-
-    ``left[i]`` counts the labels that are left. Neighbours of changed variables become dirty.
-    """
+    """Eliminate dead ends among the dirty variables from `begin` to `end`; return how many."""
     dropped = 0
     for i in range(begin, end):
         if not dirty[i]:
@@ -262,10 +256,7 @@ def _least_fall(
 
 @inlined
 def _at_alpha(g: GraphArrays, alive: Flags, i: int, h: int, alpha: int) -> float:
-    """Return the least fall of an edge's cost when ``i`` changes and the other end has alpha.
-
-    ``h`` is the half-edge at ``i``; 0 if the other end has no such label.
-    """
+    """Return the least fall of an edge's cost when ``i`` changes and the other end has alpha."""
     start = g.unary_ptr[i]
     if alpha >= g.cardinalities[g.edges[h >> 1, 1 - (h & 1)]]:
         return 0.0
@@ -307,13 +298,11 @@ def prune(
     count: int,
     budget: int,
 ) -> int:
-    """Take out of ``U`` whatever fails the one-against-all test on its own.
-
-    ``H_U({i})`` does not rise when ``U`` gets smaller, so these variables are in no set that
-    passes (pairwise terms only); most of them go this way, before any cut. The first `count` of
-    `stack` are variables that are out and whose neighbours' scores do not know it yet; returns how
-    many there are when the budget of pairs of labels is spent.
-    """
+    """Take out of ``U`` whatever fails the one-against-all test on its own."""
+    # ``H_U({i})`` does not rise when ``U`` gets smaller, so these variables are in no set that
+    # passes (pairwise terms only); most of them go this way, before any cut. The first `count` of
+    # `stack` are out, and their neighbours' scores do not know it yet; returns how many there are
+    # when the budget of pairs of labels is spent.
     alive, role, alpha, infinity = test.alive, test.role, test.alpha, test.infinity
     while count > 0 and budget > 0:
         count -= 1
@@ -370,12 +359,8 @@ def fill_network(
     end: int,
     digits: IntArray | None,
 ) -> None:
-    """Write ``H_U`` into the network of the graph's edges; ``v_i = 1``, the sink's side, is ``V``.
-
-    ``role[i]`` says whether a variable is in ``U`` and can change, has only ``alpha``, or is out.
-    Only the edges from `begin` to `end` are looked at; with the first come the variables, with
-    the last the larger factors.
-    """
+    """Write ``H_U`` into the network of the graph's edges; ``v_i = 1``, the sink's, is ``V``."""
+    # With the first edges come the variables, with the last the larger factors.
     alive, role, alpha, infinity = test.alive, test.role, test.alpha, test.infinity
     if begin == 0:
         for i in range(g.cardinalities.size):

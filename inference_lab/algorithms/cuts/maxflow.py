@@ -121,11 +121,9 @@ def _start(c: CutArrays) -> None:
 
 @inlined
 def _adopt(c: CutArrays, tree: int, count: int) -> int:
-    """Find new parents for the first `count` orphans of a tree, and for those this makes.
-
-    An orphan takes a parent that keeps its level if there is one; else it moves to the lowest
-    level possible, which orphans its children, or leaves the tree. Returns the arcs looked at.
-    """
+    """Find new parents for orphans of a tree and those this makes; return the arcs looked at."""
+    # An orphan takes a parent that keeps its level if there is one; else it moves to the lowest
+    # level possible, which orphans its children, or leaves the tree.
     n = c.orphans.size
     grown = c.state[_SOURCE_LEVEL] if tree > 0 else c.state[_SINK_LEVEL]
     limit = grown + 1 if c.state[_GROWING] == tree else grown
@@ -171,10 +169,7 @@ def _adopt(c: CutArrays, tree: int, count: int) -> int:
 
 @inlined
 def _augment(c: CutArrays, arc: int) -> int:
-    """Push what fits along the path through `arc`, from the source's tree to the sink's.
-
-    Mends both trees; returns the work done.
-    """
+    """Push what fits along the path through `arc`, and mend both trees; return the work done."""
     top = c.head[c.sister[arc]]
     bottom = c.head[arc]
     amount = c.residual[arc]
@@ -285,11 +280,9 @@ def _grow(c: CutArrays, tree: int, budget: int) -> int:
 
 @lean_kernel
 def _flow(c: CutArrays, budget: int) -> bool:
-    """Augment until neither tree can grow; return False if the budget ran out before.
-
-    Once one of them cannot, the flow is maximal; the other then grows to its full extent, so that
-    in the end the trees are the nodes that the source reaches and those that reach the sink.
-    """
+    """Augment until neither tree can grow; return False if the budget ran out before."""
+    # Once one tree cannot grow the flow is maximal; the other then grows to its full extent, so
+    # that in the end the trees are the nodes that the source reaches and those that reach the sink.
     while True:
         if c.state[_GROWING] == 0:
             from_source = c.state[_LENGTH + (c.state[_SOURCE_LEVEL] & 1)]
@@ -309,12 +302,10 @@ def _flow(c: CutArrays, budget: int) -> bool:
 
 @lean_kernel
 def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
-    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of the excess.
-
-    `capacity` and `left` are what ``residual`` and ``excess`` were before; ``e`` is left in `left`.
-    Clipped to the capacities the flow is feasible whatever rounding did to it, so this is a lower
-    bound on ``sum_i excess_i y_i`` plus the cut arcs, by weak duality.
-    """
+    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of the excess."""
+    # Clipped to the capacities the flow is feasible whatever rounding did to it, so this is a lower
+    # bound on ``sum_i excess_i y_i`` plus the cut arcs, by weak duality. `left` is overwritten by
+    # ``e``.
     for v in range(c.level.size):
         for a in range(c.ptr[v], c.ptr[v + 1]):
             # What flows back is found at the other arc: their difference is within both.
@@ -406,18 +397,7 @@ class CutGraph:
 
     @classmethod
     def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
-        """Lay out a network from its edges; parallel ones and loops are allowed.
-
-        Parameters
-        ----------
-        n_nodes : int
-        edges : (m, 2) array of int
-
-        Raises
-        ------
-        ValueError
-            If an edge names a missing node, or there are too many edges for 32-bit numbers.
-        """
+        """Lay out a network from its edges; parallel ones and loops are allowed."""
         ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
         if n_nodes < 0:
             raise ValueError(f"n_nodes must not be negative, got {n_nodes}")
@@ -446,28 +426,9 @@ class CutGraph:
         source: npt.ArrayLike,
         sink: npt.ArrayLike,
     ) -> float:
-        """Set the capacities.
-
-        ``+inf`` is replaced by a number larger than the sum of all finite capacities, so that a
-        cut pays as few infinite ones as possible and then as little else as possible.
-
-        Parameters
-        ----------
-        forward, backward : float or (m,) array
-            Capacities from ``edges[e, 0]`` to ``edges[e, 1]`` and back; not negative.
-        source, sink : float or (n,) array
-            Capacities from the source to each node, and from each node to the sink.
-
-        Returns
-        -------
-        float
-            The number that stands for ``+inf``.
-
-        Raises
-        ------
-        ValueError
-            If a capacity is negative or NaN, or a shape does not fit.
-        """
+        """Set the capacities; return the number that stands for ``+inf``."""
+        # It is larger than the sum of all finite capacities, so that a cut pays as few infinite
+        # ones as possible and then as little else as possible.
         m, n = len(self.arcs), self.arrays.excess.size
         parts = {
             "forward": (forward, m),
@@ -500,18 +461,7 @@ class CutGraph:
         return infinity
 
     def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
-        """Find a maximum flow, and with it the minimum cuts.
-
-        Parameters
-        ----------
-        should_stop : callable, optional
-            Asked every tenth of a second or so.
-
-        Returns
-        -------
-        bool
-            False if it was stopped; the sides then mean nothing.
-        """
+        """Find a maximum flow, and with it the minimum cuts; return False if it was stopped."""
         _start(self.arrays)
         while not _flow(self.arrays, _WORK):
             if should_stop is not None and should_stop():
@@ -519,10 +469,7 @@ class CutGraph:
         return True
 
     def source_side(self) -> npt.NDArray[np.bool_]:
-        """Return the nodes on the source's side of the minimum cut where that is smallest, (n,).
-
-        They are on its side in every minimum cut.
-        """
+        """Return the nodes on the source's side of the minimum cut where that is smallest, (n,)."""
         return self.arrays.level > 0
 
     def sink_side(self) -> npt.NDArray[np.bool_]:
@@ -530,27 +477,14 @@ class CutGraph:
         return self.arrays.level < 0
 
     def dual_value(self, capacity: FloatArray, excess: FloatArray) -> float:
-        """Return a lower bound on ``sum_i excess_i y_i`` plus the arcs cut, over all ``y``.
-
-        It holds whatever rounding did to the flow, up to the rounding of one sum, and is the
-        minimum after `solve`.
-
-        Parameters
-        ----------
-        capacity, excess : arrays
-            What ``arrays.residual`` and ``arrays.excess`` held before `solve`.
-        """
+        """Return a lower bound on ``sum_i excess_i y_i`` plus the arcs cut, over all ``y``."""
+        # It holds whatever rounding did to the flow, up to the rounding of one sum, and is the
+        # minimum after `solve`. `capacity` and `excess` are what ``arrays`` held before.
         return _dual_value(self.arrays, capacity, excess.copy())
 
 
 def larger_power_of_two(total: float) -> float:
-    """Return a power of two that is more than four times `total`: an infinity to calculate with.
-
-    Raises
-    ------
-    ValueError
-        If that is beyond what a float can hold.
-    """
+    """Return a power of two that is more than four times `total`: an infinity to calculate with."""
     exponent = math.frexp(max(total, 1.0))[1] + 2
     # Many of them are added up on the way.
     if exponent > 960:
@@ -582,36 +516,7 @@ def minimum_cut(
     source: npt.ArrayLike,
     sink: npt.ArrayLike,
 ) -> Cut:
-    """Find a minimum cut between a source and a sink that are joined to the nodes.
-
-    Parameters
-    ----------
-    n_nodes : int
-    edges : (m, 2) array of int
-        Parallel edges add up; a loop is never cut.
-    forward, backward : float or (m,) array
-        Capacities of each edge in its direction and back; not negative, ``+inf`` allowed.
-    source, sink : float or (n,) array
-        Capacities from the source to the nodes, and from the nodes to the sink.
-
-    Returns
-    -------
-    Cut
-        With the smallest source's side of all minimum cuts. If every cut has infinite capacity,
-        one with the fewest infinite ones.
-
-    Raises
-    ------
-    ValueError
-        If a capacity is negative or NaN, a shape does not fit, or an edge names a missing node.
-
-    Examples
-    --------
-    >>> from inference_lab.algorithms.cuts.maxflow import minimum_cut
-    >>> cut = minimum_cut(2, [(0, 1)], [2.5], source=[4.0, 0.0], sink=[0.0, 3.0])
-    >>> cut.value, cut.source_side.tolist()
-    (2.5, [True, False])
-    """
+    """Find the minimum cut between two terminals that has the smallest source's side."""
     network = CutGraph.from_edges(n_nodes, edges)
     network.load(forward, backward, source, sink)
     network.solve()

@@ -90,11 +90,8 @@ class MoveMaker:
         run.offer(self.x)
 
     def move(self, zero: IntArray, one: IntArray, *, bound: bool = False) -> Moved | None:
-        """Choose between two labels at each variable, one of which it has.
-
-        With `bound` the choice covers all labellings, and its bound is reported. Returns None if
-        the time ran out.
-        """
+        """Choose between two labels at each variable, one of which it has; None if time ran out."""
+        # With `bound` the choice covers all labellings, and its bound is reported.
         choice = self._choice.minimise(
             self._whole(zero),
             self._whole(one),
@@ -126,10 +123,7 @@ class MoveMaker:
         return labels if self._star is None else self._star.extended(labels)
 
     def _infeasible(self) -> bool:
-        """Choose between all labellings of a graph with two labels; return whether none is finite.
-
-        One cut settles it where it is submodular; else roof duality labels what it can.
-        """
+        """Choose between all labellings of two labels; return whether none is finite."""
         one = np.minimum(self.graph.cardinalities - 1, 1)
         self.move(np.zeros_like(one), one, bound=True)
         return math.isinf(self.run.lower_bound) and self.run.lower_bound > 0
@@ -141,20 +135,8 @@ class MoveMaker:
         max_cycles: int | None,
         shuffle: bool,
     ) -> Outcome:
-        """Try every kind of move in turn until none of them lowers the energy.
-
-        With two labels all labellings are chosen from first, which tells whether one is finite.
-
-        Parameters
-        ----------
-        labels : list of pairs of int
-            What names a kind of move.
-        candidates : callable
-            Gives the two labellings of a kind, or None where there is nothing to choose.
-        max_cycles : int or None
-        shuffle : bool
-            Draw a new order for each cycle.
-        """
+        """Try every kind of move in turn until none of them lowers the energy."""
+        # With two labels all labellings are chosen from first, which tells whether one is finite.
         if self.width <= 2 and self._infeasible():
             return Outcome(infeasible=True, diagnostics=self._diagnostics())
         # A kind is settled once it has failed, or been exact, since the last other success.

@@ -248,56 +248,11 @@ def reduce(
     *,
     keep_forms: bool = False,
 ) -> Reduction:
-    """Rule out labels that some optimal labelling does without, and shrink the graph.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-        Any; roof duality takes part where no factor has more than
-        `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY` variables.
-    should_stop : callable, optional
-        Asked every tenth of a second or so; what has been ruled out until then is used, which
-        takes the time of `SHRINKING` evaluations more.
-    keep_forms : bool
-        Give labels back to variables that stay wherever a Potts, diagonal or truncated term would
-        become a table without its form for the lack of them.
-
-    Returns
-    -------
-    Reduction
-
-    Guarantees
-    ----------
-    Some optimal labelling uses only labels that are left, and every labelling of the reduced
-    graph has the energy of the one it stands for. Both up to rounding: of labellings whose
-    energies differ by less than that, either may be taken for the better one.
-
-    Complexity
-    ----------
-    A round is a minimum cut or two for each label, and for each variable O(k^2) an edge of the
-    diagonal kinds, O(k^3) a table (O(k^2) above 16 labels), and the size of the table times k^2
-    a larger factor. Memory: linear in the graph; where the ends of an edge of the diagonal kinds
-    are left with different labels, its term becomes a table (without `keep_forms`).
-
-    References
-    ----------
-    R. Goldstein, "Efficient rotamer elimination applied to protein side-chains and related spin
-    glasses", Biophysical Journal 66(5), 1994. I. Kovtun, DAGM 2003, LNCS 2781 (one against all,
-    Potts). A. Shekhovtsov, "Maximum persistency in energy minimization", CVPR 2014 (improving
-    mappings). P. Swoboda, B. Savchynskyy, J. Kappes, C. Schnoerr, "Partial optimality by pruning
-    for MAP-inference with general graphical models", CVPR 2014. P. Hammer, P. Hansen, B. Simeone,
-    "Roof duality, complementation and persistency in quadratic 0-1 optimization", Mathematical
-    Programming 28, 1984.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.cuts.persistency import reduce
-    >>> g = il.FactorGraph.potts([[0, 9, 5.0], [3, 2, 5], [9, 8, 0]], [(0, 1), (1, 2)], [2.0, 0.5])
-    >>> reduction = reduce(g)
-    >>> reduction.fixed.tolist(), reduction.graph.constant
-    ([0, 0, 2], 3.5)
-    """
+    """Rule out labels that some optimal labelling does without, and shrink the graph."""
+    # Some optimal labelling uses only labels that are left, and every labelling of the reduced
+    # graph has the energy of the one it stands for. Both up to rounding: of labellings whose
+    # energies differ by less than that, either may be taken for the better one. With `keep_forms`
+    # labels are given back where a Potts, diagonal or truncated term would become a table.
     # Of two labels the first cut often settles everything.
     whole = _whole_choice(graph, should_stop)
     optimum = None if whole is None else whole.labels

@@ -63,19 +63,7 @@ class Reduction:
     rounds: int
 
     def expand(self, labels: npt.ArrayLike) -> IntArray:
-        """Return the labelling of the original graph for one of the reduced graph.
-
-        Its energy is the same, up to rounding.
-
-        Parameters
-        ----------
-        labels : (n',) or (b, n') array of int
-
-        Raises
-        ------
-        ValueError
-            If the labels do not fit the reduced graph.
-        """
+        """Return the labelling of the original graph for one of the reduced graph."""
         reduced = self.graph.check_labels(labels)
         out = np.empty((*reduced.shape[:-1], self.fixed.size), dtype=np.int64)
         out[...] = self.fixed
@@ -83,10 +71,8 @@ class Reduction:
         return out
 
     def restrict(self, labels: IntArray) -> IntArray:
-        """Return the labelling of the reduced graph that is nearest to one of the original graph.
-
-        Labels that were ruled out become the cheapest label left.
-        """
+        """Return the labelling of the reduced graph that is nearest to one of the original."""
+        # Labels that were ruled out become the cheapest label left.
         rows = np.repeat(np.arange(self.variables.size), np.diff(self.label_ptr))
         kept = np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows])
         out = unary_minimum(self.graph)
@@ -106,11 +92,7 @@ class Reduction:
 
 @lean_kernel
 def _fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
-    """Add the edges that fixed variables take part in to the unaries, and return the rest.
-
-    ``fixed[i]`` is -1 for the variables that stay. The sum returned holds the unaries of the
-    fixed variables and the edges between them.
-    """
+    """Add the edges of fixed variables to the unaries; return the rest, and what they cost."""
     total = 0.0
     for i in range(g.cardinalities.size):
         if fixed[i] >= 0:
@@ -201,10 +183,7 @@ def shrink(
 def _restricted_factors(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
 ) -> Factors:
-    """Return the higher-order factors over the variables and labels that are left.
-
-    Those of which no variable is left have a single entry. Complexity: O(table size * arity).
-    """
+    """Return the higher-order factors over the variables and labels that are left."""
     arities, sizes = np.diff(graph.factor_ptr), np.diff(graph.table_ptr)
     kept = np.ones(graph.table_values.size, dtype=np.bool_)
     # Where entries stand in their tables, without the labels of the variables that were looked at.
@@ -228,12 +207,9 @@ def _restricted_factors(
 def with_forms(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], left: IntArray
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
-    """Give labels back to variables that stay where a term would lose its form without them.
-
-    All labels, in each set of variables that terms of a form connect, unless the variables of the
-    set have the same labels left, and one after the other where labels have an order. Returns the
-    labels left, shape of the unaries, and their numbers, shape (n,).
-    """
+    """Give labels back to variables that stay where a term would lose its form without them."""
+    # All labels, in each set of variables that terms of a form connect, unless the variables of the
+    # set have the same labels left, and one after the other where labels have an order.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -269,10 +245,7 @@ def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArra
 
 
 def _classes(mask: npt.NDArray[np.bool_], cardinalities: IntArray) -> tuple[IntArray, IntArray]:
-    """Class variables by the labels that they had and have left.
-
-    Returns a variable of each class, and the class of each variable, shape (n,).
-    """
+    """Return a variable for each set of labels had and left, and the class of each variable."""
     _, example, kind_of = np.unique(cardinalities, return_index=True, return_inverse=True)
     for begin in range(0, mask.shape[1], 32):
         part = mask[:, begin : begin + 32]

@@ -124,18 +124,14 @@ def _fill_factor(
     infinity: float,
     table: FloatArray,
 ) -> float:
-    """Add a higher-order factor to the network; return what it costs under `zero`.
-
-    `table` is scratch for its ``2^r`` values.
-
-    Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform).
-    A monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d``,
-
-    * for ``a < 0``: ``min_w a w (S - (d - 1))``;
-    * for ``a > 0``: ``a (S2 + min_w sum_i w_i (c_i (2 i - S) - 1))`` with ``S2`` the sum of the
-      products of pairs, ``i`` from 1 to ``(d - 1) // 2``, and ``c_i = 2``, but 1 for the last
-      ``i`` of an odd ``d`` (Ishikawa 2011).
-    """
+    """Add a higher-order factor to the network; return what it costs under `zero`."""
+    # Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform). A
+    # monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d`` (Ishikawa
+    # 2011),
+    # for ``a < 0``: ``min_w a w (S - (d - 1))``;
+    # for ``a > 0``: ``a (S2 + min_w sum_i w_i (c_i (2 i - S) - 1))`` with ``S2`` the sum of the
+    # products of pairs, ``i`` from 1 to ``(d - 1) // 2``, and ``c_i = 2``, but 1 for the last ``i``
+    # of an odd ``d``.
     lo = g.factor_ptr[f]
     arity = g.factor_ptr[f + 1] - lo
     size = 1 << arity
@@ -210,16 +206,11 @@ def _fill(
     infinity: float,
     table: FloatArray | None,
 ) -> tuple[int, float, int, int]:
-    """Write the choice between two labellings into the network.
-
-    Returns what `zero` costs beside the constant (how many infinite costs, and the sum of the
-    others), the number of pairs that interact, and of those that are not submodular.
-
-    `table` is scratch for the largest factor; None for a graph without factors, so that nothing
-    about them is compiled.
-
-    Pairs that are not submodular leave negative capacities, which are mended afterwards.
-    """
+    """Write the choice between two labellings into the network."""
+    # Returns what `zero` costs beside the constant (how many infinite costs, and the sum of the
+    # others), the number of pairs that interact, and of those that are not submodular. These leave
+    # negative capacities, which are mended afterwards. `table` is None for a graph without factors,
+    # so that nothing about them is compiled.
     n = g.cardinalities.size
     m = g.edges.shape[0]
     infinite = 0
@@ -282,11 +273,9 @@ def _fill(
 def _truncate(
     t: Moves, c: CutArrays, n_pairs: int, zero: IntArray, one: IntArray, x: IntArray
 ) -> None:
-    """Raise costs until the function is submodular.
-
-    Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in all, but never
-    that of the current labelling ``x``, so that whatever lowers the new function lowers the old.
-    """
+    """Raise costs until the function is submodular."""
+    # Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in all, but never
+    # that of the current labelling ``x``, so that whatever lowers the new function lowers the old.
     for p in range(n_pairs):
         q = -2.0 * c.residual[t.place[p, 0]]
         if q <= 0.0:
@@ -308,12 +297,10 @@ def _truncate(
 def _load_double(
     t: Moves, single: CutArrays, c: CutArrays, head: UInt32Array, sister: UInt32Array
 ) -> float:
-    """Write the function into the network with a second node ``1 - y_i`` for each variable.
-
-    A pair that is not submodular joins each variable to the complement of the other; every node
-    has as many arcs either way, so that only the ends of arcs are written anew, to `head` and
-    `sister`, which the network reads. Returns the sum of the positive coefficients.
-    """
+    """Write the function into the network with a second node ``1 - y_i`` for each variable."""
+    # A pair that is not submodular joins each variable to the complement of the other; every node
+    # has as many arcs either way, so that only the ends of arcs are written anew. Returns the sum
+    # of the positive coefficients.
     n = single.excess.size
     arcs = single.head.size
     positive = 0.0
@@ -371,12 +358,9 @@ def _add_change(
 
 @lean_kernel
 def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, float, float]:
-    """Return what a move from labelling `x` to `new` changes.
-
-    The change in the number of infinite costs, that of the sum of the finite ones, and the sum of
-    the absolute values that went into it, to which its rounding error is relative. Only terms
-    whose labels change are looked up.
-    """
+    """Return what a move from labelling `x` to `new` changes."""
+    # The change in the number of infinite costs, that of the sum of the finite ones, and the sum of
+    # the absolute values that went into it, to which its rounding error is relative.
     infinite = 0
     finite = 0.0
     scale = 0.0
@@ -419,10 +403,7 @@ def _larger(size: float, hard: int, value: float) -> tuple[float, int]:
 
 @lean_kernel
 def magnitude(g: GraphArrays) -> tuple[float, int]:
-    """Return what the terms can cost by absolute value, and how many of them can be infinite.
-
-    The first is the sum of each term's largest absolute finite cost.
-    """
+    """Return what the terms can cost by absolute value, and how many of them can be infinite."""
     total = 0.0
     infinite = 0
     for i in range(g.cardinalities.size):
@@ -555,25 +536,9 @@ class LabelChoice:
         bound: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> Choice | None:
-        """Choose between two labellings at every variable.
-
-        Parameters
-        ----------
-        zero, one : (n,) int64 arrays
-            The two labels of each variable; equal where there is no choice.
-        current : (n,) int64 array, optional
-            The labelling that truncation keeps tight, of labels from the two; `zero` by default.
-        rule : {"qpbo", "truncate"}
-            What is done with pairs that are not submodular.
-        bound : bool
-            Compute the bound; there is none for a truncated function.
-        should_stop : callable, optional
-            Asked every tenth of a second or so.
-
-        Returns
-        -------
-        Choice, or None if it was stopped
-        """
+        """Choose between two labellings at every variable; None if it was stopped."""
+        # Truncation keeps `current` tight, which has labels from the two. A truncated function has
+        # no bound.
         t, single = self._moves, self.network.arrays
         n, nodes = self.graph.n_variables, single.excess.size
         infinite, finite, pairs, positive = _fill(
@@ -637,10 +602,7 @@ class LabelChoice:
 
 
 def _laid_out(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
-    """Return a network for the choices of a graph, where their parts stand in it, and its pairs.
-
-    These are the pairs of variables, of which there are as many as edges if there are no factors.
-    """
+    """Return a network for the choices of a graph, where their parts stand in it, and its pairs."""
     if graph.n_factors:
         return _laid_out_with_factors(graph)
     # The network is the graph itself, whose adjacency is there already.
@@ -714,10 +676,7 @@ def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:
 
 
 def _aux_pairs(arity: int) -> tuple[IntArray, IntArray]:
-    """Return which auxiliary node of a factor is joined to which place of its scope.
-
-    In the order in which `_fill_factor` goes through them.
-    """
+    """Return which auxiliary node of a factor is joined to which place, as `_fill_factor` goes."""
     node: list[int] = []
     position: list[int] = []
     count = 0

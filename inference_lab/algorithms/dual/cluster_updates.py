@@ -156,10 +156,7 @@ def three_tables(
 def marginals_of_three(
     ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
 ) -> None:
-    """Write the min-marginals of three variables for their three pairs to ``room.given``.
-
-    Complexity: O(k^3).
-    """
+    """Write the min-marginals of three variables for their three pairs to ``room.given``."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
     to_first, to_second, to_third = three_tables(ki, kj, kl, room.given)
     for x in range(ki * kl):
@@ -190,10 +187,7 @@ def marginals_of_three(
 def marginals_of_pair(
     pair: int, ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
 ) -> None:
-    """Write the min-marginals of three variables for pair 0, (i, j), 1, (i, l), or 2, (j, l).
-
-    Complexity: O(k^3).
-    """
+    """Write the min-marginals of three variables for pair 0, (i, j), 1, (i, l), or 2, (j, l)."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
     out = three_tables(ki, kj, kl, room.given)[pair]
     size = ki * kj if pair == 0 else (ki * kl if pair == 1 else kj * kl)
@@ -235,11 +229,9 @@ def share_out_three(
     hard: bool,
     room: Room,
 ) -> None:
-    """Hand the costs of three variables out to their pairs; ``room.pairs`` is what is kept then.
-
-    Each pair gets a third of its min-marginal, then each in turn what is left, so that nothing
-    stays that a pair could have.
-    """
+    """Hand the costs of three variables out to their pairs; ``room.pairs`` is what is kept then."""
+    # Each pair gets a third of its min-marginal, then each in turn what is left, so that nothing
+    # stays that a pair could have.
     sizes = ki * kj, ki * kl, kj * kl
     kept = three_tables(ki, kj, kl, room.pairs)
     given = three_tables(ki, kj, kl, room.given)
@@ -351,10 +343,7 @@ def fill_joint(
 def share_out_joint(
     g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
 ) -> None:
-    """Hand the costs of a cluster out to its pairs, as `share_out_three` does.
-
-    Complexity: O(table size) a pair.
-    """
+    """Hand the costs of a cluster out to its pairs, as `share_out_three` does."""
     fill_joint(g, variables, base, tables, hard, room)
     share = 2.0 / (variables.size * (variables.size - 1))
     for turn in range(3):
@@ -381,10 +370,7 @@ def sweep_clusters(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, clusters: ClusterArrays,
     hard: bool, room: Room,
 ) -> None:  # fmt: skip
-    """Update the clusters from `begin` to `end`, in order or backwards.
-
-    Each takes in what is left of its pairs and hands out what it then holds.
-    """
+    """Update the clusters from `begin` to `end`, in order or backwards."""
     for turn in range(end - begin):
         c = end - 1 - turn if backwards else begin + turn
         lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
@@ -430,11 +416,8 @@ def gain_of_cliques(
     g: GraphArrays, members: Int32Array, edges: Int32Array, dual: Dual, hard: bool, room: Room,
     gain: FloatArray,
 ) -> None:  # fmt: skip
-    """Write what the bound is sure to gain from clusters over existing pairs, shape (T,).
-
-    The least cost of all pairs together less the sum of their least costs apart; `members` (T, a)
-    rise within a row, `edges` (T, a (a - 1) / 2) are those of their pairs.
-    """
+    """Write what the bound is sure to gain from clusters over existing pairs, shape (T,)."""
+    # The least cost of all pairs together less the sum of their least costs apart.
     for t in range(gain.size):
         at = 0
         apart = 0.0
@@ -448,10 +431,7 @@ def gain_of_cliques(
 
 @lean_kernel
 def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
-    """Add what the clusters passed on to the tables of the pairs.
-
-    Returns the sum over all parts of their largest sizes, the scale of rounding.
-    """
+    """Add what the clusters passed on to the tables of the pairs; return the scale of rounding."""
     scale = 0.0
     start = 0
     for e in clusters.edges:

@@ -74,12 +74,9 @@ def add_inside(
     rows: FloatArray,
     costs: FloatArray,
 ) -> bool:
-    """Write the costs of a variable, the messages ahead and the edges behind at once, as in grids.
-
-    The sums are those of `add_ahead` and `add_edge`, written once instead of four times. That is
-    done where two edges are ahead and two behind, of symmetric tables or of Potts terms; elsewhere
-    it returns False.
-    """
+    """Write the costs of a variable inside a grid at once; return False where it is not."""
+    # The sums are those of `add_ahead` and `add_edge`, written once instead of four times: where
+    # two edges are ahead and two behind, of symmetric tables or of Potts terms.
     one, two = np.uint64(1), np.uint64(2)
     q, middle = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
     if q + two != middle or middle + two != np.uint64(plan.ptr[t + 1]):
@@ -177,13 +174,10 @@ def decode(
     work: Workspace,
     x: IntArray,
 ) -> None:
-    """Label the variables in order, each given the labels of those before it.
-
-    After a backward pass, with the true costs towards labelled neighbours and messages from the
-    others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower
-    costs, then lower numbers. `decided` is a copy of ``state.slots`` in which the message of each
-    labelled variable is replaced by its label.
-    """
+    """Label the variables in order, each given the labels of those before it."""
+    # After a backward pass, with the true costs towards labelled neighbours and messages from the
+    # others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower costs, then
+    # lower numbers. `decided` is a copy of ``state.slots`` in which labels replace messages.
     for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]

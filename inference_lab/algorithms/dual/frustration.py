@@ -76,16 +76,10 @@ def project(
     g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float, table: Table,
     nodes: IntArray, strength: FloatArray,
 ) -> int:  # fmt: skip
-    """Write the edges of the projection graph that come from the edges of `begin` to `end`.
-
-    Its nodes are the splits of a variable's labels into one label and the rest (one split where
-    there are two labels), numbered like the entries of the unaries. Two splits are joined with
-    strength ``min over labels on different sides - min over labels on equal sides`` of what is
-    left of their edge. Those of at least `threshold` in size are written to `nodes` (cap, 2) and
-    `strength` (cap,), which have room for all; their number is returned.
-
-    Complexity: O(k^2) an edge.
-    """
+    """Write the links of the projection graph that some edges give; return their number."""
+    # Its nodes are the splits of a variable's labels into one label and the rest, numbered like the
+    # unaries. Two splits are joined with strength ``min over labels on different sides - min over
+    # labels on equal sides`` of what is left of their edge, if that is `threshold` at least.
     count = 0
     left, best, second, at = table
     for e in range(begin, end):
@@ -218,15 +212,11 @@ def frustrated_cycles(
     ends: IntArray,
     cycles: Int32Array,
 ) -> int:
-    """Find short cycles with an odd number of links that want their ends to differ.
-
-    From each root a breadth-first search over the links of at least `threshold` gives every node
-    the side it should be on; a link between two nodes reached that contradicts closes a cycle.
-    Cycles that come back to a variable by another split are left out. The variables of each cycle
-    go to `cycles`, one cycle after the other, where they end to `ends`; the number of cycles is
-    returned. Root ``r`` of the list marks what it reaches by ``mark + r + 1``, which nothing else
-    may have used.
-    """
+    """Find short cycles with an odd number of links that want their ends to differ."""
+    # From each root a breadth-first search over the links of at least `threshold` gives every node
+    # the side it should be on; a link between two nodes reached that contradicts closes a cycle.
+    # Cycles that come back to a variable by another split are left out. Root ``r`` of the list
+    # marks what it reaches by ``mark + r + 1``, which nothing else may have used.
     count = 0
     used = 0
     for root in roots:
@@ -284,11 +274,9 @@ def frustrated_cycles(
 def triangulate(
     n: int, keys: IntArray, ends: IntArray, count: int, cycles: Int32Array, out: Int32Array
 ) -> int:
-    """Cut cycles into triangles that share a variable; return the number of triangles.
-
-    The variable is the one with most chords among the pairs there are; `keys` holds these sorted,
-    as ``i * n + j`` with ``i < j``. The rows of `out` are sorted.
-    """
+    """Cut cycles into triangles that share a variable; return the number of triangles."""
+    # The variable is the one with most chords among the pairs there are, which `keys` holds sorted,
+    # as ``i * n + j`` with ``i < j``.
     made = 0
     begin = 0
     for q in range(count):
@@ -395,20 +383,8 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
 def find_cycles(
     clusters: Clusters, longest: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
-    """Return triangles that cut frustrated cycles up, those of the strongest cycles first.
-
-    Parameters
-    ----------
-    clusters : Clusters
-    longest : int
-        Most variables of a cycle.
-    wanted : int
-        The search ends with this many triangles, new ones only, shape (T, 3).
-    tolerance : float
-        Weaker links are left out: no cycle can gain more than its weakest link.
-    run : Run
-        Its clock is honoured; its generator shuffles the roots of the search.
-    """
+    """Return triangles that cut frustrated cycles up, those of the strongest cycles first."""
+    # Links weaker than `tolerance` are left out: no cycle can gain more than its weakest link.
     found = np.empty((0, 3), dtype=np.int32)
     projection = make_projection(clusters, tolerance, run)
     if projection is None:
@@ -454,12 +430,8 @@ def list_cliques(
     g: GraphArrays, begin: int, size: int, of_first: IntArray, of_second: IntArray,
     members: Int32Array, edges: Int32Array,
 ) -> tuple[int, int]:  # fmt: skip
-    """List the cliques of `size` 3 or 4 of the pairs there are, from adjacency position `begin` on.
-
-    Writes variables, rising, and edges of the pairs to the rows of `members` and `edges`; returns
-    their number, and the position to go on from. A position with more cliques than there are rows
-    is cut short. `of_first` and `of_second` are scratch of length n filled with -1.
-    """
+    """List cliques of the pairs there are; return their number, and where to go on from."""
+    # A position with more cliques than there are rows is cut short.
     count = 0
     marked = -1
     p = begin
@@ -524,20 +496,7 @@ def list_cliques(
 def find_cliques(
     clusters: Clusters, size: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
-    """Return cliques of existing pairs by what the bound is sure to gain from a cluster over each.
-
-    Parameters
-    ----------
-    clusters : Clusters
-    size : {3, 4}
-        Number of variables.
-    wanted : int
-        The best so many are returned, new ones only, shape (T, size).
-    tolerance : float
-        Cliques that gain no more are left out.
-    run : Run
-        Its clock is honoured.
-    """
+    """Return cliques of existing pairs by what the bound is sure to gain from each."""
     n = clusters.graph.n_variables
     scratch = np.full((2, n), -1, dtype=np.int64)
     members = np.empty((_LISTED, size), dtype=np.int32)

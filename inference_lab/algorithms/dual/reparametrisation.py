@@ -115,23 +115,9 @@ def start_dual(
     from_edge: FloatArray | None = None,
     from_factor: FloatArray | None = None,
 ) -> Dual:
-    """Return the dual in which the terms have passed on the given parts, nothing by default.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    from_edge : flat float64 array, optional
-        For edge 0 the part of ``edges[0, 0]``, that of ``edges[0, 1]``, and so on for all edges.
-        Any message passing on energies gives such parts: what arrives at a variable from an edge.
-        ``+inf`` rules a label out.
-    from_factor : flat float64 array, optional
-        The same for each position of ``factor_scopes``.
-
-    Raises
-    ------
-    ValueError
-        If an array has the wrong size or holds NaN or ``-inf``.
-    """
+    """Return the dual in which the terms have passed on the given parts, nothing by default."""
+    # Any message passing on energies gives such parts: what arrives at a variable from an edge, or
+    # from a position of a factor's scope. ``+inf`` rules a label out.
     halves, slots = half_ptr(graph), slot_ptr(graph)
     parts = []
     unary = graph.unary_values.copy()
@@ -253,11 +239,9 @@ def settle(
 
 @inlined
 def update_edge(g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work: Scratch) -> None:
-    """Take both variables' costs into edge ``e`` and share out what it then holds.
-
-    The variable at `side` gets half of its min-marginal, the other one all that is left for it,
-    and the first what then remains, so that the edge keeps nothing that a variable could have.
-    """
+    """Take both variables' costs into edge ``e`` and share out what it then holds."""
+    # The variable at `side` gets half of its min-marginal, the other one all that is left for it,
+    # and the first what then remains, so that the edge keeps nothing that a variable could have.
     one, two = 2 * e + side, 2 * e + 1 - side
     i, j = g.edges[e, side], g.edges[e, 1 - side]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -298,11 +282,8 @@ def sweep_edges(
 def sweep_factors(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
 ) -> None:
-    """Update the higher-order factors from `begin` to `end`, in order or backwards.
-
-    Each factor takes its variables' costs in, gives each variable an equal share of its
-    min-marginal, and then each in turn what remains.
-    """
+    """Update the higher-order factors from `begin` to `end`, in order or backwards."""
+    # Each gives each variable an equal share of its min-marginal, then each in turn what remains.
     ptr = dual.slot_ptr
     for q in range(end - begin):
         f = end - 1 - q if backwards else begin + q
@@ -341,11 +322,9 @@ def sweep_factors(
 def sweep_stars(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
 ) -> None:
-    """Let the variables from `begin` to `end` collect all their terms hold and share it equally.
-
-    Afterwards the costs of a variable are constant but for labels that are ruled out, and all that
-    tells its labels apart lies in its terms, where larger clusters can see it.
-    """
+    """Let the variables from `begin` to `end` collect all their terms hold and share it equally."""
+    # Afterwards the costs of a variable are constant but for labels that are ruled out, and all
+    # that tells its labels apart lies in its terms, where larger clusters can see it.
     for q in range(end - begin):
         i = end - 1 - q if backwards else begin + q
         k, u = g.cardinalities[i], g.unary_ptr[i]
@@ -404,10 +383,7 @@ def add_up(total: float, lost: float, value: float) -> tuple[float, float]:
 
 @lean_kernel
 def refresh(g: GraphArrays, dual: Dual) -> float:
-    """Add the parts up anew at every variable, so that no rounding builds up.
-
-    Returns the sum over unaries and parts of their largest sizes, the scale of rounding.
-    """
+    """Add the parts up anew, so that no rounding builds up; return the scale of rounding."""
     scale = 0.0
     for i in range(g.cardinalities.size):
         k, u = g.cardinalities[i], g.unary_ptr[i]
@@ -476,11 +452,8 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float
 
 
 def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: Scratch) -> float:
-    """Return the lower bound that a dual gives, less what rounding may have added.
-
-    `g` is ``graph.arrays``, or arrays with further terms. ``inf`` proves that no labelling has
-    finite energy. Complexity: one message an edge, O(table size * arity) a factor.
-    """
+    """Return the lower bound that a dual gives, less what rounding may have added."""
+    # ``inf`` proves that no labelling has finite energy. `g` may have further terms than the graph.
     scale = refresh(g, dual)
     bound = sum_of_least(g, dual, graph.has_infinite, work)
     if math.isinf(bound):
@@ -489,19 +462,9 @@ def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: Scratch) ->
 
 
 def energy_step(graph: FactorGraph) -> float:
-    """Return a number of which all energies, but for the constant, are whole multiples, or 0.
-
-    It is the greatest common divisor of all finite costs where these are whole numbers that can
-    be added without rounding; 0 says that there is none. A lower bound may be raised to the next
-    multiple, see `next_energy`.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 4.0], [6.0, 0.0]], [(0, 1)], [2.0], constant=0.5)
-    >>> energy_step(g), next_energy(g, 1.1, 2.0), next_energy(g, 2.5, 2.0)
-    (2.0, 2.5, 2.5)
-    """
+    """Return a number of which all energies, but for the constant, are whole multiples, or 0."""
+    # The greatest common divisor of all finite costs where these are whole numbers that can be
+    # added without rounding. A lower bound may be raised to the next multiple, see `next_energy`.
     table = graph.edge_kinds == TABLE
     # Weights of tables multiply all there is, so their product divides every cost.
     groups = (graph.unary_values, graph.table_values, graph.edge_weights[~table])
@@ -522,16 +485,7 @@ def energy_step(graph: FactorGraph) -> float:
 
 
 def next_energy(graph: FactorGraph, bound: float, step: float) -> float:
-    """Return the least energy not below a lower bound, if all are multiples of `step`.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-        Its constant is added to the multiples.
-    bound : float
-    step : float
-        From `energy_step`; 0 leaves the bound as it is.
-    """
+    """Return the least energy not below a lower bound, if all are multiples of `step`."""
     if step == 0.0 or not math.isfinite(bound):
         return bound
     # A bound that is above a multiple by what may be rounding is not raised to the next one.
@@ -552,11 +506,8 @@ def from_cluster(
     hard: bool,
     work: Scratch,
 ) -> None:
-    """Write what a cluster keeps, the least for each label of the variable at position `own`.
-
-    Over the labels of variables that have none yet, the others as in `x`. A cluster keeps nothing
-    of use where one of its pairs is ruled out.
-    """
+    """Write what a cluster keeps, the least for each label of the variable at position `own`."""
+    # A cluster keeps nothing of use where one of its pairs is ruled out.
     lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
     base = clusters.table[c]
     k = g.cardinalities[clusters.variables[lo + own]]
@@ -620,12 +571,10 @@ def decode(
     work: Scratch,
     x: IntArray,
 ) -> None:
-    """Label the variables in order, each given the labels chosen before.
-
-    A variable pays what it costs itself, what is left of each term under the labels chosen, and
-    the least of it over the labels of variables that have none yet. Labels with fewer infinite
-    terms come first, then lower costs, then lower numbers.
-    """
+    """Label the variables in order, each given the labels chosen before."""
+    # A variable pays what it costs itself, what is left of each term under the labels chosen, and
+    # the least of it over the labels of variables that have none yet. Labels with fewer infinite
+    # terms come first, then lower costs, then lower numbers.
     infinite = work.infinite
     for i in range(x.size):
         x[i] = -1

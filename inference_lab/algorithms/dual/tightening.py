@@ -81,48 +81,12 @@ def tighten(
     sweeps: int = 0,
     max_sweeps: int = 10_000,
 ) -> Tightened:
-    """Raise the bound of a reparametrisation by clusters.
-
-    In rounds: sweep over variables, factors and clusters until that gains little, look for
-    clusters, and add those that promise most; all that was passed on before stays, so the bound
-    never falls. Bounds, and labellings polished by ICM, are reported to the run; where all
-    energies are multiples of a number, the bound is raised to the next one.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    run : Run
-        Its budget is honoured; iterations are sweeps.
-    dual : Dual
-        Any reparametrisation of the graph, such as ``start_dual(graph, from_edge, from_factor)``
-        with the messages of another method. It is taken over.
-    how : {"triplets", "cycles"}
-        "triplets": triangles of existing pairs, by the gain that is sure (Sontag et al. 2008).
-        "cycles": frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and where these
-        have run out, cliques of four variables by the gain that is sure.
-    per_round : int
-        Most clusters added in a round.
-    max_rounds : int
-    max_memory : float
-        Bytes that clusters may take.
-    tolerance : float
-        Gains of the bound at most this share of all it has gained (plus the mean cost) count as
-        none.
-    sweeps : int
-        Sweeps made before, for the budget.
-    max_sweeps : int
-        Limit on sweeps, those before included.
-
-    Guarantees
-    ----------
-    The bound never falls and is a true one at any time, ``inf`` if no labelling has finite energy.
-
-    Complexity
-    ----------
-    A sweep costs a message a half-edge, O(k^3) a cluster of three variables and O(k^4) one of
-    four. Memory: ``24 k^2`` bytes a triplet, ``48 k^2`` a cluster of four, and ``16 k^2`` a pair
-    inside one.
-    """
+    """Raise the bound of a reparametrisation by clusters."""
+    # In rounds: sweep over variables, factors and clusters until that gains little, look for
+    # clusters, and add those that promise most. All that was passed on before stays, so the bound
+    # never falls. "triplets" are triangles of existing pairs, by the gain that is sure (Sontag et
+    # al. 2008); "cycles" are frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and
+    # where these have run out cliques of four.
     state = Clusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)
     start = bound = state.bound()

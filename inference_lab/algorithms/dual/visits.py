@@ -41,10 +41,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Plan:
-    """Lay out the messages of a graph, of these `message_sizes`, for visits in a given order.
-
-    Complexity: O(n + m log m + slots) time and memory.
-    """
+    """Lay out the messages of a graph, of these `message_sizes`, for visits in a given order."""
     n, m = graph.n_variables, graph.n_edges
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)

@@ -51,21 +51,9 @@ class Core(NamedTuple):
 
 
 def eliminate_sparse(graph: FactorGraph, stop: Callable[[], bool]) -> Core:
-    """Eliminate variables of at most two neighbours, fewest first, until it is told to stop.
-
-    ``E'(y) = min_z E(y, z)``: the terms of a variable become their least sum over its labels, a
-    table over its neighbours. Of a tree nothing is left.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-        Of unaries and pairwise terms only.
-    stop : callable
-
-    References
-    ----------
-    U. Bertele, F. Brioschi, "Nonserial dynamic programming", 1972.
-    """
+    """Eliminate variables of at most two neighbours, fewest first, until it is told to stop."""
+    # ``E'(y) = min_z E(y, z)``: the terms of a variable become their least sum over its labels, a
+    # table over its neighbours (Bertele and Brioschi 1972). Of a tree nothing is left.
     unary = [graph.unary_of(i) for i in range(graph.n_variables)]
     # ``near[i][j]`` has a row for each label of ``i``.
     near: list[dict[int, FloatArray]] = [{} for _ in unary]

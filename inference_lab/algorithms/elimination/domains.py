@@ -143,10 +143,7 @@ def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, left: in
 
 @kernel
 def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
-    """Forbid labels without support until nothing changes; `hard` flags edges, then factors.
-
-    Returns whether every variable keeps a label.
-    """
+    """Forbid labels without support until nothing changes; whether every variable keeps one."""
     n, m = g.cardinalities.size, g.kinds.size
     for i in range(n):
         if not _has_label(g, i, allowed):
@@ -205,29 +202,10 @@ def _hard_terms(g: GraphArrays) -> BoolArray:
 
 
 def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domains:
-    """Return the labels that hard unaries and hard terms leave to each variable.
-
-    Where `among` is given, a flag for each entry of the unaries, only labels with one.
-
-    A label is dropped if it costs ``+inf``, or if a term has no finite entry with it among the
-    labels left to the other variables; repeated until nothing changes (generalised arc
-    consistency). No labelling of finite energy is lost.
-
-    Complexity: linear in the graph where no cost is infinite; else each hard term is scanned again
-    when one of its variables loses a label.
-
-    References
-    ----------
-    A. K. Mackworth, "Consistency in networks of relations", Artificial Intelligence 8, 1977.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.elimination.domains import allowed_labels
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [float("inf")])
-    >>> allowed_labels(g.with_evidence({0: 1})).labels
-    array([1, 1])
-    """
+    """Return the labels that hard unaries and hard terms leave to each variable."""
+    # A label is dropped if it costs ``+inf``, or if a term has no finite entry with it among the
+    # labels left to the other variables (generalised arc consistency, Mackworth 1977). No labelling
+    # of finite energy is lost. Labels without a flag in `among` are dropped, too.
     allowed = np.isfinite(graph.unary_values)
     feasible = True
     if among is not None:
@@ -305,16 +283,7 @@ class Interactions(NamedTuple):
 
 
 def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> Interactions:
-    """Return the graph of interactions between the variables that are still undecided.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    domains : Domains
-        As `allowed_labels` returns them.
-    couples : (m + f,) bool
-        As `coupling_terms` returns them.
-    """
+    """Return the graph of interactions between the variables that are still undecided."""
     from scipy.sparse import coo_array, csr_array
 
     sizes = domains.sizes

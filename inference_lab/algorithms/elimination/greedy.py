@@ -118,10 +118,8 @@ def _rekey(heap: Heap, v: int, key: int) -> None:
 
 @lean_kernel
 def _is_listed(graph: Interactions, lists: _Lists, pool: IntArray, v: int, x: int) -> bool:
-    """Whether ``x`` is in the list of ``v``, from which nothing was taken out.
-
-    What the graph has is sorted; what was appended is searched from the end.
-    """
+    """Whether ``x`` is in the list of ``v``, from which nothing was taken out."""
+    # What the graph has is sorted; what was appended is searched from the end.
     start = lists.start[v]
     own = graph.ptr[v + 1] - graph.ptr[v]
     for p in range(start + lists.length[v] - 1, start + own - 1, -1):
@@ -141,18 +139,12 @@ def _is_listed(graph: Interactions, lists: _Lists, pool: IntArray, v: int, x: in
 def reduce(
     graph: Interactions, necessary: float
 ) -> tuple[IntArray, Interactions, int, float, float]:
-    """Eliminate variables of degree 0, 1 and 2 whose elimination cannot make any order worse.
-
-    Variables whose neighbours are adjacent go without condition. A variable with two neighbours
-    that are not must not have fewer labels than both of them, and its table must not be larger than
-    some table is in any order (the safe series rule with weights): where no variable of degree 1
-    is left there is a cycle, and with it a table of three variables, which has `necessary` entries
-    (their binary logarithm) at least.
-    Returns the variables in order; the graph of those that are left; the number of variables in
-    the largest table, the binary logarithm of its entries, and the entries of all tables.
-
-    Complexity: linear in the edges, but for a binary search and a look through added edges.
-    """
+    """Eliminate variables of degree 0, 1 and 2 whose elimination cannot make any order worse."""
+    # Variables whose neighbours are adjacent go without condition. A variable with two neighbours
+    # that are not must not have fewer labels than both of them, and its table must not be larger
+    # than some table is in any order (the safe series rule with weights): where no variable of
+    # degree 1 is left there is a cycle, and with it a table of three variables, of `necessary`
+    # entries (their binary logarithm) at least.
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
     lists, pool = _lists_of(graph.ptr, graph.neighbours)
@@ -239,13 +231,8 @@ def _rest(graph: Interactions, lists: _Lists, pool: IntArray, gone: BoolArray) -
 
 @kernel
 def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: IntArray) -> int:
-    """Write the total weight of the pairs of neighbours of each vertex that are not adjacent.
-
-    All pairs, less those of the triangles, which are found from the corner of least degree on.
-    Returns the steps made.
-
-    Complexity: O(edges * the largest number of neighbours of higher degree), at most O(edges^1.5).
-    """
+    """Write the total weight of the pairs of neighbours of each vertex that are not adjacent."""
+    # All pairs, less those of the triangles, which are found from the corner of least degree on.
     n = ptr.size - 1
     up_ptr = np.zeros(n + 1, dtype=np.int64)
     up = np.empty(neighbours.size // 2, dtype=np.int64)
@@ -340,11 +327,7 @@ def _start_greedy(
 def _connect(
     s: _Greedy, pool: IntArray, v: int, degree: int, turn: int, by_fill: bool
 ) -> tuple[IntArray, int, int]:
-    """Make the neighbours of ``v``, the first in ``hood``, adjacent to each other.
-
-    With `by_fill` the keys follow, and ``hood`` gets the others whose keys have changed. Returns
-    the pool, the number of all these, and the steps made.
-    """
+    """Make the neighbours of ``v`` adjacent to each other; return the pool, changes and steps."""
     # Fields are looked up once: each time would count a reference.
     lists, weight, key, around, left = s.lists, s.weight, s.key, s.around, s.left
     gone, hood, hood_stamp, mark = s.gone, s.hood, s.hood_stamp, s.mark
@@ -402,16 +385,11 @@ def eliminate(
     most_entries: float,
     most_steps: int,
 ) -> tuple[IntArray, int, float, float, int]:
-    """Eliminate all variables greedily, or in the order of `tie`.
-
-    `rule`: the variable whose table has the smallest total weight, the one that adds edges of the
-    least total weight (an edge weighs the product of its ends), or the one with the smallest tie.
-    Gives up when the table that is left after an elimination exceeds ``2^log2_limit`` entries, or
-    all tables together `most_entries`, or after `most_steps` steps.
-
-    Returns the variables eliminated, the number of variables in the largest table, the binary
-    logarithm of its entries, the entries of all tables, and the steps made.
-    """
+    """Eliminate all variables greedily, or in the order of `tie`."""
+    # `rule`: the variable whose table has the smallest total weight, the one that adds edges of the
+    # least total weight (an edge weighs the product of its ends), or the one with the smallest tie.
+    # Gives up above ``2^log2_limit`` entries in the table that is left after an elimination,
+    # `most_entries` in all tables, or `most_steps`.
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
     s, pool, steps = _start_greedy(graph, weights, rule)
@@ -466,13 +444,11 @@ def eliminate(
 
 @kernel
 def contract(graph: Interactions, enough: float, most_steps: int) -> float:
-    """Return a lower bound on the binary logarithm of the largest table of every order.
-
-    Contraction degeneracy with weights: in every minor (a merged variable counts as the
-    smallest of those it is made of) some table holds a variable and all its neighbours. The
-    variable for which this is least is merged into the neighbour it shares the fewest neighbours
-    with, over and over. Stops when the bound reaches `enough`.
-    """
+    """Return a lower bound on the binary logarithm of the largest table of every order."""
+    # Contraction degeneracy with weights: in every minor (a merged variable counts as the smallest
+    # of those it is made of) some table holds a variable and all its neighbours. The variable for
+    # which this is least is merged into the neighbour it shares the fewest neighbours with, over
+    # and over.
     n = graph.log2_sizes.size
     lists, pool = _lists_of(graph.ptr, graph.neighbours)
     weight = np.floor(graph.log2_sizes * DIGIT).astype(np.int64)

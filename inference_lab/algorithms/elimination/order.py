@@ -148,55 +148,13 @@ def elimination_order(
     log2_enough: float = math.inf,
     most_steps: float = math.inf,
 ) -> Elimination:
-    """Find an order with small tables.
-
-    Variables whose elimination cannot hurt go first. For the rest the order of least total table
-    size among these is taken: min-fill, min-fill weighted by the number of labels, min-degree, the
-    variables' own order, reverse Cuthill-McKee (which suit long, narrow graphs), then min-fill with
-    random ties for as long as a better order could save more than the search costs.
-
-    Parameters
-    ----------
-    graph : Interactions
-    log2_limit : float
-        Give up on an order at the first elimination that leaves a table (over the neighbours)
-        of more than ``2^log2_limit`` entries.
-    log2_enough : float
-        Do not look for an order if it is easily proved that each has a table of at least
-        ``2^log2_enough`` entries.
-    most_steps : float
-        Make no more steps of the search, some 200 million of which take a second.
-
-    Guarantees
-    ----------
-    Deterministic. Forests get an order of width 1; orders of width 2 are found wherever they exist
-    and all variables have equally many labels.
-
-    Complexity
-    ----------
-    An elimination with ``d`` neighbours costs O(d^2), and the degree of a neighbour more for each
-    edge it adds; no more than about half a second's worth of such steps is made. Memory: linear
-    in the edges, those that eliminations add included.
-
-    References
-    ----------
-    H. L. Bodlaender, A. M. C. A. Koster, "Treewidth computations I. Upper bounds", Information and
-    Computation 208(3), 2010; "II. Lower bounds", 209(7), 2011.
-    F. van den Eijkhof, H. L. Bodlaender, A. M. C. A. Koster, "Safe reduction rules for weighted
-    treewidth", Algorithmica 47, 2007.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.elimination.domains import allowed_labels, coupling_terms
-    >>> from inference_lab.algorithms.elimination.domains import interactions
-    >>> from inference_lab.algorithms.elimination.order import elimination_order
-    >>> g = il.FactorGraph.potts([[0.0, 1.0]] * 4, [(0, 1), (1, 2), (2, 3), (3, 0)], 1.0)
-    >>> labels = allowed_labels(g)
-    >>> found = elimination_order(interactions(g, labels, coupling_terms(g, labels)))
-    >>> found.width, found.log2_largest
-    (2, 3.0)
-    """
+    """Find an order with small tables."""
+    # Variables whose elimination cannot hurt go first (van den Eijkhof, Bodlaender and Koster
+    # 2007). For the rest the order of least total table size among these is taken: min-fill,
+    # min-fill weighted by the number of labels, min-degree, the variables' own order, reverse
+    # Cuthill-McKee (which suit long, narrow graphs), then min-fill with random ties for as long as
+    # a better order could save more than the search costs (Bodlaender and Koster 2010, 2011). Some
+    # 200 million steps take a second.
     # Three variables of fewest labels; a graph of fewer is reduced to nothing.
     necessary = float(np.sort(graph.log2_sizes)[:3].sum())
     first, core, variables, largest, entries = reduce(graph, necessary)

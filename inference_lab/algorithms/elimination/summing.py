@@ -50,13 +50,7 @@ class Summed(NamedTuple):
     steps: list[Step]
 
     def marginals(self, left: FloatArray, joint: Callable[[Scope], FloatArray]) -> list[FloatArray]:
-        """Return the marginals of all variables of the whole graph over the labels they keep.
-
-        Parameters
-        ----------
-        left : marginals of the variables that are left, flat as the unaries of ``graph``
-        joint : gives the marginal of several of them, numbered as there, that a term joins
-        """
+        """Return the marginals of all variables of the whole graph over the labels they keep."""
         number = {v: place for place, v in enumerate(self.variables.tolist())}
         ptr = self.graph.unary_ptr
         known = {v: left[ptr[place] : ptr[place + 1]] for v, place in number.items()}
@@ -166,21 +160,7 @@ class _Terms:
 
 
 def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> Summed | None:
-    """Sum out variables of a graph at the temperature of a run, as many as leave tables small.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    domains : Domains
-        What `allowed_labels` says of it; feasible.
-    run : Run
-        When its time is over, what is left is left.
-
-    Returns
-    -------
-    Summed or None
-        None if it turned out that no labelling is feasible.
-    """
+    """Sum out variables of a graph at the temperature of a run, as many as leave tables small."""
     terms = _Terms(graph, domains)
     steps: list[Step] = []
     waiting = deque(range(graph.n_variables))

@@ -105,10 +105,7 @@ def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
 def _separators(
     ptr: IntArray, neighbours: IntArray, position: IntArray, order: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Eliminate symbolically: the later neighbours of each variable at its turn, falling.
-
-    `order` are vertices of the graph, `position` is its inverse.
-    """
+    """Eliminate symbolically: the later neighbours of each variable at its turn, falling."""
     n = order.size
     sep_ptr = np.zeros(n + 1, dtype=np.int64)
     sep = np.empty(max(16, neighbours.size), dtype=np.int64)
@@ -162,11 +159,9 @@ def _separators(
 
 @kernel
 def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
-    """Return the tables in an order that visits subtrees one after another, children first.
-
-    The children that need the most memory beyond what they leave go first, which keeps the stack
-    of waiting messages as low as it can be (Liu 1986); past the sixteenth it does not matter.
-    """
+    """Return the tables in an order that visits subtrees one after another, children first."""
+    # The children that need the most memory beyond what they leave go first, which keeps the stack
+    # of waiting messages as low as it can be (Liu 1986); past the sixteenth it does not matter.
     n = rows.size
     parent = np.full(n, -1, dtype=np.int64)
     count = np.zeros(n + 1, dtype=np.int64)
@@ -220,10 +215,8 @@ def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
 def _stack_places(
     child_ptr: IntArray, children: IntArray, rows: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Place messages on a stack: where each is kept, and where it is made.
-
-    A message is made on top of those of its children, then takes their place.
-    """
+    """Place messages on a stack: where each is kept, and where it is made."""
+    # A message is made on top of those of its children, then takes their place.
     n = rows.size
     at, made_at = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     top = 0
@@ -375,10 +368,7 @@ def decided_cost(
 
 @inlined
 def _spread(work: Workspace, row: int, split: int, axes: int, to: int) -> None:
-    """Write where an input's entries stand for all entries of a block, the last axis fastest.
-
-    They go to ``look_up[to:]``; the strides of the input start at ``strides[row]``.
-    """
+    """Write where an input's entries stand for all entries of a block, the last axis fastest."""
     work.look_up[to] = 0
     length = 1
     for axis in range(axes - 1, split - 1, -1):
@@ -391,10 +381,7 @@ def _spread(work: Workspace, row: int, split: int, axes: int, to: int) -> None:
 
 @lean_kernel
 def _write_term(g: GraphArrays, tree: Tree, t: int, work: Workspace, to: int, row: int) -> int:
-    """Write the dense table of a term over the labels that are left, and its strides.
-
-    The table goes to ``dense[to:]``, its strides to ``strides[row:]``. Returns its length.
-    """
+    """Write the dense table of a term over the labels that are left; return its length."""
     m = g.kinds.size
     if t < m:
         i, j = g.edges[t, 0], g.edges[t, 1]
@@ -444,10 +431,8 @@ class Layout(NamedTuple):
 
 @lean_kernel
 def _prepare(g: GraphArrays, tree: Tree, p: int, work: Workspace) -> Layout:
-    """Set the workspace up for table ``p``.
-
-    Inputs that are the same in every block, its unary among them, are added up in ``first``.
-    """
+    """Set the workspace up for table ``p``."""
+    # Inputs that are the same in every block, its unary among them, are added up in ``first``.
     lo, hi = tree.sep_ptr[p], tree.sep_ptr[p + 1]
     axes = hi - lo + 1
     size = tree.sizes[p]
@@ -539,12 +524,10 @@ def upward(
     work: Workspace,
     budget: int,
 ) -> bool:
-    """Send messages from the leaves towards the roots, for about `budget` additions.
-
-    A message is the minimum (T = 0), or ``-T log sum exp(-. / T)``, of its table over the table's
-    own variable; `choice` keeps the best label in each row. Goes on with the table and the block
-    in `work`. Returns False if a message is infinite throughout: no labelling is feasible.
-    """
+    """Send messages from the leaves towards the roots, for about `budget` additions."""
+    # A message is the minimum (T = 0), or ``-T log sum exp(-. / T)``, of its table over the table's
+    # own variable; `choice` keeps the best label in each row. Returns False if a message is
+    # infinite throughout: no labelling is feasible.
     now = work.now[0]
     while now.table < tree.variables.size and budget > 0:
         p = now.table
@@ -603,13 +586,10 @@ def downward(
     work: Workspace,
     budget: int,
 ) -> None:
-    """Send probabilities from the roots towards the leaves, for about `budget` additions.
-
-    Where ``messages`` held what a table told its parent, it holds the probabilities ``p(s)`` of
-    its rows once the parent is done; those of its entries are ``p(s) p(a | s)`` with ``p(a | s)``
-    in proportion to ``exp(-table(s, a) / T)``. They are added up in `marginals`, one entry for
-    each label that is left. `sums` is scratch for what a table tells its children.
-    """
+    """Send probabilities from the roots towards the leaves, for about `budget` additions."""
+    # Where ``messages`` held what a table told its parent, it holds the probabilities ``p(s)`` of
+    # its rows once the parent is done; those of its entries are ``p(s) p(a | s)`` with ``p(a | s)``
+    # in proportion to ``exp(-table(s, a) / T)``.
     now = work.now[0]
     while now.table >= 0 and budget > 0:
         p = now.table

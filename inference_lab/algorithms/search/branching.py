@@ -163,10 +163,7 @@ def _cost_at(p: Functions, s: State, f: int, at: int, fixed: int, soft: int) -> 
 
 @lean_kernel
 def _support(p: Functions, s: State, t: int, a: int, soft: int) -> int:
-    """Return the least cost of a function where a slot has label ``a``, and renew its hint.
-
-    With the unary costs of the other variables if `soft` is 1.
-    """
+    """Return the least cost of a function where a slot has label ``a``, and renew its hint."""
     f = p.function[t]
     lo = p.slots[f]
     own = p.shift_at[t] + a
@@ -351,10 +348,8 @@ def _enforce_existential(p: Functions, s: State, i: int) -> None:
 
 @lean_kernel
 def _share(p: Functions, s: State, f: int, backwards: bool) -> None:
-    """Take the unary costs of its variables into a function, and share out what it then holds.
-
-    Each variable gets an equal share of its min-marginal, and then each in turn what is left.
-    """
+    """Take the unary costs of its variables into a function, and share out what it then holds."""
+    # Each variable gets an equal share of its min-marginal, and then each in turn what is left.
     lo, hi = p.slots[f], p.slots[f + 1]
     for t in range(lo, hi):
         i = p.scope[t]
@@ -387,11 +382,9 @@ def _share(p: Functions, s: State, f: int, backwards: bool) -> None:
 
 @lean_kernel
 def share_out(p: Functions, s: State, backwards: bool) -> None:
-    """Share out the costs of all functions in turn, which raises the bound.
-
-    The sweep of MPLP++ (Tourani, Shekhovtsov, Rother, Savchynskyy, ECCV 2018) with shares rounded
-    down to integers. Where nothing below the cutoff is left, the bound is the cutoff.
-    """
+    """Share out the costs of all functions in turn, which raises the bound."""
+    # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. Where
+    # nothing below the cutoff is left, the bound is the cutoff.
     count = p.slots.size - 1
     for q in range(count):
         _share(p, s, count - 1 - q if backwards else q, backwards)
@@ -437,10 +430,8 @@ def _spread(p: Functions, s: State) -> None:
 
 @inlined
 def _tires(s: State) -> bool:
-    """Whether many passes have neither ruled a label out nor raised the bound to speak of.
-
-    Among functions of three variables or more costs can go round for ever.
-    """
+    """Whether many passes have neither ruled a label out nor raised the bound to speak of."""
+    # Among functions of three variables or more costs can go round for ever.
     gain = s.low[0] - s.now[0].idle_low
     if (
         s.now[0].dropped != s.now[0].idle_dropped
@@ -466,10 +457,7 @@ def _settle(p: Functions, s: State) -> None:
 
 @lean_kernel
 def propagate(p: Functions, s: State) -> int:
-    """Enforce existential directional arc consistency; stop between two steps if out of work.
-
-    Returns `CONFLICT` if nothing below the cutoff is left.
-    """
+    """Enforce existential directional arc consistency; `CONFLICT` if nothing is left."""
     n = p.ptr.size - 1
     s.now[0].conflict = s.low[0] >= s.now[0].cutoff
     while not s.now[0].conflict:
@@ -537,11 +525,8 @@ def propagate(p: Functions, s: State) -> int:
 
 @lean_kernel
 def complete(p: Functions, s: State) -> int:
-    """Take the existential supports for a labelling; return the variable to branch on.
-
-    -1 if the labelling costs no more than the bound, so that the node is done. It is kept if it is
-    the best so far.
-    """
+    """Take the supports for a labelling; return the variable to branch on, -1 for none."""
+    # None where the labelling costs no more than the bound, so that the node is done.
     total = s.low[0]
     for i in range(p.ptr.size - 1):
         s.marked[i] = 0
@@ -591,10 +576,8 @@ def complete(p: Functions, s: State) -> int:
 
 @inlined
 def _first_label(p: Functions, s: State, i: int) -> int:
-    """Return the label to begin with: the support, in every other dive that of the best labelling.
-
-    What is better than the best labelling is often like it, and what is not lies elsewhere.
-    """
+    """Return the label to begin with: the support, or in every other dive the best labelling's."""
+    # What is better than the best labelling is often like it, and what is not lies elsewhere.
     a = s.best[i]
     if s.now[0].dives % 2 == 0 and s.now[0].found < HARD and _alive(p, s, i, a):
         return int(a)

@@ -165,16 +165,7 @@ def _in_units(costs: IntArray, unit: int) -> IntArray:
 
 
 def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
-    """Return the state at the root of the search, with nothing propagated.
-
-    Parameters
-    ----------
-    p : Functions
-    unary : IntArray
-        Costs of all values.
-    cutoff : int
-        What costs so much is of no interest.
-    """
+    """Return the state at the root of the search, with nothing propagated."""
     n, values = p.ptr.size - 1, int(p.ptr[-1])
     widths = np.diff(p.ptr)
     of_slot = widths[p.scope]

@@ -181,10 +181,7 @@ def _kill(v: Virtual, at: int, killer: int, killed: int) -> bool:
 
 @lean_kernel
 def _close(p: Functions, v: Virtual, theta: int) -> int:
-    """Rule values out by arc consistency; return their number.
-
-    If the last one is the last of a variable, that is where it ends, and the number is negative.
-    """
+    """Rule values out by arc consistency; return their number, negative if a domain is empty."""
     n = p.ptr.size - 1
     killed = 0
     for i in range(n):
@@ -234,10 +231,8 @@ def _close(p: Functions, v: Virtual, theta: int) -> int:
 
 @lean_kernel
 def _ask(p: Functions, v: Virtual, at: int, theta: int) -> None:
-    """Ask for what rules a value out: large costs of a function, and labels ruled out before.
-
-    What an entry of lower cost lacks is asked of that one of its labels that was ruled out first.
-    """
+    """Ask for what rules a value out: large costs of a function, and labels ruled out before."""
+    # What an entry of lower cost lacks is asked of that one of its labels that was ruled out first.
     t = v.killer[at]
     f = p.function[t]
     a = at - p.ptr[v.owner[at]]
@@ -337,25 +332,9 @@ def _raise_once(p: Functions, v: Virtual, theta: int) -> int:
 
 @lean_kernel
 def raise_virtually(p: Functions, v: Virtual, theta: int, work: int) -> int:
-    """Raise the bound while arc consistency shows that it can be, by ever smaller costs.
-
-    Cooper, de Givry, Sanchez, Schiex, Zytnicki, Werner, Artificial Intelligence 174, 2010. A bound
-    of the cutoff or more says that nothing below it is left.
-
-    Parameters
-    ----------
-    p : Functions
-    v : Virtual
-    theta : int
-        The cost to begin with, if it is less than what the bound lacks.
-    work : int
-        Entries of tables to look at before it stops.
-
-    Returns
-    -------
-    int
-        The cost to go on with; 0 when it is done.
-    """
+    """Raise the bound while arc consistency shows that it can be, by ever smaller costs."""
+    # Cooper et al., Artificial Intelligence 174, 2010. Returns the cost to go on with, 0 when it is
+    # done; a bound of the cutoff or more says that nothing below it is left.
     now = v.now[0]
     until = now.work + work
     lacks = min(now.cutoff - v.low[0], _MOST_MOVED)

@@ -44,21 +44,10 @@ def has_bits(part: Part) -> bool:
 
 
 def as_bits(part: Part) -> tuple[Part, float]:
-    """Return the part over bits, and what its energies may differ by, from rounding.
-
-    Node ``i`` becomes the nodes ``2 i`` and ``2 i + 1``, whose label 1 says that ``i`` has label 0
-    and 1; ``variables``, ``node`` and ``labels`` are those of `part` and say nothing of the bits.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.semidefinite.model import build_model
-    >>> edges = [(0, 1), (1, 2), (0, 2)]
-    >>> part = build_model(il.FactorGraph.potts([[0.0, 1.0, 2.0]] * 3, edges, -1.0)).parts[0]
-    >>> bits, _ = as_bits(part)
-    >>> bits.n_nodes, bits.n_labels, len(bits.pairs), bits_of([2, 0, 1]).tolist()
-    (6, 2, 12, [0, 0, 1, 0, 0, 1])
-    """
+    """Return the part over bits, and what its energies may differ by, from rounding."""
+    # Node ``i`` becomes the nodes ``2 i`` and ``2 i + 1``, whose label 1 says that ``i`` has label
+    # 0 and 1; ``variables``, ``node`` and ``labels`` are those of `part` and say nothing of the
+    # bits.
     n, c = part.n_nodes, part.coupling
     # Label 1 of a bit costs what its label costs more than the last one ...
     single = (part.unary[:, :2] - part.unary[:, 2:]).ravel()
@@ -103,14 +92,10 @@ def labels_of(bits: IntArray) -> IntArray:
 
 
 def with_bits(simplex: Relaxation) -> Relaxation:
-    """Return the relaxation over bits of a part, at the multipliers of that over the simplex.
-
-    The vectors of the simplex are linear in those of the bits, so every inequality there is one
-    here, and a dual matrix that is semidefinite there gives one here: the bound is the same up to
-    residuals, and goes on from there.
-
-    Complexity: three products of matrices; O(9) a term of a row.
-    """
+    """Return the relaxation over bits of a part, at the multipliers of that over the simplex."""
+    # The vectors of the simplex are linear in those of the bits, so every inequality there is one
+    # here, and a dual matrix that is semidefinite there gives one here: the bound is the same up to
+    # residuals, and goes on from there.
     n = simplex.part.n_nodes
     bits, slack = as_bits(simplex.part)
     made = Relaxation(bits, simplex.cuts, simplex.rng, slack)

@@ -85,17 +85,9 @@ def _as_pattern(weights: FloatArray, k: int) -> Pattern:
 
 @functools.cache
 def patterns(k: int) -> tuple[Pattern, ...]:
-    """Return the patterns for ``k`` labels; for two labels, up to signs of the nodes.
-
-    Examples
-    --------
-    Of five nodes with two labels, at least four pairs agree, so the sum of ``X`` over the ten pairs
-    is at least 4 - 6 = -2:
-
-    >>> from inference_lab.algorithms.semidefinite.cuts import patterns
-    >>> patterns(2)[0].weights[0].tolist(), patterns(2)[0].bound
-    ([0.0, -1.0, -1.0, -1.0, -1.0], 2.0)
-    """
+    """Return the patterns for ``k`` labels; for two labels, up to signs of the nodes."""
+    # Of five nodes with two labels, for one, at least four pairs agree, so the sum of ``X`` over
+    # the ten pairs is at least 4 - 6 = -2.
     if k == 2:
         multiples = [[1] * 5, [2] + [1] * 5, [1] * 7, [2, 2] + [1] * 5, [3] + [1] * 6]
         return tuple(_as_pattern(np.array(-np.outer(b, b), dtype=np.float64), 2) for b in multiples)
@@ -196,10 +188,7 @@ class Rows:
         multiplier: FloatArray,
         free: npt.NDArray[np.bool_],
     ) -> None:
-        """Add rows of any lengths ``(r,)``, their terms one after the other, which no search finds.
-
-        Terms of a row are of different entries, none of them known.
-        """
+        """Add rows of any lengths, their terms one after the other, which no search finds."""
         # Between the keys of equations and those of patterns.
         key = np.iinfo(np.int64).min // 2 + np.arange(rhs.size)
         ends = np.cumsum(lengths)
@@ -240,11 +229,9 @@ def _triangles_of(
     histogram: IntArray,
     now: Any,
 ) -> None:
-    """Collect violated triangles with largest node in ``first .. last - 1``.
-
-    A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. When the buffer is full, the
-    threshold rises to where half of it goes.
-    """
+    """Collect violated triangles with largest node in ``first .. last - 1``."""
+    # A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. When the buffer is full, the
+    # threshold rises to where half of it goes.
     n = x.shape[0]
     count = now[0].kept
     threshold = now[0].threshold
@@ -368,11 +355,9 @@ def _climb(
     score: FloatArray,
     value: FloatArray,
 ) -> None:
-    """Replace the nodes of patterns one by one while ``sum D_pr s_p s_r X_pr`` rises.
-
-    Each row of ``nodes`` (t, q) holds distinct nodes to begin with; ``signs`` (t, q) stay 1 unless
-    `signed`. ``value`` (t,) gets the sums; ``score`` (n,) is scratch.
-    """
+    """Replace the nodes of patterns one by one while ``sum D_pr s_p s_r X_pr`` rises."""
+    # Each row of ``nodes`` (t, q) holds distinct nodes to begin with; ``signs`` (t, q) stay 1
+    # unless `signed`. ``value`` (t,) gets the sums.
     n = x.shape[0]
     q = weights.shape[0]
     for t in range(nodes.shape[0]):
@@ -426,11 +411,9 @@ def _vertices(k: int) -> FloatArray:
 
 
 def _facet(y: FloatArray, k: int) -> FloatArray | None:
-    """Return the coefficients (q, q) of a facet that cuts off ``y``, without idle nodes, or None.
-
-    The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
-    the polar, over which ``d (y - c)`` is maximised. Rounded to integers where they are close.
-    """
+    """Return the coefficients (q, q) of a facet that cuts off ``y``, or None."""
+    # The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
+    # the polar, over which ``d (y - c)`` is maximised. Rounded to integers where they are close.
     from scipy.optimize import linprog
 
     keep_to_one_thread()
@@ -488,10 +471,7 @@ class PatternPool:
     def find(
         self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
     ) -> list[Found]:
-        """Search for all patterns, most for those that were found violated before.
-
-        Parameters as of `find_patterns`.
-        """
+        """Search for all patterns, most for those that were found violated before."""
         found = []
         share = self._score / self._score.sum()
         for number, pattern in enumerate(self.patterns):
@@ -508,10 +488,7 @@ class PatternPool:
         return found
 
     def learn(self, x: FloatArray, sets: int) -> int:
-        """Look at sets of nodes as a whole; return how many patterns were learned.
-
-        Complexity: a linear program of 21 columns and up to 877 rows a set, about 10 ms.
-        """
+        """Look at sets of nodes as a whole; return how many patterns were learned."""
         if self.nodes < _LARGEST:
             return 0
         before = len(self.patterns)
@@ -573,33 +550,7 @@ def find_patterns(
     known: IntArray,
     rng: np.random.Generator,
 ) -> Found | None:
-    """Search by local improvement from random nodes for violated inequalities of one pattern.
-
-    Parameters
-    ----------
-    x : (n, n) array
-        Symmetric.
-    pattern : Pattern
-    number : int
-        What tells the pattern from others.
-    signed : bool
-        Whether nodes may change their sign (two labels).
-    starts : int
-        Number of searches.
-    threshold : float
-        Least violation.
-    known : int64 array
-        Keys of rows there are.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Found, or None if the pattern has more nodes than there are
-
-    Complexity
-    ----------
-    ``starts * rounds * q^2 * n``, with 20 rounds at most.
-    """
+    """Search by local improvement from random nodes for violated inequalities of one pattern."""
     n, q = x.shape[0], len(pattern.weights)
     if q > n:
         return None
@@ -618,11 +569,9 @@ def find_patterns(
 
 
 def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> IntArray:
-    """Return keys that are equal for rows with equal nodes; a clash only costs an inequality.
-
-    Nodes come with their sign relative to the first and with the sum of their coefficients, which
-    tells their roles apart.
-    """
+    """Return keys that are equal for rows with equal nodes; a clash only costs an inequality."""
+    # Nodes come with their sign relative to the first and with the sum of their coefficients, which
+    # tells their roles apart.
     role = np.round(pattern.weights.sum(axis=1)).astype(np.int64) + 64
     lowest = nodes.argmin(axis=1)
     relative = signs * np.take_along_axis(signs, lowest[:, None], axis=1)

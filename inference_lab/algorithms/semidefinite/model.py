@@ -133,10 +133,8 @@ class Model:
     unary: FloatArray
 
     def expand(self, labels: list[IntArray]) -> IntArray:
-        """Return the labelling of the graph for labels of the nodes of each part.
-
-        A label that a variable does not have becomes its cheapest one.
-        """
+        """Return the labelling of the graph for labels of the nodes of each part."""
+        # A label that a variable does not have becomes its cheapest one.
         x = self.single.copy()
         for part, chosen in zip(self.parts, labels, strict=True):
             x[part.variables] = part.labels[np.arange(part.variables.size), chosen[part.node]]
@@ -144,10 +142,8 @@ class Model:
         return x
 
     def nodes_of(self, x: IntArray) -> list[IntArray]:
-        """Return labels of the nodes of each part for a labelling of the graph.
-
-        A node gets label 0 where its variables have labels that were ruled out.
-        """
+        """Return labels of the nodes of each part for a labelling of the graph."""
+        # A node gets label 0 where its variables have labels that were ruled out.
         chosen = []
         for part in self.parts:
             labels = np.zeros(part.n_nodes, dtype=np.int64)
@@ -157,10 +153,8 @@ class Model:
 
 
 def _binary_places(graph: FactorGraph) -> int | None:
-    """Return how many binary places all costs have at most, if sums of them are exact.
-
-    Weights of tables count twice, as they are multiplied. None if the costs have too many places.
-    """
+    """Return how many binary places all costs have at most, if sums of them are exact."""
+    # Weights of tables count twice, as they are multiplied. None if the costs have too many places.
     values = np.concatenate(
         [graph.unary_values, graph.pairwise_values, graph.edge_weights, [graph.constant]]
     )
@@ -178,12 +172,10 @@ def _binary_places(graph: FactorGraph) -> int | None:
 
 
 def _quantum(unary: FloatArray, pairs: IntArray, coupling: FloatArray, places: int) -> float:
-    """Return the greatest number of which all differences of energies are multiples.
-
-    The energy is a polynomial in indicators of the labels other than 0. Its coefficients are
-    ``u_i(a) - u_i(0) - sum_j c_ij``, and for pairs ``2 c_ij`` where the labels are equal, else
-    ``c_ij``, which occurs with more than two labels only.
-    """
+    """Return the greatest number of which all differences of energies are multiples."""
+    # The energy is a polynomial in indicators of the labels other than 0. Its coefficients are
+    # ``u_i(a) - u_i(0) - sum_j c_ij``, and for pairs ``2 c_ij`` where the labels are equal, else
+    # ``c_ij``, which occurs with more than two labels only.
     n = unary.shape[0]
     at_zero = np.bincount(pairs.ravel(), weights=np.repeat(coupling, 2), minlength=n)
     single = (unary - unary[:, :1] - at_zero[:, None])[:, 1:]
@@ -440,41 +432,12 @@ def _finish(
 def build_model(
     graph: FactorGraph, alive: npt.NDArray[np.bool_] | None = None
 ) -> Model | str | None:
-    """Take an energy apart into parts.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    alive : flat bool array in the order of the unaries, optional
-        Labels to keep; some optimal labelling must use only these.
-
-    Returns
-    -------
-    Model, or None if it is proved that no labelling has finite energy, or str
-        The string says why the energy does not have the form.
-
-    Guarantees
-    ----------
-    Every labelling with the labels that are left has the energy of its nodes in the parts plus
-    the constant, up to `Model.slack`; eliminated variables at their best. The slack adds up, for
-    every cost that enters, an error of rounding of the largest sum on the way, and is 0 where
-    costs have so few binary places that no sum is rounded.
-
-    Complexity
-    ----------
-    O(k^2) an edge. Memory: linear.
-
-    Examples
-    --------
-    A cycle of three variables that want to differ, with a tail that is eliminated:
-
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.semidefinite.model import build_model
-    >>> g = il.FactorGraph.potts([[0.0, 0.0]] * 4, [(0, 1), (1, 2), (0, 2), (2, 3)], -1.0)
-    >>> model = build_model(g)
-    >>> [part.n_nodes for part in model.parts], model.leaves.tolist(), model.parts[0].quantum
-    ([3], [[3, 3]], 2.0)
-    """
+    """Take an energy apart into parts; None if infeasible, a reason if it has no such form."""
+    # Every labelling with the labels that are left has the energy of its nodes in the parts plus
+    # the constant, up to `Model.slack`; eliminated variables at their best. The slack adds up, for
+    # every cost that enters, an error of rounding of the largest sum on the way, and is 0 where
+    # costs have so few binary places that no sum is rounded. Some optimal labelling must be among
+    # `alive`.
     if graph.n_factors:
         return "the relaxation covers terms of one and two variables, not of three or more"
     n = graph.n_variables

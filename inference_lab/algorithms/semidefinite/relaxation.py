@@ -83,13 +83,11 @@ def alternate(
     multipliers: FloatArray,
     penalty: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Make one iteration for two labels; return the new ``x``, ``y``, ``z`` and multipliers.
-
-    Alternating directions (Wen, Goldfarb and Yin 2010, section 2) for ``min <C, X>`` over the cone
-    and ``<A_t, X> / 2 <= r_t`` with unit diagonal: ``X`` is the projection of ``Y + Z / penalty``
-    to the cone, ``Y`` that of ``X - (C + Z) / penalty`` to the polyhedron, by Hildreth's method
-    from the multipliers there are, and ``Z`` moves along ``Y - X``. All matrices are symmetric.
-    """
+    """Make one iteration for two labels; return the new ``x``, ``y``, ``z`` and multipliers."""
+    # Alternating directions (Wen, Goldfarb and Yin 2010, section 2) for ``min <C, X>`` over the
+    # cone and ``<A_t, X> / 2 <= r_t`` with unit diagonal: ``X`` is the projection of ``Y + Z /
+    # penalty`` to the cone, ``Y`` that of ``X - (C + Z) / penalty`` to the polyhedron, by
+    # Hildreth's method from the multipliers there are, and ``Z`` moves along ``Y - X``.
     values, vectors = np.linalg.eigh(y + z / penalty)
     x = (vectors * np.maximum(values, 0.0)) @ vectors.T
     y = x - (costs + z) / penalty
@@ -144,10 +142,8 @@ class Iterate(NamedTuple):
 def _move(
     at: Iterate, costs: FloatArray, within: Polyhedron, penalty: float
 ) -> tuple[float, float]:
-    """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place.
-
-    Returns the squared distances of the new ``y`` from ``x`` and from the last one.
-    """
+    """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place."""
+    # Returns the squared distances of the new ``y`` from ``x`` and from the last one.
     x, y, before, z, floor, multiplier = at
     low, boxed, fixed_from, ptr, ri, rj, value, rhs, norm, free = within
     n = x.shape[0]
@@ -231,10 +227,8 @@ def _corners(k: int) -> FloatArray:
 
 
 def costs_of(part: Part) -> tuple[FloatArray, float]:
-    """Return the lower triangle of the cost matrix ``C`` and the constant of a part.
-
-    The energy of a labelling is ``sum_{i>j} 2 C_ij X_ij + constant``.
-    """
+    """Return the lower triangle of the cost matrix ``C`` and the constant of a part."""
+    # The energy of a labelling is ``sum_{i>j} 2 C_ij X_ij + constant``.
     n, k = part.n_nodes, part.n_labels
     scale = (k - 1) / k
     costs = np.zeros((part.order, part.order))
@@ -464,11 +458,7 @@ class Relaxation:
         np.matmul(factor, factor.T, out=self.x)
 
     def iterate(self) -> None:
-        """Make one iteration.
-
-        Complexity: an eigenvalue decomposition, O(N^3), a few passes over matrices of order N, and
-        over the terms of the rows.
-        """
+        """Make one iteration."""
         self._project()
         self._before, self.y = self.y, self._before
         at = Iterate(self.x, self.y, self._before, self.z, self.floor, self.rows.multiplier)
@@ -485,10 +475,8 @@ class Relaxation:
     # ------------------------------------------------------------------ the bound
 
     def _dual_point(self, multiplier: FloatArray, diagonal: FloatArray | None) -> Dual:
-        """Return the point of the dual with the given multipliers of the rows.
-
-        ``diagonal`` is the ``d`` of the class's notes; None takes it, and ``W``, from ``z``.
-        """
+        """Return the point of the dual with the given multipliers of the rows."""
+        # ``diagonal`` is the ``d`` of the class's notes; None takes it, and ``W``, from ``z``.
         rows = self.rows
         matrix = np.zeros((self.order, self.order))
         _reduced_costs(self.costs, self.floor, self._polyhedron(), multiplier, matrix)
@@ -568,18 +556,11 @@ class Relaxation:
         self.bound = max(self.bound, bound)
 
     def improve_bound(self, labels: IntArray | None, energy: float) -> None:
-        """Raise the bound, by the multipliers as they are and, for two labels, by a certificate.
-
-        Parameters
-        ----------
-        labels : (n,) int64 array or None
-            The best labels of the nodes so far.
-        energy : float
-            Their energy. Given an optimal labelling ``x`` the diagonal for which ``S x = 0`` makes
-            the dual objective equal to the energy, if only rows count that are tight at ``x``. So,
-            if ``S`` is positive semidefinite, the labelling is proved optimal, long before the
-            multipliers have converged.
-        """
+        """Raise the bound, by the multipliers as they are and, for two labels, by a certificate."""
+        # Given an optimal labelling ``x`` the diagonal for which ``S x = 0`` makes the dual
+        # objective equal to the energy, if only rows count that are tight at ``x``. So, if ``S`` is
+        # positive semidefinite, the labelling is proved optimal, long before the multipliers have
+        # converged.
         rows = self.rows
         self._raise(self._correct(self._dual_point(rows.multiplier, None)))
         if labels is None or self.part.n_labels > 2 or energy <= self.bound:
@@ -598,11 +579,7 @@ class Relaxation:
     # ------------------------------------------------------------------ cutting planes
 
     def separate(self, should_stop: Callable[[], bool]) -> int:
-        """Drop rows whose multiplier is 0 and add violated ones; return how many were added.
-
-        Complexity: O(N^3) for the triangles, of which a sample is looked at if they are very many;
-        O(N) a search for a pattern.
-        """
+        """Drop rows whose multiplier is 0 and add violated ones; return how many were added."""
         rows = self.rows
         rows.keep((rows.multiplier > 0.0) | rows.free)
         if not self.cuts:
@@ -643,20 +620,10 @@ class Relaxation:
     # ------------------------------------------------------------------ labellings
 
     def round(self, directions: int) -> IntArray:
-        """Round the matrix of the cone to labels of the nodes.
-
-        Parameters
-        ----------
-        directions : int
-            Number of random directions in which nodes are compared with the terminals; 0 compares
-            the vectors themselves. Without terminals, ``k`` random vectors stand in for them
-            (Frieze and Jerrum 1997; for two labels, a random hyperplane as of Goemans and
-            Williamson 1995).
-
-        Returns
-        -------
-        (n,) int64 array
-        """
+        """Round the matrix of the cone to labels of the nodes."""
+        # Nodes are compared with the terminals in random directions; with 0 of them, the vectors
+        # themselves. Without terminals ``k`` random vectors stand in (Frieze and Jerrum 1997; for
+        # two labels, a random hyperplane as of Goemans and Williamson 1995).
         n, k, factor = self.part.n_nodes, self.part.n_labels, self.factor
         rank = factor.shape[1]
         if not self.part.has_terminals:

@@ -32,11 +32,9 @@ _RELATIVE_RESIDUE = 1e-12
 def eliminate(
     g: GraphArrays, alive: Flags, unary: FloatArray, single: IntArray, leaves: IntArray
 ) -> tuple[float, int]:
-    """Fold variables of one label into their neighbours, and strip what has one neighbour or none.
-
-    ``unary`` is changed in place, with ``+inf`` for labels that are out; ``single`` gets the
-    labels of the folded variables. Returns the constant and the number of leaves.
-    """
+    """Fold variables of one label into neighbours, and strip what has one neighbour or none."""
+    # ``unary`` is changed in place, with ``+inf`` for labels that are out; ``single`` gets the
+    # labels of the folded variables. Returns the constant and the number of leaves.
     n = g.cardinalities.size
     constant = 0.0
     degree = np.zeros(n, dtype=np.int64)
@@ -205,11 +203,9 @@ def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
 
 @lean_kernel
 def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit) -> None:
-    """Say of each edge between remaining variables what it is: ``kinds``, 0 for none of these.
-
-    ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
-    (with 0, if that is as good).
-    """
+    """Say of each edge between remaining variables what it is: ``kinds``, 0 for none of these."""
+    # ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
+    # (with 0, if that is as good).
     row, column, row_equal, column_equal = sums
     for e in range(g.edges.shape[0]):
         i, j = g.edges[e, 0], g.edges[e, 1]
@@ -295,11 +291,9 @@ def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit)
 def unite(
     ends: IntArray, odd: npt.NDArray[np.bool_], root: IntArray, parity: npt.NDArray[np.bool_]
 ) -> bool:
-    """Unite variables that determine each other; return False if that is contradictory.
-
-    ``root`` (n,) is a forest on return, every entry a root; ``parity`` says whether the bit of a
-    variable is that of its root turned round.
-    """
+    """Unite variables that determine each other; return False if that is contradictory."""
+    # ``root`` is a forest, on return every entry a root; ``parity`` says whether the bit of a
+    # variable is that of its root turned round.
     for t in range(ends.shape[0]):
         tops = (ends[t, 0], ends[t, 1])
         turned = odd[t]
