@@ -332,13 +332,6 @@ class CutGraph:
     Fill ``arrays.residual`` (at ``arcs[e]``, the places of edge ``e``'s arc forwards and of its arc
     backwards) and ``arrays.excess`` (source minus sink), or call `load`; then `solve`.
 
-    Parameters
-    ----------
-    ptr, head, sister : arrays
-        As in `CutArrays`.
-    arcs : (m, 2) int32 array
-        The places of the two arcs of each edge.
-
     Attributes
     ----------
     arrays : CutArrays
@@ -353,18 +346,6 @@ class CutGraph:
     ----------
     A. Goldberg, S. Hed, H. Kaplan, R. Tarjan, R. Werneck, "Maximum flows by incremental
     breadth-first search", ESA 2011.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from inference_lab.algorithms.cuts.maxflow import CutGraph
-    >>> network = CutGraph.from_edges(3, [(0, 1), (1, 2)])
-    >>> for middle in (1.0, 5.0):
-    ...     _ = network.load([middle, 3.0], 0.0, source=[4.0, 0.0, 0.0], sink=[0.0, 0.0, 9.0])
-    ...     _ = network.solve()
-    ...     print(network.source_side().tolist())
-    [True, False, False]
-    [True, True, False]
     """
 
     def __init__(self, ptr: IntArray, head: Int32Array, sister: Int32Array, arcs: Int32Array):

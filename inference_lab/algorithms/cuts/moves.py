@@ -50,15 +50,6 @@ class MoveMaker:
     covers all between them and leaves an exact move exact: a set that a move can only empty has
     its users push for the same side, one that it can only fill pushes the other way.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-    run : Run
-    init : {"unary", "random"}
-        Where moves begin if the run was given no labelling.
-    rule : {"qpbo", "truncate"}
-        As in `LabelChoice.minimise`.
-
     Attributes
     ----------
     x : (n,) int64 array

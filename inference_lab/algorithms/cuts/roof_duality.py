@@ -468,11 +468,6 @@ class LabelChoice:
 
     The network is laid out once, for the graph; each choice fills it anew.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-        With factors of at most `MAX_ARITY` variables.
-
     Guarantees
     ----------
     Where the function of the choice is submodular, the result is a minimum (first of the number
@@ -496,15 +491,6 @@ class LabelChoice:
     H. Ishikawa, "Transformation of general binary MRF minimization to the first-order case", PAMI
     33(6), 2011. C. Rother, S. Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005
     (truncation).
-
-    Examples
-    --------
-    >>> import numpy as np, inference_lab as il
-    >>> from inference_lab.algorithms.cuts.roof_duality import LabelChoice
-    >>> g = il.FactorGraph.potts([[0.0, 3.0, 1.0], [2.0, 0.0, 2.0]], [(0, 1)], [1.5])
-    >>> choice = LabelChoice(g).minimise(np.array([0, 1]), np.array([2, 2]), bound=True)
-    >>> choice.taken.tolist(), round(choice.bound, 12)
-    ([0, 0], 1.5)
     """
 
     def __init__(self, graph: FactorGraph) -> None:

@@ -51,12 +51,6 @@ class Clusters:
     all other terms stay as they are. Factors of three to six variables become clusters, which pass
     parts on to their pairs; that is tighter than to their variables. Pairs without a term get one.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-    dual : Dual
-        Taken over, and changed from here on.
-
     Attributes
     ----------
     g : GraphArrays
