@@ -1366,7 +1366,7 @@ class FactorGraph:
 def unary_minimum(graph: FactorGraph) -> IntArray:
     """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
     if graph.n_labels is not None:
-        return graph.unary.argmin(axis=1)
+        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
     return first_least(graph.unary_values, graph.unary_ptr)
 
 
