@@ -30,7 +30,7 @@ from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuc
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.metric_learning import Penalised, gradient
-from inference_lab.constraints import Constraints
+from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.solvers.icm import ICM
 
 
@@ -301,7 +301,7 @@ def test_pipeline_and_grid_search():
 
 def test_rows_by_name():
     points = np.array([[0.0], [1.0], [5.0], [6.0]])
-    names = np.array(["a", "b", "c", "d"])
+    names = SampleIds(["a", "b", "c", "d", "zz"])[:4]
     model = PCKMeans(2, random_state=0, init=[[0.0], [6.0]])
     model.fit(points, must_link=[("a", "d"), ("a", "zz")], ml_weight=100.0, sample_ids=names)
     assert model.constraints_.must_link.tolist() == [[0, 3]]

@@ -30,7 +30,7 @@ from inference_lab.clustering import (
     TVClustSampler,
 )
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.constraints import Constraints
+from inference_lab.constraints import Constraints, SampleIds
 
 RNG = np.random.default_rng(3)
 TRUTH = np.repeat([0, 1, 2], 8)
@@ -281,7 +281,7 @@ def test_pairs_of_rows_are_refused_where_a_fold_has_other_rows():
     with pytest.raises(ValueError, match="name the rows by sample_ids"):
         model = make_pipeline(StandardScaler(), PCKMeans(3))
         cross_val_predict(model, POINTS, params={"pckmeans__must_link": [(0, 1)]})
-    search.fit(POINTS, must_link=[(0, 1)], sample_ids=np.arange(24))
+    search.fit(POINTS, must_link=[(0, 1)], sample_ids=SampleIds(np.arange(24)))
     assert search.best_estimator_.labels_.size == 24
 
 
