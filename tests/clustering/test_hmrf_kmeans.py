@@ -294,7 +294,8 @@ def test_pipeline_and_grid_search():
     search = GridSearchCV(
         PCKMeans(random_state=0), {"n_clusters": [2, 3], "e_step": ["icm", "loopy-bp"]}, cv=3
     )
-    search.fit(iris.data, **pairs.fit_params(sample_ids=np.arange(150)))
+    with pytest.warns(UserWarning, match="scoring=cv.score"):
+        search.fit(iris.data, **pairs.fit_params(sample_ids=np.arange(150)))
     assert search.best_params_["n_clusters"] == 3
     assert not np.isnan(search.cv_results_["mean_test_score"]).any()
 
