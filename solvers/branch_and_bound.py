@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import first_descent, settled_at_once
-from inference_lab.algorithms.elimination.domains import allowed_labels
-from inference_lab.algorithms.label_cost_star import run_on_star
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
-from inference_lab.algorithms.search.branching import (
+from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
+from inference_lab.algorithms.search.edac import (
     AT_ROOT,
     DONE,
     FULL,
@@ -31,7 +31,7 @@ from inference_lab.algorithms.search.state import (
     make_state,
     with_longer_trail,
 )
-from inference_lab.algorithms.search.virtual import make_virtual, raise_virtually
+from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
 from inference_lab.graph.arrays import IntArray
@@ -163,10 +163,10 @@ class BranchAndBound(Solver):
         """Reduce the graph to a network, and search it part by part."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
-        first_descent(graph, run)
+        initial_incumbent(graph, run)
         symmetry = break_symmetry(graph)
         domains = allowed_labels(graph, None if symmetry is None else symmetry.allowed(graph))
         if not domains.feasible:

@@ -14,7 +14,7 @@ from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import local_costs, unflatten
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.linear.backends import (
     Relaxation,
@@ -23,6 +22,7 @@ from inference_lab.algorithms.linear.backends import (
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
@@ -135,7 +135,7 @@ class ILP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
         run.offer(unary_minimum(graph))

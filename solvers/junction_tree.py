@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.domains import (
+from inference_lab.algorithms.elimination.arc_consistency import (
     BoolArray,
     Domains,
     allowed_labels,
@@ -17,8 +17,7 @@ from inference_lab.algorithms.elimination.domains import (
     first_allowed,
     interactions,
 )
-from inference_lab.algorithms.elimination.order import Elimination, elimination_order
-from inference_lab.algorithms.elimination.tables import (
+from inference_lab.algorithms.elimination.bucket_elimination import (
     BLOCK,
     Tree,
     Workspace,
@@ -31,7 +30,8 @@ from inference_lab.algorithms.elimination.tables import (
     upward,
     workspace,
 )
-from inference_lab.algorithms.label_cost_star import run_on_star
+from inference_lab.algorithms.elimination.order import Elimination, elimination_order
+from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -130,11 +130,10 @@ def _size(n_bytes: float) -> str:
 class JunctionTree(Solver):
     """Exact inference by elimination on a tree of tables (Lauritzen and Spiegelhalter 1988).
 
-    Labels that hard terms rule out are removed first, and variables with one label left drop out
-    (`inference_lab.algorithms.elimination.domains.allowed_labels`). The others are eliminated one
-    by one in an order of small tables. The table of variable ``v`` adds up its unary, the terms not
-    yet used, and the messages of earlier tables that contain ``v``; its message over the other
-    variables ``s`` is
+    Labels that hard terms rule out are removed first (arc consistency), and variables with one
+    label left drop out. The others are eliminated one by one in an order of small tables. The table
+    of variable ``v`` adds up its unary, the terms not yet used, and the messages of earlier tables
+    that contain ``v``; its message over the other variables ``s`` is
 
         ``M(s) = min_a table(s, a)``  or, at T > 0,  ``M(s) = -T log sum_a exp(-table(s, a) / T)``.
 

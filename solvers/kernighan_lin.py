@@ -12,7 +12,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
-from inference_lab.kernels.chains import (
+from inference_lab.kernels.kernighan_lin import (
     RELATIVE_GAIN,
     Chains,
     Rules,

@@ -14,7 +14,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import reach
 from inference_lab.kernels.messages import local_costs
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.linear.backends import (
     check_backend,
     seconds_to_start,
@@ -25,6 +24,7 @@ from inference_lab.algorithms.linear.rounding import (
     expected_energy,
     kleinberg_tardos,
 )
+from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -184,7 +184,7 @@ class LPRelaxation(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build, solve, bound, round, polish."""
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
         if seconds_to_start(model_size(graph).nonzeros) > run.remaining:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.elimination.core import MOST_NEIGHBOURS, Core, eliminate_sparse
+from inference_lab.algorithms.elimination.low_degree import MOST_NEIGHBOURS, Core, eliminate_sparse
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
-from inference_lab.kernels.chains import (
+from inference_lab.kernels.kernighan_lin import (
     RELATIVE_GAIN,
     Chains,
     Rules,
@@ -28,9 +28,9 @@ from inference_lab.kernels.chains import (
     roll_back,
     start_chains,
 )
-from inference_lab.kernels.forests import Block, grow, relabel, soften, start_block
 from inference_lab.kernels.messages import cost_scale
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
+from inference_lab.kernels.tree_moves import Block, grow, relabel, soften, start_block
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     plan_rounding,
     table_rises,
     unary_rises,
 )
+from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -104,10 +104,10 @@ class CPSAT(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build the model, solve it, and report labellings and bounds as they come."""
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
-        first_descent(graph, run)
+        initial_incumbent(graph, run)
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         model = _Model(graph, rounding)

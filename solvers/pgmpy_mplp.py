@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
@@ -17,6 +16,7 @@ from inference_lab.algorithms.pgmpy_models import (
     pgmpy_model,
     surrogate_infinity,
 )
+from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -92,7 +92,7 @@ class PgmpyMPLP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update messages, sweep by sweep, until the bound rests."""
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
         run.offer(unary_minimum(graph))

@@ -8,23 +8,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import settled_at_once
 from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
-from inference_lab.algorithms.semidefinite.bits import bits_of, has_bits, labels_of, with_bits
+from inference_lab.algorithms.presolve import trivial_outcome
+from inference_lab.algorithms.semidefinite.binary_encoding import (
+    bits_of,
+    has_bits,
+    labels_of,
+    with_bits,
+)
 from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxation
 from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
-from inference_lab.kernels.chains import (
+from inference_lab.kernels.descent import descend
+from inference_lab.kernels.kernighan_lin import (
     begin_pass,
     extend,
     fill,
     roll_back,
     start_chains,
 )
-from inference_lab.kernels.descent import descend
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
@@ -80,11 +85,10 @@ class Semidefinite(Solver):
     cuts : bool
         Add violated inequalities.
     bits : bool
-        Where the bound of a part of three labels that have costs of their own gains no more than
-        15 % of its gap within `patience` iterations, go on from its multipliers with a matrix of
-        twice the order, of bits for the labels (`inference_lab.algorithms.semidefinite.bits`).
-        Iterations take four times as long, and bounds end closer; not where time or memory are
-        short.
+        Where the bound of a part of three labels that have costs of their own gains no more than 15
+        % of its gap within `patience` iterations, go on from its multipliers with a matrix of twice
+        the order, of bits for the labels. Iterations take four times as long, and bounds end
+        closer; not where time or memory are short.
     heuristic : str
         Spec of a solver for a first labelling, which gets a fifth of the time there is at most;
         empty for none.
@@ -185,7 +189,7 @@ class Semidefinite(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Iterate until the bound is proved, converged or stands still, or the budget is spent."""
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
         first = unary_minimum(graph)

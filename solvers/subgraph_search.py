@@ -9,6 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from inference_lab._numba import lean_kernel
+from inference_lab.algorithms.elimination.arc_consistency import (
+    Domains,
+    allowed_labels,
+    first_allowed,
+)
 from inference_lab.algorithms.elimination.blocks import (
     arrange,
     decode,
@@ -18,13 +23,12 @@ from inference_lab.algorithms.elimination.blocks import (
     open_two,
     start_block,
 )
-from inference_lab.algorithms.elimination.domains import Domains, allowed_labels, first_allowed
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.traversal import nearest, reach
-from inference_lab.kernels.forests import soften
 from inference_lab.kernels.messages import cost_scale, local_costs
+from inference_lab.kernels.tree_moves import soften
 from inference_lab.specs.settings import setting
 
 #: Most candidates of a block, and entries of its tables together, in tables of the largest size
@@ -99,8 +103,8 @@ class SubgraphSearch(Solver):
     nothing any more, the search begins anew from random labels, and its results are fused with the
     best so far.
 
-    Labels that hard terms rule out (`inference_lab.algorithms.elimination.domains.allowed_labels`)
-    are removed first. Other hard terms count as finite costs above all others together.
+    Labels that hard terms rule out (arc consistency) are removed first. Other hard terms count as
+    finite costs above all others together.
 
     Parameters
     ----------

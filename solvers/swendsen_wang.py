@@ -13,7 +13,7 @@ from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.messages import unflatten
-from inference_lab.kernels.sets import find
+from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Workspace,

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.beginning import first_descent, settled_at_once
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,
@@ -23,6 +22,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
+from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import n_table_entries
@@ -122,10 +122,10 @@ class Toulbar2(Solver):
         """Hand the problem over, search, and report the labelling and the bound."""
         import pytoulbar2.pytb2 as library
 
-        outcome = settled_at_once(graph, run)
+        outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
-        first_descent(graph, run)
+        initial_incumbent(graph, run)
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         try:

@@ -19,7 +19,7 @@ from inference_lab.kernels.messages import (
     sum_product_message,
     unflatten,
 )
-from inference_lab.kernels.odometer import next_labels
+from inference_lab.kernels.mixed_radix import next_labels
 
 #: Table entries that are gone through between two looks at the clock: about 0.1 s.
 _CHUNK = 1 << 24

@@ -29,9 +29,9 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
     pseudo_marginals,
     sweep,
 )
-from inference_lab.algorithms.elimination.domains import Domains, allowed_labels
-from inference_lab.algorithms.elimination.summing import Scope, onto, over, sum_out
-from inference_lab.algorithms.label_cost_star import run_on_star
+from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
+from inference_lab.algorithms.elimination.marginalisation import Scope, onto, over, sum_out
+from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, first_least

@@ -18,11 +18,11 @@ from inference_lab.algorithms.dual.reparametrisation import (
     stretches,
 )
 from inference_lab.algorithms.dual.tightening import tighten
-from inference_lab.algorithms.dual.visits import (
+from inference_lab.algorithms.dual.trws_layout import (
     FIRST,
     LAST,
-    Plan,
-    State,
+    Messages,
+    Schedule,
     Workspace,
     make_plan,
     message_sizes,
@@ -109,7 +109,7 @@ def add(k: int, message: FloatArray, costs: FloatArray) -> None:
 @inlined
 def add_up(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     rank: np.uint64,
     i: np.uint64,
     k: int,
@@ -148,7 +148,7 @@ def add_up(
 
 
 @inlined
-def fetch(g: GraphArrays, plan: Plan, rank: np.uint64, k: int, rows: FloatArray) -> None:
+def fetch(g: GraphArrays, plan: Schedule, rank: np.uint64, k: int, rows: FloatArray) -> None:
     """Have what `add_up` will read brought near."""
     fetch_row(k, g.unary, np.uint64(g.unary_ptr[plan.order[rank]]))
     for q in range(plan.ptr[rank], plan.ptr[rank + np.uint64(1)]):
@@ -240,11 +240,11 @@ def turn_message(
 @inlined
 def visit_in_turn(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     terms: Terms,
     direction: int,
     stretch: tuple[int, int],
-    state: State,
+    state: Messages,
     costs_are: int,
     work: Workspace,
 ) -> float:
@@ -329,11 +329,11 @@ def visit_in_turn(
 @lean_kernel
 def half_sweep(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     terms: Terms,
     direction: int,
     stretch: tuple[int, int],
-    state: State,
+    state: Messages,
     costs_are: int,
     work: Workspace,
 ) -> float:
@@ -344,11 +344,11 @@ def half_sweep(
 @lean_kernel
 def plain_half_sweep(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     terms: Terms,
     direction: int,
     stretch: tuple[int, int],
-    state: State,
+    state: Messages,
     work: Workspace,
 ) -> float:
     """Visit a stretch of a graph whose costs are `PLAIN`."""
@@ -360,8 +360,8 @@ def plain_half_sweep(
 @lean_kernel
 def hand_over(
     g: GraphArrays,
-    plan: Plan,
-    state: State,
+    plan: Schedule,
+    state: Messages,
     costs_are: int,
     ptr: IntArray,
     from_edge: FloatArray,
@@ -435,7 +435,7 @@ class Passes:
             and bool((self.terms.way != GENERAL).all())
         ):
             self._costs = PLAIN
-        self.state = State(
+        self.state = Messages(
             aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
         )
         self._work = workspace(graph)

@@ -13,7 +13,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel, lean_minimum
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import least
-from inference_lab.kernels.odometer import n_labels_at, next_labels, next_others
+from inference_lab.kernels.mixed_radix import n_labels_at, next_labels, next_others
 
 
 class _Place(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 from strategies import random_pairs
 
 import inference_lab as il
-from inference_lab.algorithms.elimination import greedy, order
-from inference_lab.algorithms.elimination.domains import (
+from inference_lab.algorithms.elimination import min_fill, order
+from inference_lab.algorithms.elimination.arc_consistency import (
     Interactions,
     allowed_labels,
     coupling_terms,
@@ -217,8 +217,8 @@ def test_greedy_rules_choose_as_plain_python_does(ragged, by_fill):
     for n in rng.integers(2, 25, size=40).tolist():
         graph = random_network(rng, n, ragged)
         weights = np.round(1024 * graph.log2_sizes).astype(np.int64) if ragged else np.ones(n, int)
-        order, *_ = greedy.eliminate(
-            graph, weights, greedy.BY_FILL if by_fill else greedy.BY_SIZE,
+        order, *_ = min_fill.eliminate(
+            graph, weights, min_fill.BY_FILL if by_fill else min_fill.BY_SIZE,
             np.arange(n), math.inf, math.inf, 10**9,
         )  # fmt: skip
         assert order.tolist() == greedily(graph, weights.tolist(), by_fill)
@@ -315,7 +315,7 @@ def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
     steps = []
 
     def counted(*arguments):
-        found = greedy.eliminate(*arguments)
+        found = min_fill.eliminate(*arguments)
         steps.append(found[-1])
         return found
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
-from inference_lab.algorithms.search.branching import AT_ROOT, search, share_out
+from inference_lab.algorithms.search.edac import AT_ROOT, search, share_out
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
 from inference_lab.algorithms.search.state import make_functions, make_state
-from inference_lab.algorithms.search.virtual import make_virtual, raise_virtually
+from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 #: As much work as is needed.

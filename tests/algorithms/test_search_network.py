@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, Network, integer_network
 from inference_lab.graph.factor_graph import FactorGraph

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.contract import Solution
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io.results import read_log_partition

@@ -15,14 +15,14 @@ from numba.core.compiler import Flags
 from inference_lab import _numba
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.belief_propagation.layout import renumber
-from inference_lab.algorithms.cuts import label_tests, roof_duality
+from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
 from inference_lab.algorithms.linear import rounding
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
-from inference_lab.kernels.forests import soften
+from inference_lab.kernels.tree_moves import soften
 from inference_lab.loading import meter
 
 
@@ -107,8 +107,8 @@ def test_flags_are_told_apart_by_what_was_set(kernels):
 
 def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
     steps = (
-        label_tests._worst_of_factor,
-        label_tests._least_fall_of_factor,
+        dead_end_elimination._worst_of_factor,
+        dead_end_elimination._least_fall_of_factor,
         roof_duality._fill_factor,
         rounding._factor_estimate,
     )

@@ -14,7 +14,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.kernels.chains import (
+from inference_lab.kernels.kernighan_lin import (
     Chains,
     Rules,
     begin_chain,

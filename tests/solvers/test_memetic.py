@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.core import Core
+from inference_lab.algorithms.elimination.low_degree import Core
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.kernels.chains import (
+from inference_lab.kernels.kernighan_lin import (
     Rules,
     begin_kick,
     fill,
@@ -23,8 +23,8 @@ from inference_lab.kernels.chains import (
     put,
     start_chains,
 )
-from inference_lab.kernels.forests import soften, start_block
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
+from inference_lab.kernels.tree_moves import soften, start_block
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.memetic import Memetic, Region, _Search, cross, mutate
 

@@ -13,8 +13,8 @@ from places import DATA
 from strategies import optimum
 
 import inference_lab as il
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.elimination.blocks import arrange, open_two
-from inference_lab.algorithms.elimination.domains import allowed_labels
 from inference_lab.contract import Run
 from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.registry.sources import as_problem

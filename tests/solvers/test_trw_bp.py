@@ -20,8 +20,8 @@ from inference_lab.algorithms.belief_propagation.forests import (
     spanning_forest,
 )
 from inference_lab.algorithms.belief_propagation.reweighted import collect
-from inference_lab.algorithms.elimination.domains import allowed_labels
-from inference_lab.algorithms.elimination.summing import sum_out
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.elimination.marginalisation import sum_out
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.grids import grid_edges

@@ -15,7 +15,7 @@ from places import DATA
 import inference_lab as il
 from inference_lab.algorithms.dual import reparametrisation
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
-from inference_lab.algorithms.dual.visits import workspace
+from inference_lab.algorithms.dual.trws_layout import workspace
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -16,7 +16,7 @@ from inference_lab._numba import kernel
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.sets import find
+from inference_lab.kernels.union_find import find
 
 
 class Forests(NamedTuple):

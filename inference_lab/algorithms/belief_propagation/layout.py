@@ -7,7 +7,7 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.graph.arrays import GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.beliefs import General, Links, Scratch
+from inference_lab.kernels.bp_updates import General, Links, Scratch
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,

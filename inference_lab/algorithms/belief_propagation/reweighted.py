@@ -16,7 +16,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntA
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import edge_cost, slot_ptr, sum_product_message
-from inference_lab.kernels.odometer import next_labels
+from inference_lab.kernels.mixed_radix import next_labels
 
 
 class State(NamedTuple):

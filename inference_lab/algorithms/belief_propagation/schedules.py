@@ -1,6 +1,6 @@
 """In which order messages are renewed: variables in turn, along trees, by change, or all at once.
 
-Each sweep is compiled for what a graph needs, see `inference_lab.kernels.beliefs`: `general` and
+Each sweep is compiled for what a graph needs, see `inference_lab.kernels.bp_updates`: `general` and
 `temperature` may be None.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.kernels.beliefs import (
+from inference_lab.kernels.bp_updates import (
     General,
     Network,
     Scratch,

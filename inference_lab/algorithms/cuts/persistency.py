@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.label_tests import (
+from inference_lab.algorithms.cuts.dead_end_elimination import (
     AT_ALPHA,
     CHANGES,
     FREE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.dual.visits import FIRST, Plan, State, Workspace
+from inference_lab.algorithms.dual.trws_layout import FIRST, Messages, Schedule, Workspace
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.factors import min_marginals
 from inference_lab.kernels.messages import (
@@ -42,7 +42,7 @@ def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> Non
 
 @inlined
 def add_ahead(
-    plan: Plan, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
+    plan: Schedule, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
 ) -> None:
     """Write the costs of a variable and the messages of the edges ahead, added in this order."""
     q, stop = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
@@ -66,7 +66,7 @@ def add_ahead(
 @inlined
 def add_inside(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     terms: Terms,
     t: int,
     k: int,
@@ -166,9 +166,9 @@ def choose(k: int, hard: bool, work: Workspace) -> int:
 @lean_kernel
 def decode(
     g: GraphArrays,
-    plan: Plan,
+    plan: Schedule,
     terms: Terms,
-    state: State,
+    state: Messages,
     decided: FloatArray,
     hard: bool,
     work: Workspace,

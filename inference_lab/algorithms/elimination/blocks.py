@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.elimination.domains import BoolArray
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
 from inference_lab.kernels.messages import half_cost
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 
 #: What has become of a variable while a block is grown.
 _OUT, _OPEN, _IN = 0, 1, 2

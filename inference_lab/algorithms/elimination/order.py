@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.domains import Interactions
-from inference_lab.algorithms.elimination.greedy import (
+from inference_lab.algorithms.elimination.arc_consistency import Interactions
+from inference_lab.algorithms.elimination.min_fill import (
     AS_GIVEN,
     BY_FILL,
     BY_SIZE,

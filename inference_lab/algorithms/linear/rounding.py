@@ -17,7 +17,7 @@ import numpy.typing as npt
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.odometer import next_labels
+from inference_lab.kernels.mixed_radix import next_labels
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
 _MAX_PHASES = 5000

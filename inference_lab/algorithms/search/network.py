@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.elimination.core import Eliminated, decide
-from inference_lab.algorithms.elimination.domains import Domains
+from inference_lab.algorithms.elimination.arc_consistency import Domains
+from inference_lab.algorithms.elimination.low_degree import Eliminated, decide
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,

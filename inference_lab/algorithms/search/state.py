@@ -26,7 +26,7 @@ import numpy as np
 from inference_lab.algorithms.search.network import FORBIDDEN, HARD, Network
 from inference_lab.graph.arrays import IntArray
 from inference_lab.kernels.heap import Heap, empty_heap, push
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 
 #: What has to be looked at again after a change at a variable: the costs of larger neighbours
 #: (its label lost), of the smaller ones (their full support), its own existential support, and that

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.highs import keep_to_one_thread
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 
 #: Rows of the histogram by which the most violated triangles are kept.
 _BINS = 256

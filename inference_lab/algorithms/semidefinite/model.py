@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.elimination.domains import allowed_labels
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.semidefinite.terms import (
     ADDITIVE,
     APART,

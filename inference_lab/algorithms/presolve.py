@@ -14,7 +14,7 @@ from inference_lab.kernels.descent import descend
 _SWEEPS = 200
 
 
-def settled_at_once(graph: FactorGraph, run: Run) -> Outcome | None:
+def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
     """Report the sum of the least costs as a bound; return the outcome where that is all."""
     # That is all where a variable or a term allows nothing, and where there are no variables.
     trivial = graph.sum_of_minima
@@ -27,7 +27,7 @@ def settled_at_once(graph: FactorGraph, run: Run) -> Outcome | None:
     return None
 
 
-def first_descent(graph: FactorGraph, run: Run) -> None:
+def initial_incumbent(graph: FactorGraph, run: Run) -> None:
     """Offer the cheapest labels, and what ICM in a random order makes of them."""
     labels = unary_minimum(graph)
     run.offer(labels)

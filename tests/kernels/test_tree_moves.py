@@ -13,7 +13,7 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.kernels.forests import grow, relabel, soften, start_block
+from inference_lab.kernels.tree_moves import grow, relabel, soften, start_block
 from inference_lab.registry.sources import as_problem
 
 INF = math.inf

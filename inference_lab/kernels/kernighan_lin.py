@@ -11,7 +11,7 @@ from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
 from inference_lab.kernels.messages import local_costs
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.

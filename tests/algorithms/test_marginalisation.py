@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from strategies import Recipe, recipes
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.domains import allowed_labels
-from inference_lab.algorithms.elimination.summing import Summed, sum_out
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.elimination.marginalisation import Summed, sum_out
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.core import MOST_NEIGHBOURS, eliminate_sparse
+from inference_lab.algorithms.elimination.low_degree import MOST_NEIGHBOURS, eliminate_sparse
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from inference_lab.algorithms.elimination.tables import _separators
+from inference_lab.algorithms.elimination.bucket_elimination import _separators
 
 
 @pytest.mark.parametrize("edges", [0, 12, 45, 200])

@@ -16,7 +16,7 @@ from inference_lab.kernels.messages import aligned_zeros, slot_ptr
 MIDDLE, FIRST, LAST = 0, 1, 2
 
 
-class Plan(NamedTuple):
+class Schedule(NamedTuple):
     """The order of visits, and where messages lie; `t` is a rank in the order.
 
     * ``order`` (n,): the variable of each rank;
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     rest: FloatArray
 
 
-def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Plan:
+def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     """Lay out the messages of a graph, of these `message_sizes`, for visits in a given order."""
     n, m = graph.n_variables, graph.n_edges
     rank = np.empty(n, dtype=np.int64)
@@ -85,7 +85,7 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Plan:
     # that end (Kolmogorov 2015): else, sweeps are hundreds where they need be five.
     ending = (ahead + behind + terms) - counts
     chains = np.maximum(counts if graph.is_forest else np.maximum(counts, ending), 1)
-    return Plan(
+    return Schedule(
         order=np.ascontiguousarray(order),
         ptr=ptr,
         middle=middle,
@@ -105,7 +105,7 @@ def message_sizes(graph: FactorGraph) -> IntArray:
     return largest
 
 
-class State(NamedTuple):
+class Messages(NamedTuple):
     """Messages, all energies.
 
     ``rows`` holds one message an edge: to the variable visited last before the present one, that

@@ -429,7 +429,7 @@ def _spread(p: Functions, s: State) -> None:
 
 
 @inlined
-def _tires(s: State) -> bool:
+def _stalled(s: State) -> bool:
     """Whether many passes have neither ruled a label out nor raised the bound to speak of."""
     # Among functions of three variables or more costs can go round for ever.
     gain = s.low[0] - s.now[0].idle_low
@@ -463,7 +463,7 @@ def propagate(p: Functions, s: State) -> int:
     while not s.now[0].conflict:
         if s.now[0].work > s.now[0].most_work:
             return INTERRUPTED
-        if _tires(s):
+        if _stalled(s):
             _settle(p, s)
             return CONSISTENT
         if s.now[0].pruned_low != s.low[0] or s.now[0].pruned_cutoff != s.now[0].cutoff:

@@ -22,7 +22,7 @@ from inference_lab.graph.label_encoding import Star, star
 __all__ = ["run_on_star"]
 
 
-class _StarRun(Run):
+class ForwardingRun(Run):
     """The run of a method on the star, which tells that on the graph what it hears."""
 
     def __init__(self, outer: Run, code: Star) -> None:
@@ -65,7 +65,7 @@ class _StarRun(Run):
 def run_on_star(solver: Solver, graph: FactorGraph, run: Run) -> Outcome:
     """Run a solver on the star of a graph with label costs, and bring its outcome back."""
     code = star(graph, run.temperature)
-    outcome = solver.run(code.graph, _StarRun(run, code))
+    outcome = solver.run(code.graph, ForwardingRun(run, code))
     if outcome.marginals is not None:
         outcome = replace(outcome, marginals=_own(outcome.marginals, graph))
     if run.temperature > 0:

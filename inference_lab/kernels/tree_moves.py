@@ -10,7 +10,7 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import half_cost, min_sum_message
-from inference_lab.kernels.sets import find
+from inference_lab.kernels.union_find import find
 
 #: A tree must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 RELATIVE_GAIN = 1e-12

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.semidefinite.bits import (
+from inference_lab.algorithms.semidefinite.binary_encoding import (
     as_bits,
     bits_of,
     has_bits,

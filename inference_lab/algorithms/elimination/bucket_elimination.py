@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.algorithms.elimination.domains import BoolArray, Domains, Interactions
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, Interactions
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.record import record
+from inference_lab.kernels.struct import record
 
 #: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
 BLOCK = 2048

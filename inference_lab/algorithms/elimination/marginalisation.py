@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.domains import Domains
+from inference_lab.algorithms.elimination.arc_consistency import Domains
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

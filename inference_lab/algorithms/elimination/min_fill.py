@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.algorithms.elimination.domains import BoolArray, Interactions
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Interactions
 from inference_lab.graph.arrays import IntArray
 from inference_lab.kernels.heap import Heap, pop, push, settle
 

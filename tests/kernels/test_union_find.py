@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from inference_lab.kernels.sets import find
+from inference_lab.kernels.union_find import find
 
 
 def test_merged_sets_are_components():

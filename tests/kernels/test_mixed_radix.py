@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 import inference_lab as il
-from inference_lab.kernels.odometer import first_allowed_labels, next_allowed_labels, next_labels
+from inference_lab.kernels.mixed_radix import first_allowed_labels, next_allowed_labels, next_labels
 
 
 def factor_of(sizes):

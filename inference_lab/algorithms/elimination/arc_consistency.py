@@ -16,7 +16,7 @@ from inference_lab._numba import kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, first_least
 from inference_lab.kernels.messages import edge_cost, half_cost
-from inference_lab.kernels.odometer import entry_of, first_allowed_labels, next_allowed_labels
+from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
