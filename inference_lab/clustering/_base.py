@@ -18,6 +18,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab.clustering._odds import log_odds, watch_nothing
@@ -373,12 +374,11 @@ class ConstrainedClusterer(
 
     def _best_of(self, fit_once: Callable[[np.random.Generator], Any]) -> Any:
         """Return the fit of least objective over ``n_init`` starts."""
-        best: Any = None
-        for child in self._generator().spawn(getattr(self, "n_init", 1)):
-            found = fit_once(child)
-            if best is None or found.objective < best.objective:
-                best = found
-        return best
+        starts = self._generator().spawn(getattr(self, "n_init", 1))
+        # As they come, so that one beside the best is in memory.
+        shared = Parallel(n_jobs=getattr(self, "n_jobs", None), return_as="generator")
+        fits = shared(delayed(fit_once)(start) for start in starts)
+        return min(fits, key=lambda fit: fit.objective)
 
     def _note(self, result: Any) -> None:
         """Set the attributes that say how a fit went."""

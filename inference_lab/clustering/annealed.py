@@ -94,6 +94,8 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         See `ConstrainedGaussianMixture`; they count while T > 0.
     n_init : int
         Starts, which differ in how coinciding centroids are pushed apart.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
         Limit on iterations at each temperature.
     tol : float
@@ -150,6 +152,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         alpha: float | Literal["fewest-violations"] = 0.5,
         alpha_mode: AlphaMode = "sum",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 20,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -164,6 +167,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         self.alpha = alpha
         self.alpha_mode = alpha_mode
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -242,6 +246,8 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         Factor from one temperature to the next.
     n_init : int
         Starts, which differ in how coinciding components are pushed apart.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
         Limit on iterations at each temperature.
     tol, random_state
@@ -304,6 +310,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         alpha_mode: AlphaMode = "sum",
         reg_covar: float = 1e-6,
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 20,
         tol: float = 1e-7,
         random_state: Any = None,
@@ -318,6 +325,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
             alpha_mode=alpha_mode,
             reg_covar=reg_covar,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,

@@ -38,6 +38,8 @@ class BregmanKMeans(ConstrainedClusterer):
         centroid, or is an error.
     n_init : int
         Starts, of which the one of least objective is kept.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
     tol : float
         Stop when the objective falls by no more than this share in an iteration.
@@ -78,6 +80,7 @@ class BregmanKMeans(ConstrainedClusterer):
         init: Init | npt.ArrayLike = "k-means++",
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -87,6 +90,7 @@ class BregmanKMeans(ConstrainedClusterer):
         self.init = init
         self.empty_clusters = empty_clusters
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -184,7 +188,7 @@ class SphericalKMeans(BregmanKMeans):
 
     Parameters
     ----------
-    n_clusters, init, empty_clusters, n_init, max_iter, tol, random_state
+    n_clusters, init, empty_clusters, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
 
     Attributes
@@ -218,6 +222,7 @@ class SphericalKMeans(BregmanKMeans):
         init: Init | npt.ArrayLike = "k-means++",
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -228,6 +233,7 @@ class SphericalKMeans(BregmanKMeans):
             init=init,
             empty_clusters=empty_clusters,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,

@@ -324,6 +324,8 @@ class RDPMeans(PairwiseClusterer):
         No more are opened.
     n_init, max_iter : int
         Starts, of which the one of least objective is kept; limit on sweeps.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -395,6 +397,7 @@ class RDPMeans(PairwiseClusterer):
         ties: Literal["keep", "last"] = "keep",
         max_clusters: int = 1000,
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 300,
         random_state: Any = None,
     ) -> None:
@@ -415,6 +418,7 @@ class RDPMeans(PairwiseClusterer):
         self.ties = ties
         self.max_clusters = max_clusters
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -547,7 +551,7 @@ class DPMeans(RDPMeans):
     ----------
     n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit
         See `RDPMeans`.
-    start, order, max_clusters, n_init, max_iter, random_state
+    start, order, max_clusters, n_init, n_jobs, max_iter, random_state
         See `RDPMeans`. Pairs given to ``fit`` are refused: `RDPMeans` takes them.
 
     Attributes
@@ -588,6 +592,7 @@ class DPMeans(RDPMeans):
         order: Literal["random", "sequential"] = "random",
         max_clusters: int = 1000,
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 300,
         random_state: Any = None,
     ) -> None:
@@ -604,6 +609,7 @@ class DPMeans(RDPMeans):
             order=order,
             max_clusters=max_clusters,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             random_state=random_state,
         )

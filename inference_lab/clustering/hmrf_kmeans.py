@@ -80,6 +80,8 @@ class HMRFKMeans(PairwiseClusterer):
         centroid, or is an error.
     n_init : int
         Starts, of which the one of least objective is kept.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
     tol : float
         Stop when the objective falls by no more than this share in an iteration.
@@ -155,6 +157,7 @@ class HMRFKMeans(PairwiseClusterer):
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -171,6 +174,7 @@ class HMRFKMeans(PairwiseClusterer):
         self.closure = closure
         self.empty_clusters = empty_clusters
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -296,7 +300,7 @@ class PCKMeans(HMRFKMeans):
     ----------
     n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters, n_init
         See `HMRFKMeans`. Weights should be of the order of the squared distances.
-    max_iter, tol, random_state
+    n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -339,6 +343,7 @@ class PCKMeans(HMRFKMeans):
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -353,6 +358,7 @@ class PCKMeans(HMRFKMeans):
             closure=closure,
             empty_clusters=empty_clusters,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,
@@ -372,7 +378,7 @@ class MPCKMeans(HMRFKMeans):
     ----------
     n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters, n_init
         See `HMRFKMeans`.
-    max_iter, tol, random_state
+    n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
     metric : {"diagonal", "full"}
     metric_per_cluster : bool
@@ -423,6 +429,7 @@ class MPCKMeans(HMRFKMeans):
         closure: Closure | None = None,
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -439,6 +446,7 @@ class MPCKMeans(HMRFKMeans):
             closure=closure,
             empty_clusters=empty_clusters,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,

@@ -341,6 +341,8 @@ class KernelHMRFKMeans(PairwiseClusterer):
         at random. Or labels.
     n_init : int
         Starts, of which the one of least objective is kept.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
         Limit on batch steps and sweeps of single moves together.
     random_state : int, RandomState, Generator or None
@@ -409,6 +411,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         local_search: bool = True,
         init: KernelInit | npt.ArrayLike = "auto",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         random_state: Any = None,
     ) -> None:
@@ -423,6 +426,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         self.local_search = local_search
         self.init = init
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.random_state = random_state
 

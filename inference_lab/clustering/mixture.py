@@ -276,7 +276,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         See `initial_centroids`.
     reg_covar : float
         Added to the variances.
-    n_init, max_iter, tol, random_state
+    n_init, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -334,6 +334,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         init: Init | npt.ArrayLike = "neighbourhoods",
         reg_covar: float = 1e-6,
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -348,6 +349,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         self.init = init
         self.reg_covar = reg_covar
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state

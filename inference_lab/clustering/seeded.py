@@ -40,6 +40,8 @@ class SeededKMeans(ConstrainedClusterer):
     n_init : int
         Starts, of which the one of least objective is kept; they are all alike if every cluster
         has a labelled point.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
     tol : float
         Stop when the objective falls by no more than this share in an iteration.
@@ -84,6 +86,7 @@ class SeededKMeans(ConstrainedClusterer):
         init: Unseeded = "k-means++",
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -93,6 +96,7 @@ class SeededKMeans(ConstrainedClusterer):
         self.init = init
         self.empty_clusters = empty_clusters
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -183,7 +187,7 @@ class ConstrainedKMeans(SeededKMeans):
 
     Parameters
     ----------
-    n_clusters, distortion, init, n_init, max_iter, tol, random_state
+    n_clusters, distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `SeededKMeans`.
     empty_clusters : {"reseed", "keep", "raise"}
         As there; only points without a label become new centroids.

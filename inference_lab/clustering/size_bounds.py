@@ -152,7 +152,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
         At most ``n // n_clusters``.
     max_size : int or None
         At least ``n / n_clusters``; None for any number.
-    distortion, init, n_init, max_iter, tol, random_state
+    distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
     empty_clusters : {"reseed", "keep", "raise"}
         See `BregmanKMeans`; of consequence where `min_size` is 0.
@@ -200,6 +200,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
         init: Init | npt.ArrayLike = "k-means++",
         empty_clusters: EmptyClusters = "reseed",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-6,
         random_state: Any = None,
@@ -210,6 +211,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
             init=init,
             empty_clusters=empty_clusters,
             n_init=n_init,
+            n_jobs=n_jobs,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,

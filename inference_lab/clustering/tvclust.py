@@ -342,7 +342,7 @@ class TVClust(SourcedClusterer):
         the nearest of `n_clusters` centroids, of which more remain.
     both_ways : bool
         Both points of a pair hear its answer; without, as in the published code, only the first.
-    n_init, max_iter, tol, random_state
+    n_init, n_jobs, max_iter, tol, random_state
         Starts, of which the one of greatest bound is kept; limit on iterations; stop when the bound
         rises by no more than this share.
 
@@ -406,6 +406,7 @@ class TVClust(SourcedClusterer):
         init: Literal["prior", "k-means++"] = "prior",
         both_ways: bool = True,
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 300,
         tol: float = 1e-7,
         random_state: Any = None,
@@ -422,6 +423,7 @@ class TVClust(SourcedClusterer):
         self.init = init
         self.both_ways = both_ways
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state

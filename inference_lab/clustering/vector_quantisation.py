@@ -264,6 +264,8 @@ class LCVQE(PairwiseClusterer):
         As in `HMRFKMeans`.
     n_init, max_iter : int
         Starts, of which the one of least objective is kept; limit on iterations.
+    n_jobs : int or None
+        Processes that share the starts; None is 1, -1 as many as there are processors.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -302,6 +304,7 @@ class LCVQE(PairwiseClusterer):
         paired_twice: bool = False,
         init: Init | npt.ArrayLike = "k-means++",
         n_init: int = 1,
+        n_jobs: int | None = None,
         max_iter: int = 300,
         random_state: Any = None,
     ) -> None:
@@ -309,6 +312,7 @@ class LCVQE(PairwiseClusterer):
         self.paired_twice = paired_twice
         self.init = init
         self.n_init = n_init
+        self.n_jobs = n_jobs
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -337,7 +341,7 @@ class CVQE(LCVQE):
 
     Parameters
     ----------
-    n_clusters, paired_twice, init, n_init, max_iter, random_state
+    n_clusters, paired_twice, init, n_init, n_jobs, max_iter, random_state
         See `LCVQE`.
 
     Attributes
