@@ -235,7 +235,7 @@ def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
         ("reproduce estep-regime", "is no study; did you mean 'estep-regimes'?"),
         ("reprodcue estep-regimes", "Did you mean 'reproduce'?"),
         ("solve potts-grid(3)", "seed\n  potts-grid(3)\n             ^\n"),
-        ("compare potts-grid --solver loopy-bp(0.5)", "precision\n  loopy-bp(0.5)\n  "),
+        ("compare potts-grid --solver loopy-bp(0.5)", "max_sweeps\n  loopy-bp(0.5)\n  "),
         ("compare potts-grid --solver icm,ilp", "'icm,ilp' is no name of one solver; several"),
         ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)\n"),
         ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),

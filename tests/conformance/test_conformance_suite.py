@@ -389,7 +389,7 @@ class BribesTheEvaluator(Honest):
     def run(self, graph, run):
         if graph.log2_states > 15 or math.isfinite(enumerated(graph).optimum):
             return super().run(graph, run)
-        graph.__dict__["energy_of"] = lambda labels, each=map: 0.0
+        graph.__dict__["energy_of"] = lambda labels: 0.0
         run.offer(np.zeros(graph.n_variables, dtype=np.int64))
         return Outcome(iterations=1)
 
