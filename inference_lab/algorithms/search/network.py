@@ -287,7 +287,11 @@ def integer_network(
     unary = integers(unary_rises(graph))[domains.allowed]
     for k in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == k)
-        network.add_all(members[:, None], unary[ptr[members, None] + np.arange(k)])
+        for begin in range(0, members.size, _LONG):
+            if stop():
+                return None
+            piece = members[begin : begin + _LONG, None]
+            network.add_all(piece, unary[ptr[piece] + np.arange(k)])
     for block in dense_tables(graph):
         tables, ends = integers(table_rises(block.tables)), graph.edges[block.edges]
         changes = np.zeros(len(ends) - 1, dtype=np.bool_)
