@@ -26,7 +26,13 @@ from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, refuse_constraints
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.directions import Directions
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    cheapest,
+    whitened,
+)
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
@@ -245,24 +251,20 @@ class Gaussians:
 
     def expected_log_density(self, points: FloatArray) -> FloatArray:
         """Return ``E ln N(x | mu_k, Lambda_k^{-1})``, shape (n, k)."""
-        from scipy.linalg import solve_triangular
-
         n, d = points.shape
         out = np.empty((n, self.beta.size))
         for h in range(self.beta.size):
-            white = solve_triangular(self.factor[h], (points - self.means[h]).T, lower=True)
-            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->j", white, white)
+            white = whitened(self.factor[h], points - self.means[h])
+            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->i", white, white)
         return np.asarray(0.5 * (self.expected_log_det() - d * math.log(2.0 * math.pi) - out))
 
     def divergence(self) -> float:
         """Return the summed divergence of the posteriors from the prior."""
-        from scipy.linalg import solve_triangular
-
         k, d = self.means.shape
         log_det = self.expected_log_det()
         trace, square = np.empty(k), np.empty(k)
         for h in range(k):
-            inverse = solve_triangular(self.factor[h], np.eye(d), lower=True)
+            inverse = whitened(self.factor[h], np.eye(d)).T
             trace[h] = (inverse**2).sum()
             square[h] = ((inverse @ self.means[h]) ** 2).sum()
         prior = 0.5 * (d * math.log(1.0 / (2.0 * math.pi)) + log_det - d / self.beta)
