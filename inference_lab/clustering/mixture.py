@@ -464,25 +464,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
         return np.asarray(logsumexp(-self._costs_of(X), axis=1))
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of points under the mixture; see `score_samples`.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-        y : ignored
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> X = [[0.0], [1.0], [5.0], [6.0]]
-        >>> models = [ConstrainedGaussianMixture(k, random_state=0).fit(X) for k in (1, 2)]
-        >>> [round(model.score(X), 3) for model in models]
-        [-2.355, -1.419]
-        """
+    def _score_without_pairs(self, X: Any) -> float:
+        """Return the mean log-likelihood of points; see `score_samples`."""
         return float(self.score_samples(X).mean())
 
     def transform(self, X: Any) -> FloatArray:

@@ -139,6 +139,7 @@ class SourcedClusterer(PairwiseClusterer):
 
     p_prior: tuple[float, float]
     q_prior: tuple[float, float]
+    __metadata_request__fit: ClassVar = {"ml_source": True, "cl_source": True}
 
     def fit(
         self,
