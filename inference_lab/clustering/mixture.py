@@ -192,7 +192,9 @@ class Gaussians(Model):
 
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each mean by a share of the way to a random point."""
-        self.means = pushed_apart(self.points, self.means, SquaredEuclidean(), share, rng)
+        self.means = pushed_apart(
+            self.points, self.means, SquaredEuclidean(), share, rng, self._counts
+        )
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
