@@ -365,7 +365,9 @@ class HMRF(Model):
 
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each centroid by a share of the way to a random point."""
-        self.centroids = pushed_apart(self.points, self.centroids, self.metrics[0], share, rng)
+        self.centroids = pushed_apart(
+            self.points, self.centroids, self.metrics[0], share, rng, self._counts
+        )
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Literal
 
 import numpy as np
@@ -109,7 +109,7 @@ def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
     InputError
         If one cannot be built.
     """
-    begin = time.perf_counter()
+    begin = perf_counter()
     cases = []
     for problem in load_problems(source, data_dir):
         try:
@@ -118,8 +118,8 @@ def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
         # Those of one source are made one after the other, or all at once with the first.
-        cases.append(Case(problem, time.perf_counter() - begin, truth))
-        begin = time.perf_counter()
+        cases.append(Case(problem, perf_counter() - begin, truth))
+        begin = perf_counter()
     return cases
 
 

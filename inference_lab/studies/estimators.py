@@ -38,7 +38,8 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "rdp-means-release": clustering.RDPMeans.release,
     "lcvqe": clustering.LCVQE,
     "cvqe": clustering.CVQE,
-    "tvclust": clustering.TVClust,
+    # As in the paper; by default TVClust begins with k-means.
+    "tvclust": partial(clustering.TVClust, init="prior"),
     "tvclust-release": _tvclust_release,
 }
 
