@@ -1,7 +1,8 @@
 """The decision table of the site, drawn from the records of a study when the site is built.
 
 ``{which-solver}`` in a page becomes the table. Its classes are facts about the problems, its
-figures come from the records, and its intervals are bootstrapped over data sets, to which it generalises.
+figures come from the records, and its intervals are bootstrapped over data sets, to which it
+generalises.
 """
 
 from __future__ import annotations
