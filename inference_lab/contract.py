@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import Each, FactorGraph
-from inference_lab.specs.extras import why_missing
+from inference_lab.specs.extras import plots, why_missing
 from inference_lab.specs.settings import Settings
-from inference_lab.words import counted, no_attribute, seconds_text
+from inference_lab.words import counted, facts_table, no_attribute, seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -791,8 +791,6 @@ class Solution:
 
     def _repr_html_(self) -> str:
         """Return the same as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
-
         return facts_table(self.solver, self._facts())
 
     def _facts(self) -> dict[str, str]:
@@ -857,12 +855,10 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "ilp").plot_trace()
         """
-        from inference_lab.pictures.plots import draw_history
-
         points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
         points.append((self.seconds, self.energy, self.lower_bound))
         seconds, energies, bounds = zip(*points, strict=True)
-        return draw_history(seconds, energies, bounds, self.solver, axes)
+        return plots().draw_history(seconds, energies, bounds, self.solver, axes)
 
     def plot_marginals(self, *, axes: Axes | None = None) -> Axes:
         """Draw the marginals as stacked bars, one a variable.
@@ -887,11 +883,9 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "junction-tree", temperature=1.0).plot_marginals()
         """
-        from inference_lab.pictures.plots import draw_marginals
-
         if self.marginals is None:
             raise ValueError("there are no marginals; ask for them with a temperature above 0")
-        return draw_marginals(list(self.marginals), axes)
+        return plots().draw_marginals(list(self.marginals), axes)
 
     @property
     def gap(self) -> float:

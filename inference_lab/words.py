@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 
 __all__ = [
     "NONE",
@@ -16,6 +17,7 @@ __all__ = [
     "counted",
     "decimals_for",
     "energy_text",
+    "facts_table",
     "listed",
     "nearest",
     "no_attribute",
@@ -394,3 +396,24 @@ def printable_lines(text: str) -> str:
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
     return "\n".join("".join(c if c == "\t" else _shown(c) for c in line) for line in lines)
+
+
+def facts_table(caption: str, facts: Mapping[str, str]) -> str:
+    """Return a table in HTML with one row for each fact; every text is escaped.
+
+    Examples
+    --------
+    >>> facts_table("a < b", {"x": "1"})[:52]
+    '<table><caption style="text-align:left;font-weight:b'
+    """
+    rows = "".join(
+        f'<tr><th style="text-align:left">{_escaped(name)}</th>'
+        f'<td style="text-align:left">{_escaped(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    style = "text-align:left;font-weight:bold;white-space:nowrap"
+    return f'<table><caption style="{style}">{_escaped(caption)}</caption>{rows}</table>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

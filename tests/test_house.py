@@ -16,7 +16,6 @@ from places import ROOT
 ROOMS = (
     "words",
     "specs",
-    "pictures",
     "loading",
     "processes",
     "_numba",
@@ -35,6 +34,7 @@ ROOMS = (
     "solving",
     "solvers",
     "problems",
+    "pictures",
     "reporting",
     "diagnosis",
     "harness",

@@ -21,7 +21,9 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -43,7 +45,6 @@ from inference_lab.specs.grammar import (
     parse_spec,
     unknown,
 )
-from inference_lab.specs.trust import is_trusted, refuse_code, untrusted
 from inference_lab.words import shortened
 
 _T = TypeVar("_T")
@@ -130,6 +131,30 @@ def _head(path: Path) -> _Head:
         constants.get("PACKAGE"),
         constants.get("EXTRA"),
     )
+
+
+#: Whether code of users may be imported here, see `user_code_refused`.
+_user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=True)
+
+
+@contextmanager
+def user_code_refused() -> Iterator[None]:
+    """Refuse specs that name a user's file or module, for the duration of the block.
+
+    Examples
+    --------
+    >>> with user_code_refused():
+    ...     as_solver("persistency(then=mine.py)")
+    Traceback (most recent call last):
+    ...
+    inference_lab.specs.grammar.SpecError: solver 'mine.py' is code from outside the package, \
+and such code is refused here; the command reproduce runs it with --trust
+    """
+    token = _user_code_allowed.set(False)
+    try:
+        yield
+    finally:
+        _user_code_allowed.reset(token)
 
 
 #: What the names of modules of this library begin with.
@@ -343,8 +368,7 @@ class Registry(Generic[_T]):
         ------
         SpecError
             If there is none; the message lists the valid names and the nearest match. If the
-            name is that of code from outside the package and specs are not trusted, see
-            `inference_lab.specs.trust`.
+            name is that of a user's code, within `user_code_refused`.
         """
         place = self._place(name)
         if place is None:
@@ -380,9 +404,8 @@ class Registry(Generic[_T]):
                 where = place.get(other.kind, "")
                 return SpecError(f"{name!r} is no {self.kind} but a {other.kind}{where}")
         if self is problem_registry:
-            from inference_lab.data.datasets import available
-
-            if name.lower() in available():
+            estep: Any = self._registered("estep")
+            if name.lower() in estep.data_sets():
                 made = f"estep(data={name.lower()})"
                 return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
         about = {known: _head(path).line for known, path in self._files().items()}
@@ -398,7 +421,11 @@ class Registry(Generic[_T]):
         match = _PLACE.fullmatch(name)
         if match is None:
             return None
-        refuse_code(self.kind, name)
+        if not _user_code_allowed.get():
+            raise SpecError(
+                f"{self.kind} {shortened(name)!r} is code from outside the package, and such code "
+                "is refused here; the command reproduce runs it with --trust"
+            )
         item = None if match["item"] is None else int(match["item"])
         if match["file"] is None:
             module = load_module(match["module"])
@@ -507,16 +534,8 @@ class Registry(Generic[_T]):
             _name_class_of(thing, place)
         return thing
 
-    def make(self, text: str, *, trusted: bool = True) -> _T:
+    def make(self, text: str) -> _T:
         """Make an instance from a spec string.
-
-        Parameters
-        ----------
-        text : str
-        trusted : bool
-            Whether code from outside the package may be run, see `inference_lab.specs.trust`. A
-            problem family reads files only when it builds: leave that to `as_problem`, which does
-            not read any outside of the data folder then.
 
         Raises
         ------
@@ -524,8 +543,7 @@ class Registry(Generic[_T]):
             If the string cannot be read, the name or a setting is unknown, or what it names is
             something else.
         """
-        with untrusted(trusted=trusted):
-            made = self.obtain(text)
+        made = self.obtain(text)
         if not isinstance(made, self.base):
             raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
         return made
@@ -600,15 +618,12 @@ _made: dict[str, Solver] = {}
 _KEPT = 256
 
 
-def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
+def as_solver(source: str | Solver) -> Solver:
     """Make a solver of a spec string; a solver object is returned as it is.
 
     Parameters
     ----------
     source : str or Solver
-    trusted : bool
-        Whether the spec may name code from outside the package; else it is refused, also where
-        it stands in a setting of another solver.
 
     Raises
     ------
@@ -624,8 +639,9 @@ def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
             f"a solver is a spec string or a Solver object, got {source!r}"
             + (f"; an object of it is {source.__name__}()" if isinstance(source, type) else "")
         )
-    if not (trusted and is_trusted()):
-        return solver_registry.make(source, trusted=trusted)
+    if not _user_code_allowed.get():
+        # A solver that was made before may hold a user's solver in a setting.
+        return solver_registry.make(source)
     solver = _made.get(source)
     if solver is None or not _is_current(solver):
         solver = solver_registry.make(source)

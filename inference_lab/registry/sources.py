@@ -13,7 +13,6 @@ from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import item_spec, names_code, problem_registry
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError
 from inference_lab.specs.grammar import build as build_spec
-from inference_lab.specs.trust import is_trusted, untrusted
 from inference_lab.words import shortened
 
 __all__ = ["ProblemSource", "as_problem", "as_problems"]
@@ -23,13 +22,7 @@ ProblemSource: TypeAlias = (
 )
 
 
-def as_problem(
-    source: ProblemSource,
-    data_dir: Path | None = None,
-    *,
-    trusted: bool = True,
-    base: Path | None = None,
-) -> Problem:
+def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
     """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem.
 
     Parameters
@@ -39,20 +32,15 @@ def as_problem(
         `inference_lab.registry`), or the path of a model file.
     data_dir : path, optional
         The data folder; default: the environment variable ``INFERENCE_LAB_DATA``.
-    trusted : bool
-        Whether code from outside the package may be run, and files be read anywhere. If not, files
-        must lie inside the data folder or `base`, with all links followed.
-    base : path, optional
-        A folder besides the data folder in which specs that are not trusted may name files.
 
     Raises
     ------
     SpecError
-        If a spec string cannot be used, or names what it may not.
+        If a spec string cannot be used.
     OSError, ValueError
         If data or a model file cannot be read.
     """
-    found = as_problems(source, data_dir, trusted=trusted, base=base)
+    found = as_problems(source, data_dir)
     if len(found) != 1:
         raise SpecError(
             f"{source} gives {len(found)} problems, and one is needed; give the number of one in "
@@ -62,11 +50,7 @@ def as_problem(
 
 
 def as_problems(
-    source: ProblemSource | Iterable[ProblemSource],
-    data_dir: Path | None = None,
-    *,
-    trusted: bool = True,
-    base: Path | None = None,
+    source: ProblemSource | Iterable[ProblemSource], data_dir: Path | None = None
 ) -> list[Problem]:
     """Make problems of all that a source stands for.
 
@@ -80,7 +64,7 @@ def as_problems(
     source
         As in `as_problem`, or an iterable of such, ``(name, graph)`` among them; or a mapping of
         names to what stands for one problem each.
-    data_dir, trusted, base
+    data_dir
         As in `as_problem`.
 
     Raises
@@ -95,8 +79,7 @@ def as_problems(
     >>> [p.graph.n_variables for p in as_problems(["ising(size=2)", "ising(size=3)"])]
     [4, 9]
     """
-    with untrusted(base, trusted=trusted):
-        return list(_problems(source, data_dir, ""))
+    return list(_problems(source, data_dir, ""))
 
 
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
@@ -156,7 +139,7 @@ def _is_path(text: str) -> bool:
         return False
     path = Path(text)
     try:
-        if is_trusted() and path.is_file() and path.suffix != ".py":
+        if path.is_file() and path.suffix != ".py":
             return True
     except OSError:  # a spec may be longer than names of files
         pass

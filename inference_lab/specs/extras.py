@@ -15,10 +15,12 @@ get it, and refuses every problem with the same words.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
+from typing import Any
 
-__all__ = ["MissingExtra", "how_to_install", "require", "why_missing"]
+__all__ = ["MissingExtra", "how_to_install", "plots", "require", "why_missing"]
 
 
 class MissingExtra(ImportError):
@@ -62,6 +64,11 @@ def require(extra: str, *packages: str) -> None:
         reason = how_to_install(package, extra)
         if reason is not None:
             raise MissingExtra(f"{package} is {reason}", name=package)
+
+
+def plots() -> Any:
+    """Return the module that draws, by name as pandas does: the core does not import figures."""
+    return importlib.import_module("inference_lab.pictures.plots")
 
 
 def why_missing(solver: object) -> str | None:
