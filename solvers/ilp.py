@@ -61,7 +61,7 @@ class ILP(Solver):
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS through scipy; any other is the name of a solver in
+        ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
     cuts : "cycles" or None
         Tighten the relaxation by cycle and clique inequalities, or leave it to the solver's own
@@ -200,7 +200,7 @@ class _Search:
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
-        self.relaxation = Relaxation(self.model, self.settings.backend, self.run.remaining)
+        self.relaxation = Relaxation(self.model, self.settings.backend)
         # Half of the time at most for the relaxation, which may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {

@@ -113,7 +113,7 @@ class LPRelaxation(Solver):
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS through scipy; any other is the name of a solver in
+        ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``. (CBC writes its duals
         with 8 digits, so its bounds fall short by about 1e-8 of the energy and prove less often.)
     draws : int

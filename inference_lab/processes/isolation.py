@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from inference_lab.loading import LoadingMeter, meter
+from inference_lab.loading import CompileTimer, timer
 from inference_lab.processes.descendants import (
     adopt_orphans,
     children,
@@ -225,7 +225,7 @@ def isolated(
     """
     # What a solver writes to the pipe by accident is not taken for an answer.
     token = os.urandom(16)
-    with tempfile.TemporaryFile() as output, LoadingMeter.memory() as memory:
+    with tempfile.TemporaryFile() as output, CompileTimer.memory() as memory:
         reading, writing = os.pipe()
         begin = time.perf_counter()
         sys.stdout.flush()
@@ -369,7 +369,7 @@ def _be_child(call: _Call) -> None:
     try:
         os.setsid()
         end_with_parent()
-        meter.show(call.memory)
+        timer.show(call.memory)
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -465,7 +465,7 @@ class _Watch:
         now = time.monotonic()
         processes = descendants(self.child)
         found = usage(processes)
-        seen, self.loading = LoadingMeter.seen(self.memory)
+        seen, self.loading = CompileTimer.seen(self.memory)
         passed = now - self._at
         share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
         queued = max(0.0, found.queued - self._found.queued)

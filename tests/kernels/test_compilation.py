@@ -23,7 +23,7 @@ from inference_lab.algorithms.linear import rounding
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.kernels.forests import soften
-from inference_lab.loading import meter
+from inference_lab.loading import timer
 
 
 class Kernels(NamedTuple):
@@ -64,9 +64,9 @@ def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width(kernels
 
 def test_a_first_call_takes_loading_time_and_hardly_any_other(kernels):
     values = np.ones(3, dtype=np.float32)
-    begin, loaded = time.perf_counter(), meter.seconds
+    begin, loaded = time.perf_counter(), timer.seconds
     kernels.scaled(values, 1, 2)
-    taken, loaded = time.perf_counter() - begin, meter.seconds - loaded
+    taken, loaded = time.perf_counter() - begin, timer.seconds - loaded
     assert 0.9 * taken < loaded <= taken
 
 
