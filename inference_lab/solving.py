@@ -360,12 +360,7 @@ def refuse_arguments(
     unknown: Mapping[str, object],
     solvers: str | Solver | Iterable[str | Solver],
 ) -> None:
-    """Refuse arguments that a function does not have, and name the argument or setting meant.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse arguments that a function does not have, and name the argument or setting meant."""
     for name, value in unknown.items():
         given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
         settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
@@ -387,12 +382,7 @@ def refuse_arguments(
 
 
 def check_numbers(temperature: object, time_limit: object) -> None:
-    """Refuse a temperature that is no number, and a time limit that is neither that nor None.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse a temperature that is no number, and a time limit that is neither that nor None."""
     number = (int, float, np.number)
     if not isinstance(temperature, number):
         raise TypeError(f"temperature must be a number, got {temperature!r}")

@@ -178,23 +178,6 @@ def shortened(text: str, width: int = 80) -> str:
 def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
     """Shorten solver specs for legends; those that differ stay different.
 
-    Parameters
-    ----------
-    specs : sequence of str
-    width : int
-        Characters at most, 12 or more.
-
-    Returns
-    -------
-    list of str
-        Each spec that fits as it is; a longer one with an ellipsis at its end, or, where that
-        makes two equal, in its middle; numbered where that does not tell them apart either.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 12.
-
     Examples
     --------
     >>> short_labels(["icm", "icm(init=random, restarts=10)"], width=16)
@@ -230,19 +213,6 @@ def nearest(
     others: Mapping[str, str] | None = None,
 ) -> str:
     """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing.
-
-    Parameters
-    ----------
-    word : str
-    valid : iterable of str
-    about : mapping of str to str, optional
-        Lines on some of the valid words.
-    others : mapping of str to str, optional
-        What words in use elsewhere are called here.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -298,22 +268,6 @@ def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> Attribu
     To be raised by ``__getattr__``, which Python asks where all else has failed, also where a
     property exists and has failed itself: its own error is raised then.
 
-    Parameters
-    ----------
-    thing : object
-    name : str
-    others : mapping of str to str
-        What other libraries call things, and what they are called here.
-
-    Returns
-    -------
-    AttributeError
-
-    Raises
-    ------
-    AttributeError
-        That of a property of this name.
-
     Examples
     --------
     >>> no_attribute("text", "uper", {})
@@ -362,15 +316,6 @@ def printable(text: str) -> str:
     Control characters, unpaired surrogates, noncharacters and those that change the direction of
     writing become escapes, since they break files or make a page show what the text does not
     say; runs of white space become one space.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        Without white space at its ends.
 
     Examples
     --------

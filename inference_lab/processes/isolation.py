@@ -199,29 +199,12 @@ def isolated(
     wall_limit: float | None = None,
     memory_limit: int | None = None,
 ) -> Ended:
-    """Call a function in a forked process of its own.
+    """Call a function in a forked process of its own; its answer must be picklable.
 
-    Parameters
-    ----------
-    function, arguments
-        What it returns must be picklable.
-    wall_limit : float, optional
-        Seconds after which all processes of the call are asked to end; half a second later they
-        are killed. Time is not counted while the child imports modules or compiles kernels, nor
-        while it waits for a processor that others have; the latter up to 20 times the limit.
-    memory_limit : int, optional
-        Bytes of address space that the child may take on top of what this process has; and, on
-        Linux, bytes that it and all that it started may have in memory, which is looked at now
-        and then.
-
-    Returns
-    -------
-    Ended
-
-    Raises
-    ------
-    OSError
-        If no process can be started.
+    After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
+    second later. Time does not count while the child compiles, nor while it waits for a processor,
+    up to 20 times the limit. `memory_limit` is in bytes of address space on top of this process's;
+    on Linux also of the memory that all processes of the call have.
     """
     # What a solver writes to the pipe by accident is not taken for an answer.
     token = os.urandom(16)
@@ -323,13 +306,7 @@ def _supervise(call: _Call) -> None:
 
 
 def _outlive(child: int, output: IO[bytes]) -> int:
-    """Wait until a child ends or SIGTERM arrives, then kill all descendants.
-
-    Returns
-    -------
-    int
-        The child's status, as of `os.waitpid`.
-    """
+    """Wait until a child ends or SIGTERM arrives, then kill all descendants."""
     reaped: dict[int, int] = {}
     while child not in reaped and signal.sigwait(_AWAITED) == signal.SIGCHLD:
         reaped |= _reap()
@@ -538,16 +515,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
 
 
 def _end(supervisor: int) -> tuple[int | None, Any]:
-    """Have a supervisor end all its descendants, and wait for it.
-
-    Returns
-    -------
-    int or None
-        The exit code of its child, minus the signal where one ended it; None where somebody else
-        took it.
-    object
-        What both took, as `resource` has it.
-    """
+    """Have a supervisor end all its descendants; return its child's exit code and use of both."""
     with suppress(ProcessLookupError, PermissionError):
         # A call may have stopped it.
         os.kill(supervisor, signal.SIGCONT)

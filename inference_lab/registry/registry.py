@@ -177,13 +177,7 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file under a name of its own; the same file is imported once.
-
-    Raises
-    ------
-    SpecError
-        If the file does not exist or fails to import.
-    """
+    """Import a Python file under a name of its own; the same file is imported once."""
     path = path.resolve()
     # The same in every process: pickles and the machine code of kernels name their module.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
@@ -207,13 +201,7 @@ def load_file(path: Path) -> ModuleType:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module by its name, with the working directory importable.
-
-    Raises
-    ------
-    SpecError
-        If there is none, or it fails to import.
-    """
+    """Import a module by its name, with the working directory importable."""
     folder = os.getcwd()
     if folder not in sys.path and "" not in sys.path:
         # For good, as with ``python -m``: modules may import others when they run.
@@ -247,13 +235,7 @@ def _follow(thing: Any, dotted: str) -> Any:
 
 
 def _name_class_of(thing: Any, place: _Place) -> None:
-    """Name the class of an object, so that the object's spec makes an equal one.
-
-    Raises
-    ------
-    SpecError
-        If the class is out of reach, such as one made inside a function.
-    """
+    """Name the class of an object, so that the object's spec makes an equal one."""
     cls = type(thing)
     if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
         return
@@ -362,14 +344,7 @@ class Registry(Generic[_T]):
         }
 
     def load(self, name: str) -> type[_T]:
-        """Return the class of a name: registered, ``module:Class`` or ``path/to/file.py[:Class]``.
-
-        Raises
-        ------
-        SpecError
-            If there is none; the message lists the valid names and the nearest match. If the
-            name is that of a user's code, within `user_code_refused`.
-        """
+        """Return the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
         place = self._place(name)
         if place is None:
             return self._registered(name)
@@ -508,11 +483,6 @@ class Registry(Generic[_T]):
         """Return what a spec string stands for, of whatever type a user's object or function is.
 
         An object of this kind can be named by its own spec afterwards.
-
-        Raises
-        ------
-        SpecError
-            As in `make`.
         """
         spec = self._parsed(text)
         place = self._place(spec.name)
@@ -535,14 +505,7 @@ class Registry(Generic[_T]):
         return thing
 
     def make(self, text: str) -> _T:
-        """Make an instance from a spec string.
-
-        Raises
-        ------
-        SpecError
-            If the string cannot be read, the name or a setting is unknown, or what it names is
-            something else.
-        """
+        """Make an instance from a spec string."""
         made = self.obtain(text)
         if not isinstance(made, self.base):
             raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
@@ -619,19 +582,7 @@ _KEPT = 256
 
 
 def as_solver(source: str | Solver) -> Solver:
-    """Make a solver of a spec string; a solver object is returned as it is.
-
-    Parameters
-    ----------
-    source : str or Solver
-
-    Raises
-    ------
-    SpecError
-        If the string cannot be used.
-    TypeError
-        If the object is not a solver.
-    """
+    """Make a solver of a spec string; a solver object is returned as it is."""
     if isinstance(source, Solver):
         return source
     if not isinstance(source, str):

@@ -23,23 +23,7 @@ ProblemSource: TypeAlias = (
 
 
 def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
-    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem.
-
-    Parameters
-    ----------
-    source : str, path, Problem, ProblemFamily or FactorGraph
-        A string is a spec, ``module:object`` or ``path/to/file.py:object`` (see
-        `inference_lab.registry`), or the path of a model file.
-    data_dir : path, optional
-        The data folder; default: the environment variable ``INFERENCE_LAB_DATA``.
-
-    Raises
-    ------
-    SpecError
-        If a spec string cannot be used.
-    OSError, ValueError
-        If data or a model file cannot be read.
-    """
+    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem."""
     found = as_problems(source, data_dir)
     if len(found) != 1:
         raise SpecError(
@@ -58,21 +42,6 @@ def as_problems(
     returns one, of anything that can be used here. Those without a name of their own get that of
     the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that makes
     the problem again.
-
-    Parameters
-    ----------
-    source
-        As in `as_problem`, or an iterable of such, ``(name, graph)`` among them; or a mapping of
-        names to what stands for one problem each.
-    data_dir
-        As in `as_problem`.
-
-    Raises
-    ------
-    SpecError, OSError, ValueError
-        As in `as_problem`.
-    TypeError
-        If the source is none of these.
 
     Examples
     --------

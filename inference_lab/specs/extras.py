@@ -49,10 +49,6 @@ def how_to_install(package: str, extra: str) -> str | None:
 def require(extra: str, *packages: str) -> None:
     """Refuse to go on without packages of an extra; none is imported.
 
-    Raises
-    ------
-    MissingExtra
-
     Examples
     --------
     >>> require("report", "numpy", "no_such_package")  # doctest: +ELLIPSIS

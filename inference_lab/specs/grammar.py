@@ -78,12 +78,6 @@ class Spec(NamedTuple):
 def parse_spec(text: str) -> Spec:
     """Split a spec string into name and raw settings.
 
-    Raises
-    ------
-    SpecError
-        If the string does not follow the grammar (`SpecSyntaxError`, whose message points at the
-        place), gives a setting twice, or is longer than `MAX_LENGTH`.
-
     Examples
     --------
     >>> parse_spec("loopy-bp(damping=0.5, schedule=residual)")
@@ -167,19 +161,6 @@ def unknown(
 ) -> SpecError:
     """Make the error for an unknown name: the valid ones, and those that may be meant.
 
-    Parameters
-    ----------
-    kind : str
-        Of what there is none.
-    word : str
-    valid : iterable of str
-    about, others : mapping of str to str, optional
-        As in `inference_lab.words.nearest`.
-
-    Returns
-    -------
-    SpecError
-
     Examples
     --------
     >>> print(unknown("setting of icm", "restart", ["init", "restarts"]))
@@ -191,13 +172,7 @@ def unknown(
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
-    """Make an instance of a settings dataclass from raw settings, converting by field type.
-
-    Raises
-    ------
-    SpecError
-        If a setting is unknown, missing, or its value is not of the field's type.
-    """
+    """Make an instance of a settings dataclass from raw settings, converting by field type."""
     known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
     hints = _hints(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -288,14 +263,6 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
 
     Values of parameters without one become the number or truth value that they look like, else
     text; ``none`` is None.
-
-    Raises
-    ------
-    SpecError
-        If a setting is unknown, missing, or its value is not of the parameter's type; or if the
-        function fails.
-    OSError
-        If it does with that.
 
     Examples
     --------

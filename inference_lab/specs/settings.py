@@ -95,15 +95,9 @@ def setting(
 ) -> _T:
     """Declare a field of a settings dataclass with the range of its numbers.
 
-    Parameters
-    ----------
-    default
-    at_least, above, at_most, below : float, optional
-        What holds of each number; a value of another type that the field may have, such as None,
-        is always allowed. ``below=math.inf`` asks for a finite number.
-    always : bool
-        Whether specs have the setting even where it is the default, since a name should speak for
-        itself.
+    Values of another type that the field may have, such as None, are always allowed.
+    ``below=math.inf`` demands a finite number. Specs name a setting with `always` even where it has
+    its default.
     """
     limits = Range(at_least, above, at_most, below)
     declared: Any = field(default=default, metadata={"range": limits, "always": always})
@@ -149,13 +143,7 @@ def _rules(cls: type[Any]) -> tuple[_Rule, ...]:
 
 
 def check_settings(settings: object) -> None:
-    """Check the fields of a settings dataclass: numbers by their ranges, literals by their types.
-
-    Raises
-    ------
-    ValueError
-        With the name of the field, its value, and what is allowed.
-    """
+    """Check the fields of a dataclass: numbers by their ranges, literals by their types."""
     cls: Any = type(settings)  # mypy doubts that classes can be hashed
     for name, choices, limits, optional in _rules(cls):
         value = getattr(settings, name)

@@ -82,18 +82,7 @@ def highs_solver(
     bounds: tuple[FloatArray, FloatArray],
     integrality: IntArray | None = None,
 ) -> Any:
-    """Return a silent HiGHS of one thread with the model ``lower <= rows x <= upper``.
-
-    Parameters
-    ----------
-    cost : (N,) float64 array
-    rows : (R, N) CSR array
-    lower, upper : (R,) float64 arrays
-    bounds : two (N,) float64 arrays
-        Of the columns.
-    integrality : (N,) int array, optional
-        1 where a column is an integer.
-    """
+    """Return a silent HiGHS of one thread with the model ``lower <= rows x <= upper``."""
     # HiGHS keeps the scheduler that its first call made. A forked process would wait for the
     # threads of its parent for ever.
     highspy.Highs.resetGlobalScheduler(False)
@@ -155,18 +144,7 @@ def solve_relaxation(
     time_limit: float = math.inf,
     max_iterations: int | None = None,
 ) -> Relaxed:
-    """Solve the LP relaxation of a model with at least one column.
-
-    Parameters
-    ----------
-    model : LinearModel
-    backend : str
-        ``"highs"``, or the name of a solver that PuLP drives.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    max_iterations : int, optional
-        Limit on simplex iterations, for HiGHS.
-    """
+    """Solve the LP relaxation of a model with at least one column."""
     begin = perf_counter()
     relaxation = Relaxation(model, backend)
     return relaxation.solve(time_limit - (perf_counter() - begin), max_iterations)
@@ -217,15 +195,7 @@ class Relaxation:
             self._solver.setOptionValue("solver", "simplex")
 
     def solve(self, time_limit: float = math.inf, max_iterations: int | None = None) -> Relaxed:
-        """Solve the relaxation as it is now.
-
-        Parameters
-        ----------
-        time_limit : float
-            Seconds; ``inf`` for none.
-        max_iterations : int, optional
-            Limit on simplex iterations, for HiGHS.
-        """
+        """Solve the relaxation as it is now."""
         if self._solver is None:
             return _relax_with_pulp(self.model, self._backend, self._scale, time_limit)
         if max_iterations is not None:
@@ -267,16 +237,7 @@ class Relaxation:
         self._solver.setOptionValue("run_crossover", "off")
 
     def change(self, drop: IntArray, rows: CsrArray, rhs: FloatArray) -> None:
-        """Drop inequalities, then add others as the last ones.
-
-        Parameters
-        ----------
-        drop : (D,) int64 array
-            Numbers of inequalities.
-        rows : (T, N) CSR array
-        rhs : (T,) float64 array
-            ``rows x <= rhs``, which every labelling meets.
-        """
+        """Drop inequalities, then add others as the last ones."""
         model = self.model
         if drop.size:
             kept = np.ones(model.b_ub.size, dtype=bool)
@@ -335,20 +296,9 @@ def solve_integer(
     magnitude: float = 1.0,
     time_limit: float = math.inf,
 ) -> Integral:
-    """Solve the ILP; columns that are forbidden are left out.
-
-    Parameters
-    ----------
-    model : LinearModel
-        With at least one column.
-    backend : str
-        ``"highs"``, or the name of a solver that PuLP drives.
-    magnitude : float
-        The optimum is at least about this large, in absolute value. Costs are scaled by a power
-        of two so that the absolute gap of 1e-6 at which HiGHS stops is at most 1e-9 of it.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    """
+    """Solve the ILP without the columns that are forbidden."""
+    # The optimum is at least about as large as the magnitude. With this scale the absolute gap of
+    # 1e-6 at which HiGHS stops is at most 1e-9 of it.
     left = _pruned(model)
     largest = max(1e-300, float(np.abs(left.cost).max()))
     scale = 2.0 ** math.ceil(min(math.log2(1e3) - math.log2(magnitude), math.log2(1e10 / largest)))
@@ -439,15 +389,7 @@ def _integer_with_pulp(
 
 
 def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> Any:
-    """Return a silent PuLP solver object by name.
-
-    Parameters
-    ----------
-    backend : str
-        A name in ``pulp.listSolvers(onlyAvailable=True)``.
-    time_limit : float
-        Seconds; ``inf`` for none.
-    """
+    """Return a silent PuLP solver object by name."""
     import pulp
 
     settings: dict[str, Any] = {"msg": False}
@@ -460,13 +402,7 @@ def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> 
 
 
 def check_backend(backend: str) -> None:
-    """Check that a backend is ``"highs"`` or known to PuLP.
-
-    Raises
-    ------
-    ValueError
-        If it is neither; the message lists what is.
-    """
+    """Check that a backend is ``"highs"`` or known to PuLP."""
     if backend == "highs":
         return
     import pulp

@@ -108,25 +108,8 @@ def table_rises(tables: FloatArray) -> FloatArray:
 def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding:
     """Choose the scale so that no integer energy needs more than `bits` bits.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-        With at least one variable; every term allows something.
-    best_energy : float
-        Energy of a known labelling, ``inf`` if there is none. What costs more above the sum of all
-        least costs is cut off there, so that large penalties do not take the bits away from small
-        costs. Every labelling whose costs are cut is at least as expensive as that by ``C``, too.
-    bits : int
-
-    Complexity: linear in the size of dense tables.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> rounding = plan_rounding(g, 0.5, bits=20)
-    >>> rounding.integers(unary_rises(g)).tolist(), rounding.scale
-    ([0.0, 262144.0, 262144.0, 0.0], 524288.0)
+    A term's cost is cut off where it alone makes a labelling more expensive than `best_energy`, so
+    that large penalties do not take the bits away from small costs.
     """
     minima = [np.array([graph.constant]), graph.least_unaries]
     ranges = [_largest_rise(unary_rises(graph), graph.unary_ptr[:-1])]
