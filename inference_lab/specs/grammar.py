@@ -11,10 +11,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from inference_lab.words import nearest, shortened
 
@@ -173,22 +175,10 @@ def unknown(
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
     """Make an instance of a settings dataclass from raw settings, converting by field type."""
-    known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    known = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
+    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hints = _hints(cls)  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    for key, raw in settings.items():
-        if key not in known:
-            if not known:
-                raise SpecError(f"{name} has no settings, got {key!r}")
-            raise unknown(f"setting of {name}", key, known)
-        values[key] = _convert(raw, hints[key], f"{name}({key}=...)")
-    missing = [
-        f.name
-        for f in known.values()
-        if f.default is MISSING and f.default_factory is MISSING and f.name not in values
-    ]
-    if missing:
-        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    values = _values(name, settings, [f.name for f in known], needed, hints)
     try:
         return cls(**values)
     except SpecError:
@@ -197,65 +187,78 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
         raise SpecError(f"{name}: {problem}") from problem
 
 
+def _values(
+    name: str,
+    settings: dict[str, str | None],
+    known: list[str],
+    needed: list[str],
+    hints: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Convert raw settings by their types; those without one look like what they are."""
+    for key in settings:
+        if not known:
+            raise SpecError(f"{name} has no settings, got {key!r}")
+        if key not in known:
+            raise unknown(f"setting of {name}", key, known)
+    for key in needed:
+        if key not in settings:
+            raise SpecError(f"{name} needs the setting {key!r}: {name}({key}=...)")
+    return {
+        key: _convert(raw, hints.get(key, Any | None), f"{name}({key}=...)")
+        for key, raw in settings.items()
+    }
+
+
 @cache
 def _hints(cls: type[Any]) -> dict[str, Any]:
     """Return the types of the fields of a class, which are texts to be evaluated."""
     return typing.get_type_hints(cls)
 
 
+def options_of(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the one type that it is."""
+    united = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if united else (hint,)
+
+
+def is_literal(hint: Any) -> bool:
+    """Whether a type is a `Literal`."""
+    return typing.get_origin(hint) is typing.Literal
+
+
+#: Types in messages.
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", type(None): "none"}
+
+
 def _convert(raw: str | None, hint: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    options = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
+    """Convert the text of a setting to its type; `where` begins the message of an error."""
+    options = options_of(hint)
     if raw is None:
         if type(None) in options:
             return None
         raise SpecError(f"{where}: none is not allowed")
-    said: list[str] = []
-    for option in options:
-        if option is type(None):
-            said.append("none")
-            continue
-        if typing.get_origin(option) is typing.Literal:
-            choices = typing.get_args(option)
-            if raw in choices:
-                return raw
-            said.append("one of " + ", ".join(map(str, choices)))
-            continue
-        if option is bool:
-            if raw.lower() in ("true", "false"):
-                return raw.lower() == "true"
-            said.append("true or false")
-        elif option is int:
-            try:
-                return int(raw)
-            except ValueError:
-                said.append("an integer")
-        elif option is float:
-            try:
-                return float(raw)
-            except ValueError:
-                said.append("a number")
-        elif option is str:
-            return raw
-        elif option is Path:
-            return Path(raw)
-        elif option in (Any, object):
-            return plain_value(raw)
+    if Any in options or object in options:
+        return plain_value(raw)
+    try:
+        return msgspec.convert(raw, hint, strict=False, dec_hook=lambda kind, text: kind(text))
+    except msgspec.ValidationError:
+        allowed = [
+            f"one of {', '.join(map(str, typing.get_args(o)))}" if is_literal(o) else _WORDS.get(o)
+            for o in options
+        ]
+        said = " or ".join(filter(None, allowed))
+    except TypeError:
+        said = ""
     if not said:
         raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
-    raise SpecError(f"{where}: {shortened(raw)!r} is not {' or '.join(said)}")
+    raise SpecError(f"{where}: {shortened(raw)!r} is not {said}")
 
 
 def plain_value(raw: str) -> int | float | bool | str:
     """Return the number or truth value that a text looks like, else the text."""
-    if raw.lower() in ("true", "false"):
-        return raw.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(raw)
-        except ValueError:
-            continue
-    return raw
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(raw, int | float, strict=False)
+    return raw.lower() == "true" if raw.lower() in ("true", "false") else raw
 
 
 def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
@@ -276,20 +279,12 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
         hints = typing.get_type_hints(function)
     except (ValueError, TypeError, NameError):  # built in, or annotated with what is not there
         parameters, hints = {}.values(), {}
-    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    values: dict[str, Any] = {}
-    for key, raw in settings.items():
-        if key not in known and not takes_any:
-            if not known:
-                raise SpecError(f"{name} has no settings, got {key!r}")
-            raise unknown(f"setting of {name}", key, known)
-        hint = hints.get(key)
-        where = f"{name}({key}=...)"
-        values[key] = _convert(raw, Any | None if hint is None else hint, where)
-    missing = [p.name for p in known.values() if p.default is p.empty and p.name not in values]
-    if missing:
-        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in own if p.default is p.empty]
+    known = [p.name for p in own]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        known += settings
+    values = _values(name, settings, known, needed, hints)
     try:
         return function(**values)
     except (SpecError, OSError):

@@ -17,14 +17,15 @@ ValueError: damping must be at least 0 and below 1, got 1.5
 from __future__ import annotations
 
 import math
-import types
+import sys
 import typing
 from dataclasses import dataclass, field, fields
 from functools import cache
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from inference_lab.specs.grammar import format_spec
+import msgspec
+
+from inference_lab.specs.grammar import format_spec, is_literal, options_of
 from inference_lab.words import shortened
 
 __all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
@@ -53,6 +54,15 @@ class Range(NamedTuple):
     above: float | None = None
     at_most: float | None = None
     below: float | None = None
+
+    @property
+    def meta(self) -> msgspec.Meta:
+        """The same for msgspec, whose limits are finite."""
+        names = ("ge", "gt", "le", "lt")
+        limits = dict(zip(names, self, strict=True))
+        if self.below == math.inf:
+            limits |= {"lt": None, "le": sys.float_info.max}
+        return msgspec.Meta(**limits)
 
     def admits(self, number: Any) -> bool:
         """Whether a number is within."""
@@ -104,16 +114,6 @@ def setting(
     return typing.cast(_T, declared)
 
 
-class _Rule(NamedTuple):
-    """What a field may be: one of the choices, a number in the range, or None."""
-
-    name: str
-    choices: tuple[Any, ...]
-    limits: Range | None
-    #: None where the annotation cannot be read.
-    optional: bool | None
-
-
 def range_of(metadata: typing.Mapping[Any, Any]) -> Range | None:
     """Return the range that a field's metadata have, None without limits."""
     limits = metadata.get("range")
@@ -121,43 +121,42 @@ def range_of(metadata: typing.Mapping[Any, Any]) -> Range | None:
 
 
 @cache
-def _rules(cls: type[Any]) -> tuple[_Rule, ...]:
-    """Return what is to be checked of a dataclass."""
+def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
+    """Return the types of the fields that are checked, as msgspec has them, and their names."""
     try:
         hints = typing.get_type_hints(cls)
     except Exception:  # a user's annotations may name what only type checkers know
         hints = {}
-    rules = []
+    rules = {}
     for each in fields(cls):
-        hint = hints.get(each.name)
-        united = typing.get_origin(hint) in (typing.Union, types.UnionType)
-        options = typing.get_args(hint) if united else (hint,)
-        literals = [o for o in options if typing.get_origin(o) is typing.Literal]
-        choices = tuple(choice for option in literals for choice in typing.get_args(option))
+        options = options_of(hints.get(each.name, float | None))
         limits = range_of(each.metadata)
-        only_choices = len(literals) + (type(None) in options) == len(options)
-        if limits is not None or (choices and only_choices):
-            optional = None if hint is None else type(None) in options
-            rules.append(_Rule(each.name, choices, limits, optional))
-    return tuple(rules)
+        choices = [c for o in options if is_literal(o) for c in typing.get_args(o)]
+        if limits is None and not all(is_literal(o) or o is type(None) for o in options):
+            continue
+        checked = [
+            Annotated[o, limits.meta] if limits and o in (int, float) else o for o in options
+        ]
+        allowed = [*map(str, choices), *([] if limits is None else [str(limits)])]
+        if type(None) in options and choices:
+            allowed.append("None")
+        *first, last = allowed
+        said = f"{', '.join(first)} or {last}" if first else last
+        rules[each.name] = typing.Union[tuple(checked)], said  # noqa: UP007
+    return rules
 
 
 def check_settings(settings: object) -> None:
     """Check the fields of a dataclass: numbers by their ranges, literals by their types."""
     cls: Any = type(settings)  # mypy doubts that classes can be hashed
-    for name, choices, limits, optional in _rules(cls):
+    for name, (kind, allowed) in _rules(cls).items():
         value = getattr(settings, name)
-        if value is None and optional is not False:
-            continue
-        in_range = limits is not None and isinstance(value, Real) and limits.admits(value)
-        if not in_range and value not in choices:
-            allowed = [*map(str, choices), *([] if limits is None else [str(limits)])]
-            if optional and choices:
-                allowed.append("None")
-            *first, last = allowed
-            said = f"{', '.join(first)} or {last}" if first else last
+        try:
+            # numpy's numbers are no numbers to msgspec.
+            msgspec.convert(value.item() if hasattr(value, "item") else value, kind)
+        except msgspec.ValidationError:
             got = shortened(repr(value)) if isinstance(value, str) else value
-            raise ValueError(f"{name} must be {said}, got {got}")
+            raise ValueError(f"{name} must be {allowed}, got {got}") from None
 
 
 @dataclass(frozen=True)

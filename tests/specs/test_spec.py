@@ -220,7 +220,7 @@ def test_nothing_is_evaluated(monkeypatch):
         ("x(count=true)", "x(count=...): 'true' is not an integer"),
         ("x(count=none)", "x(count=...): none is not allowed"),
         ("x(rate=fast)", "x(rate=...): 'fast' is not a number"),
-        ("x(flag=1)", "x(flag=...): '1' is not true or false"),
+        ("x(flag=yes)", "x(flag=...): 'yes' is not true or false"),
         ("x(limit=x)", "x(limit=...): 'x' is not an integer or none"),
         ("x(mode=fsat)", "x(mode=...): 'fsat' is not one of fast, slow-but-sure"),
         ("x(weight=many)", "x(weight=...): 'many' is not a number or one of auto"),
