@@ -261,7 +261,7 @@ class Run:
         self._on_offer = on_offer
         self._on_improve = on_improve
         # Seconds that do not count as the solver's: looking at labellings. Those of loading
-        # (imports and compilation) are not on the clock.
+        # (compilation) are not on the clock.
         self._paused = 0.0
         self._stopped = False
         self.clock: Callable[[], float] = lambda: clock() - stopwatch()
@@ -735,7 +735,7 @@ class Solution:
         As in `Outcome`; None at temperature 0.
     iterations : int
     seconds : float
-        The solver's time: without evaluation of offers, imports and compilation.
+        The solver's time: without evaluation of offers and compilation.
     compile_seconds : float
         Time in which modules were imported and kernels compiled or loaded, during the run.
     temperature : float

@@ -115,7 +115,7 @@ def solve(
     seed : int or None
         Seed of the run's random generator; None draws a fresh one.
     time_limit : float, optional
-        Seconds of `clock`; importing modules and compiling kernels do not count.
+        Seconds of `clock`; compiling kernels does not count.
     max_iterations : int, optional
         Limit on sweeps, or what the method counts; settings of the solver may be tighter.
     temperature : float

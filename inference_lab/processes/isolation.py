@@ -61,7 +61,7 @@ _BUSIEST = 20.0
 #: Seconds until the first look at what the child takes, and at most between two.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
-#: Seconds of importing and compiling, which do not count, that end a child all the same.
+#: Seconds of compiling, which do not count, that end a child all the same.
 _LOADING_LIMIT = 600.0
 #: Bytes of output that are kept, the last ones.
 _TAIL = 2000
@@ -112,7 +112,7 @@ class Ended:
     output : str
         The last of what it wrote to standard output and error.
     loading : bool
-        Whether it was importing or compiling when it was ended for want of time. What it had
+        Whether it was compiling when it was ended for want of time. What it had
         compiled is on the disk, and another call may get further.
     """
 
@@ -412,7 +412,7 @@ class _Watch:
     Between two looks it is charged the wall time, less the time that its processes waited for a
     processor, but no less than their processor time. Processes that ended between two looks only
     add to the charge, since their waiting is unknown. The share of the time in which the child
-    imported or compiled, by its own account, is charged apart, against a limit of its own.
+    compiled, by its own account, is charged apart, against a limit of its own.
     """
 
     def __init__(
@@ -552,7 +552,7 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
         end, loading = End.TIMEOUT, watch.loading
         message = f"did not end within {watch.limit:.3g} s, and was ended"
         if loading:
-            message += " while it was importing or compiling"
+            message += " while it was compiling"
     elif code is None:
         message = "the process ended without an answer, and somebody else took its exit code"
     elif code < 0:
