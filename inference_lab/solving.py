@@ -45,7 +45,7 @@ from inference_lab.words import alike, shortened
 
 
 def _processor_seconds() -> float:
-    """Return what processors have worked for this process and those it has waited for."""
+    """Return the processor time of this process and of the children it has waited for."""
     used = os.times()
     return time.process_time() + used.children_user + used.children_system
 
@@ -80,7 +80,7 @@ _DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 #: A labelling that pays less than this share of a graph's magnitude pays nothing.
 _NOTHING = 2.0**-550
 
-#: What is above the minimum by so many temperatures has no weight that a float could hold.
+#: A labelling this many temperatures above the minimum has a weight that underflows.
 _NO_WEIGHT = 750.0
 
 #: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
@@ -237,7 +237,7 @@ def _warned(solution: Solution) -> Solution:
 
 
 def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
-    """Return marginals as one array in the layout of the unaries, or say what is wrong."""
+    """Return marginals as one array in the layout of the unaries; raise if they do not fit."""
     rows = [np.asarray(row, dtype=np.float64) for row in marginals]
     if [row.shape for row in rows] != [(int(k),) for k in graph.cardinalities]:
         raise ValueError(
@@ -251,7 +251,7 @@ def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
-    """Return what the method says, or, where it is not asked, what is said in its place and why."""
+    """Run the method; or return the outcome of a run that is not begun, and the reason."""
     why = contradiction(graph)
     if why is not None:
         return Outcome(infeasible=True), why
@@ -266,7 +266,7 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
 
 
 def _unanswered(status: Status, reason: str, asked: Mapping[str, Any]) -> Solution:
-    """Return what is said where there is no answer, beside what was asked."""
+    """Build the `Solution` of a run without an answer."""
     return Solution(None, math.nan, -math.inf, status, reason, **asked)
 
 
@@ -278,7 +278,7 @@ def _solution(
     outcome: Outcome,
     why: str,
 ) -> Solution:
-    """Return what came of a run, judged, beside what was asked."""
+    """Build the `Solution` of a run, after its outcome is checked."""
     outcome, fault = judged(outcome, graph)
     if outcome.unsupported:
         return _unanswered(Status.UNSUPPORTED, outcome.unsupported, asked)
@@ -330,7 +330,7 @@ def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
 
 
 def _as_graph(source: ProblemSource) -> FactorGraph:
-    """Return the graph of whatever stands for a problem."""
+    """Return the graph of a problem in any form."""
     if isinstance(source, FactorGraph):
         return source
     if not isinstance(source, str | Path | Problem | ProblemFamily):

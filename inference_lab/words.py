@@ -35,7 +35,7 @@ __all__ = [
 #: Energies are shown with this many significant digits (more before the point if it takes them).
 _DIGITS = 7
 
-#: What stands where there is no number.
+#: Shown in place of a missing number.
 NONE = "-"
 
 

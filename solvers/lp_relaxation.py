@@ -42,7 +42,7 @@ _MAX_STEPS = 3e8
 _POLISH_SWEEPS = 200
 #: Seconds that the polish may take when the time is over, since it gains so much.
 _AFTER_THE_END = 0.1
-#: Evaluations of the energy that it takes to tell what came of it.
+#: Evaluations of the energy that the polish and its report take.
 _TOLD = 4.0
 #: How many of the best rounded labellings are polished.
 _POLISHED = 4
@@ -54,7 +54,7 @@ def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArr
     """Return ``(cost, A, b, upper)``: the LP that is solved, ``A x = b, 0 <= x <= upper``, in full.
 
     Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
-    ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. What is solved is smaller.
+    ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. The LP that is solved is smaller.
     """
     ptr = graph.unary_ptr
     costs, start = [graph.unary_values], int(ptr[-1])
@@ -179,11 +179,11 @@ class LPRelaxation(Solver):
         check_backend(self.backend)
 
     def missing(self) -> str | None:
-        """Say whether the backend is there."""
+        """Check the backend."""
         return why_unavailable(self.backend)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a matrix too large."""
+        """Refuse a temperature above 0, and a matrix too large for the LP solver."""
         return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

@@ -1,8 +1,8 @@
-"""Calls in processes of their own, under limits: whatever happens there is told, and costs nothing.
+"""Calls in processes of their own, under limits; a fault costs that call only.
 
 `isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
 loop, allocate without end, print, change its directory, or start processes: the call ends in time
-with an `Ended` that says what happened, and nothing of the child is left.
+with an `Ended` that holds the reason, and nothing of the child is left.
 
 The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call, and
 ends only when no descendant is left. Each leads a session of its own, so that signals to their
@@ -71,7 +71,7 @@ _PIECE = 1 << 16
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
 #: Memory left to a child that ran out of it, to say so.
 _RESERVE = 1 << 25
-#: What programs say that end for want of memory.
+#: Output of programs that ran out of memory.
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
 
@@ -92,7 +92,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a call.
+    """The result of a call in a process of its own.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def undisturbed() -> Iterator[None]:
 
 
 class _Call(NamedTuple):
-    """What a child is there for: where it answers, where it prints, and what it calls."""
+    """The function that a child calls, and where it answers and prints."""
 
     writing: int
     token: bytes
@@ -373,7 +373,7 @@ def _be_child(call: _Call) -> None:
 
 
 def _answer(call: _Call) -> bytes:
-    """Call the function; return what became of that, pickled."""
+    """Call the function; return its value or its exception, pickled."""
     total = None
     if call.memory_limit is not None:
         total = _address_space() + call.memory_limit
@@ -398,7 +398,7 @@ def _answer(call: _Call) -> bytes:
 
 
 def _address_space() -> int:
-    """Return the bytes of address space that this process has, 0 where nobody tells."""
+    """Return the bytes of this process's address space, 0 where they are unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -107,7 +107,7 @@ class _Place(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What a listing says about a file: its first line, and the package that it needs, if any."""
+    """The line of a file in a listing, and the package that it needs, if any."""
 
     line: str
     package: str | None
@@ -157,7 +157,7 @@ and such code is refused here; the command reproduce runs it with --trust
         _user_code_allowed.reset(token)
 
 
-#: What the names of modules of this library begin with.
+#: Prefix of the names of this library's modules.
 _OURS = "inference_lab."
 
 #: How the names of modules begin that are loaded from users' files.
@@ -165,7 +165,7 @@ _LOADED = "inference_lab_user_"
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Compiles what a file says now.
+    """Compile a file from its source, never from bytecode.
 
     Bytecode that is kept counts as current for a file of the same size and second: what was edited
     at once would run as it was, and be recorded as what it is.
@@ -262,13 +262,13 @@ class Registry(Generic[_T]):
     Parameters
     ----------
     kind : str
-        What they are called in messages.
+        Their noun in messages.
     base : type
         Their base class.
     package : str
         The package whose modules they are; also the entry-point group for those from outside.
     besides : types
-        Of what else users' objects may be, see `obtain`.
+        Other types that users' objects may have, see `obtain`.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class Registry(Generic[_T]):
 
     @property
     def _what(self) -> str:
-        """What a class of this kind is, in the words of messages."""
+        """The kind and its base class, for messages."""
         return f"{self.kind} (a class derived from inference_lab.{self.base.__name__})"
 
     @cache  # noqa: B019  # the two registries live as long as the program
@@ -313,7 +313,7 @@ class Registry(Generic[_T]):
             if name not in lines:
                 try:
                     lines[name] = (inspect.getdoc(self.load(name)) or "").split("\n")[0].rstrip(".")
-                except SpecError as problem:  # somebody else's package must not break the listing
+                except SpecError as problem:  # another package must not break the listing
                     lines[name] = str(problem)
         return dict(sorted(lines.items()))
 
@@ -457,7 +457,7 @@ class Registry(Generic[_T]):
         return _named(cls, name)
 
     def _parsed(self, text: str) -> Spec:
-        """Do `parse_spec`; where that fails, say what there is."""
+        """Parse a spec; an error lists the names or settings that exist."""
         try:
             return parse_spec(text)
         except SpecSyntaxError as problem:
@@ -480,7 +480,7 @@ class Registry(Generic[_T]):
             raise
 
     def obtain(self, text: str) -> Any:
-        """Return what a spec string stands for, of whatever type a user's object or function is.
+        """Make the object of a spec string, of any type that a user's object or function has.
 
         An object of this kind can be named by its own spec afterwards.
         """
@@ -522,7 +522,7 @@ def _item(things: Any, number: int, name: str) -> Any:
 
 
 def item_spec(text: str, number: int) -> str:
-    """Return the spec of an item of what a spec stands for.
+    """Return the spec of one item of a sequence that a spec makes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""From what stands for a problem to the problem: a spec, a path, a family, a graph, or many."""
+"""Make problems of specs, paths, families and graphs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
 def as_problems(
     source: ProblemSource | Iterable[ProblemSource], data_dir: Path | None = None
 ) -> list[Problem]:
-    """Make problems of all that a source stands for.
+    """Make the problems of a source, one or many.
 
     A spec such as ``my_module:problems`` may name several at once: an iterable, or a function that
     returns one, of anything that can be used here. Those without a name of their own get that of
@@ -52,7 +52,7 @@ def as_problems(
 
 
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
-    """Yield the problems of a source, which is what the spec stands for unless that is empty."""
+    """Yield the problems of a source; `spec` is the one it was made of, or empty."""
     if isinstance(source, Problem):
         yield _changed(source, info={**source.info, "spec": spec}) if spec else source
     elif isinstance(source, FactorGraph):
@@ -112,5 +112,5 @@ def _is_path(text: str) -> bool:
             return True
     except OSError:  # a spec may be longer than names of files
         pass
-    # No spec looks like this, and whoever looks for the file says what is there instead.
+    # No spec looks like this; the search for the file names its neighbours.
     return (path.suffix != "" or len(path.parts) > 1) and "(" not in text and not names_code(text)

@@ -1,6 +1,6 @@
 """Packages that only some solvers or one feature need, installed as extras.
 
-What a feature needs it asks for by `require` before it begins: figures and pages (``report``),
+A feature checks for its packages by `require` before it begins: figures and pages (``report``),
 pictures in files (``images``).
 
 A solver's file that needs one says so in two constants, which listings read without importing it::

@@ -22,7 +22,7 @@ from inference_lab.words import nearest, shortened
 
 _T = TypeVar("_T")
 
-#: Longest spec that is read, in characters: nobody writes longer ones by hand.
+#: Longest spec that is read, in characters, far beyond any written by hand.
 MAX_LENGTH = 10_000
 
 #: Characters that are shown before the place of a mistake, and after it.
@@ -38,7 +38,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 
 class SpecError(ValueError):
-    """A spec string, name or setting that cannot be used; the message says what would be."""
+    """A spec string, name or setting that cannot be used; the message names those that can."""
 
 
 class SpecSyntaxError(SpecError):
@@ -194,7 +194,7 @@ def _values(
     needed: list[str],
     hints: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Convert raw settings by their types; those without one look like what they are."""
+    """Convert raw settings by their types; those without one by their look."""
     for key in settings:
         if not known:
             raise SpecError(f"{name} has no settings, got {key!r}")
@@ -277,7 +277,7 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
     try:
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(function)
-    except (ValueError, TypeError, NameError):  # built in, or annotated with what is not there
+    except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
         parameters, hints = {}.values(), {}
     own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     needed = [p.name for p in own if p.default is p.empty]
@@ -311,7 +311,7 @@ def format_value(value: Any) -> str:
 
 
 def format_spec(name: str, settings: Any) -> str:
-    """Write the spec string of a settings dataclass: its name and what is not default.
+    """Write the spec string of a settings dataclass: its name and the settings that differ.
 
     Fields declared by ``setting(..., always=True)`` are written even then.
     """

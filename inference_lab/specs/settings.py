@@ -1,4 +1,4 @@
-"""Settings: a frozen dataclass whose fields say what they may be, and are checked against it.
+"""Settings: a frozen dataclass whose fields declare their ranges and are checked against them.
 
 Numbers have a range, and a field that is annotated as a `Literal` is one of its choices.
 
@@ -74,7 +74,7 @@ class Range(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Say it in words that follow "must be"."""
+        """Return the range in words that follow "must be"."""
         if self.at_least is not None and self.at_most is not None:
             return f"between {_text(self.at_least)} and {_text(self.at_most)}"
         words = ["finite"] if self.below == math.inf else []
@@ -125,7 +125,7 @@ def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
     """Return the types of the fields that are checked, as msgspec has them, and their names."""
     try:
         hints = typing.get_type_hints(cls)
-    except Exception:  # a user's annotations may name what only type checkers know
+    except Exception:  # a user's annotations may name types that only type checkers load
         hints = {}
     rules = {}
     for each in fields(cls):
@@ -170,7 +170,7 @@ class Settings:
     registered_as: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        """Check what the fields say of themselves."""
+        """Check the fields against their types and ranges."""
         check_settings(self)
 
     @classmethod

@@ -119,8 +119,8 @@ def test_arithmetic_is_in_single_precision() -> None:
         (beliefs.least_difference, (types.int64, values, values, types.uint64)),
     ]
     for step, kinds in steps:
-        step.within.compile(kinds)
-        assert step.within.overloads[kinds].signature.return_type == one, step
+        step.compile(kinds)
+        assert step.overloads[kinds].signature.return_type == one, step
 
 
 def test_forests_are_solved_exactly() -> None:

@@ -27,7 +27,7 @@ _FEASIBLE = 2
 
 @dataclass(frozen=True)
 class Relaxed:
-    """What came of solving the relaxation.
+    """The result of solving the relaxation.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Integral:
-    """What came of solving the ILP.
+    """The result of solving the ILP.
 
     Attributes
     ----------
@@ -413,7 +413,7 @@ def check_backend(backend: str) -> None:
 
 
 def why_unavailable(backend: str) -> str | None:
-    """Return None if a backend can be used here, else the reason and what can."""
+    """Return None if a backend can be used here, else the reason and those that can."""
     if backend == "highs":
         return None
     import pulp

@@ -22,7 +22,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class _Reparametrised(NamedTuple):
-    """What a dual vector makes of the costs: reduced costs, minima of groups, bound."""
+    """The costs under a dual vector: reduced costs, minima of groups, bound."""
 
     reduced: FloatArray
     minima: FloatArray
@@ -243,7 +243,7 @@ class LinearModel:
 
 
 def _finite(values: npt.ArrayLike | None, size: int) -> FloatArray:
-    """Return a copy in which what is missing or not finite is 0."""
+    """Return a copy with 0 for missing and infinite values."""
     if values is None:
         return np.zeros(size)
     array = np.array(values, dtype=np.float64)
