@@ -152,8 +152,9 @@ def check_settings(settings: object) -> None:
     for name, (kind, allowed) in _rules(cls).items():
         value = getattr(settings, name)
         try:
-            # numpy's numbers are no numbers to msgspec.
-            msgspec.convert(value.item() if hasattr(value, "item") else value, kind)
+            # msgspec knows Python's numbers only.
+            plain = value.item() if getattr(value, "ndim", None) == 0 else value
+            msgspec.convert(plain, kind)
         except msgspec.ValidationError:
             got = shortened(repr(value)) if isinstance(value, str) else value
             raise ValueError(f"{name} must be {allowed}, got {got}") from None
