@@ -68,7 +68,7 @@ class LinearModel:
     -----
     `inference_lab.algorithms.linear.model.model_size` has the counts. A nonzero takes 12 bytes (16
     in models of more than 2^31 entries), a column 16 and a row 12, at most five times that while
-    building. While HiGHS solves, scipy and HiGHS take about 600 bytes a nonzero: 9.7 GB for the
+    building. While HiGHS solves, it took about 600 bytes a nonzero through scipy: 9.7 GB for the
     E-step with 100,000 points, 20 clusters and 200,000 constraints, which has 16 million.
     """
 
