@@ -260,8 +260,8 @@ class Run:
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings. Those of loading
-        # (compilation) are not on the clock.
+        # Seconds that do not count as the solver's: looking at labellings. Those of compiling
+        # are not on the clock.
         self._paused = 0.0
         self._stopped = False
         self.clock: Callable[[], float] = lambda: clock() - stopwatch()
@@ -737,7 +737,7 @@ class Solution:
     seconds : float
         The solver's time: without evaluation of offers and compilation.
     compile_seconds : float
-        Time in which modules were imported and kernels compiled or loaded, during the run.
+        Time in which kernels were compiled, or loaded from the disk, during the run.
     temperature : float
     seed : int or None
     solver : str
