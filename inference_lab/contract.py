@@ -858,7 +858,8 @@ class Solution:
         points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
         points.append((self.seconds, self.energy, self.lower_bound))
         seconds, energies, bounds = zip(*points, strict=True)
-        return plots().draw_history(seconds, energies, bounds, self.solver, axes)
+        drawn: Axes = plots().draw_history(seconds, energies, bounds, self.solver, axes)
+        return drawn
 
     def plot_marginals(self, *, axes: Axes | None = None) -> Axes:
         """Draw the marginals as stacked bars, one a variable.
@@ -885,7 +886,8 @@ class Solution:
         """
         if self.marginals is None:
             raise ValueError("there are no marginals; ask for them with a temperature above 0")
-        return plots().draw_marginals(list(self.marginals), axes)
+        drawn: Axes = plots().draw_marginals(list(self.marginals), axes)
+        return drawn
 
     @property
     def gap(self) -> float:

@@ -151,7 +151,8 @@ class Problem:
         image = self.picture(labels)
         if image is None:
             return self.graph.plot(labels, axes=axes)
-        return plots().draw_image(image, axes)
+        drawn: Axes = plots().draw_image(image, axes)
+        return drawn
 
 
 @dataclass(frozen=True)

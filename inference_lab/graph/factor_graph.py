@@ -792,7 +792,8 @@ class FactorGraph:
             same = np.eye(*table.shape, dtype=np.bool_)
             equal[e] = table[same].mean() <= (table[~same].mean() if not same.all() else np.inf)
         scopes = [self.higher_order(f)[0] for f in range(self.n_factors)]
-        return plots().draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
+        drawn: Axes = plots().draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
+        return drawn
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the defining arrays only; what is derived is derived again."""

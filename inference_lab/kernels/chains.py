@@ -14,7 +14,8 @@ from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.record import record
 
 #: Truth values that are no constants to numba, which would compile a step anew for each of them.
-_YES, _NO = np.bool_(True), np.bool_(False)
+_YES: Any = np.bool_(True)
+_NO: Any = np.bool_(False)
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.

@@ -58,11 +58,13 @@ class Range(NamedTuple):
     @property
     def meta(self) -> msgspec.Meta:
         """The same for msgspec, whose limits are finite."""
-        names = ("ge", "gt", "le", "lt")
-        limits = dict(zip(names, self, strict=True))
-        if self.below == math.inf:
-            limits |= {"lt": None, "le": sys.float_info.max}
-        return msgspec.Meta(**limits)
+        finite = self.below == math.inf
+        return msgspec.Meta(
+            ge=self.at_least,
+            gt=self.above,
+            le=sys.float_info.max if finite else self.at_most,
+            lt=None if finite else self.below,
+        )
 
     def admits(self, number: Any) -> bool:
         """Whether a number is within."""

@@ -296,7 +296,7 @@ def _begin(
             value = min(g.unary[si + a], big)
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
                 if x[g.adj_var[p]] >= 0:
-                    value += _half_expectation(g, np.int64(g.adj_half[p]), state.belief, a, big)
+                    value += _half_expectation(g, g.adj_half[p], state.belief, a, big)
             state.cost[si + a] = value
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
