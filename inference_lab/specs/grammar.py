@@ -239,16 +239,15 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
         raise SpecError(f"{where}: none is not allowed")
     if Any in options or object in options:
         return plain_value(raw)
-    try:
-        return msgspec.convert(raw, hint, strict=False, dec_hook=lambda kind, text: kind(text))
-    except msgspec.ValidationError:
-        allowed = [
-            f"one of {', '.join(map(str, typing.get_args(o)))}" if is_literal(o) else _WORDS.get(o)
-            for o in options
-        ]
-        said = " or ".join(filter(None, allowed))
-    except TypeError:
-        said = ""
+    # A number may also be meant as a text.
+    for value in (plain_value(raw), raw):
+        with suppress(msgspec.ValidationError, TypeError):
+            return msgspec.convert(value, hint, dec_hook=lambda kind, text: kind(text))
+    allowed = [
+        f"one of {', '.join(map(str, typing.get_args(o)))}" if is_literal(o) else _WORDS.get(o)
+        for o in options
+    ]
+    said = " or ".join(filter(None, allowed))
     if not said:
         raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
     raise SpecError(f"{where}: {shortened(raw)!r} is not {said}")
@@ -256,9 +255,12 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
 
 def plain_value(raw: str) -> int | float | bool | str:
     """Return the number or truth value that a text looks like, else the text."""
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(raw, int | float, strict=False)
-    return raw.lower() == "true" if raw.lower() in ("true", "false") else raw
+    if raw.lower() in ("true", "false"):
+        return raw.lower() == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(raw)
+    return raw
 
 
 def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:

@@ -220,7 +220,7 @@ def test_nothing_is_evaluated(monkeypatch):
         ("x(count=true)", "x(count=...): 'true' is not an integer"),
         ("x(count=none)", "x(count=...): none is not allowed"),
         ("x(rate=fast)", "x(rate=...): 'fast' is not a number"),
-        ("x(flag=yes)", "x(flag=...): 'yes' is not true or false"),
+        ("x(flag=1)", "x(flag=...): '1' is not true or false"),
         ("x(limit=x)", "x(limit=...): 'x' is not an integer or none"),
         ("x(mode=fsat)", "x(mode=...): 'fsat' is not one of fast, slow-but-sure"),
         ("x(weight=many)", "x(weight=...): 'many' is not a number or one of auto"),
@@ -237,6 +237,11 @@ def test_settings_that_do_not_fit_are_refused(text, message):
     spec = parse_spec(text)
     with pytest.raises(SpecError, match=f"^{re.escape(message)}"):
         build(Everything, spec.name, spec.settings)
+
+
+@pytest.mark.parametrize("text", [".5", "5e-1", "+0.5", "0.50"])
+def test_numbers_are_those_of_python(text):
+    assert build(Everything, "x", parse_spec(f"x(rate={text})").settings).rate == 0.5
 
 
 @pytest.mark.parametrize("text", ["x(flag=TRUE)", "x(flag=True)", "x(flag=true)"])
