@@ -59,12 +59,14 @@ class Range(NamedTuple):
     def meta(self) -> msgspec.Meta:
         """The same for msgspec, whose limits are finite."""
         finite = self.below == math.inf
-        return msgspec.Meta(
-            ge=self.at_least,
-            gt=self.above,
-            le=sys.float_info.max if finite else self.at_most,
-            lt=None if finite else self.below,
-        )
+        limits: dict[str, Any] = {
+            "ge": self.at_least,
+            "gt": self.above,
+            "le": sys.float_info.max if finite else self.at_most,
+            "lt": None if finite else self.below,
+        }
+        meta: msgspec.Meta = msgspec.Meta(**limits)
+        return meta
 
     def admits(self, number: Any) -> bool:
         """Whether a number is within."""
