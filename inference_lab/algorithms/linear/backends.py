@@ -145,9 +145,7 @@ def solve_relaxation(
     max_iterations: int | None = None,
 ) -> Relaxed:
     """Solve the LP relaxation of a model with at least one column."""
-    begin = perf_counter()
-    relaxation = Relaxation(model, backend)
-    return relaxation.solve(time_limit - (perf_counter() - begin), max_iterations)
+    return Relaxation(model, backend).solve(time_limit, max_iterations)
 
 
 def _relax_with_pulp(model: LinearModel, backend: str, scale: float, time_limit: float) -> Relaxed:
@@ -201,7 +199,9 @@ class Relaxation:
         if max_iterations is not None:
             self._solver.setOptionValue("simplex_iteration_limit", max_iterations)
         begin = perf_counter()
-        ended = _run(self._solver, time_limit)
+        # Presolve, at the start, does not look at the clock.
+        start = 0.0 if self._solved else seconds_to_start(self.model.n_nonzeros)
+        ended = _run(self._solver, time_limit - start)
         # Interior points tell of infeasibility by signs only, and presolve may leave open whether
         # there is no solution or no bound (there is one).
         if ended == "unknown" or (self._interior and ended == "infeasible"):
