@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, config, event, types
-from numba.core.compiler import Flags
-from numba.core.registry import CPUDispatcher
-from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from inference_lab.loading import meter
+from inference_lab.loading import timer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -50,78 +48,17 @@ def _cache_folder() -> str:
 _FOLDER = config.CACHE_DIR or _cache_folder()
 
 
-class _Flags(Flags):  # type: ignore[misc]  # numba ships no types
-    """What a function is compiled with, compared by what was set.
-
-    Numba looks flags up for each call whose types it infers. Its own have all one hash, and compare
-    sixty properties each time, which took 6 to 9 % of the time to compile.
-    """
-
-    __slots__ = ()
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Flags) and self._values == other._values
-
-
-class _Kernel(CPUDispatcher):  # type: ignore[misc]  # numba ships no types
-    """A function as Python calls it; what another kernel calls is compiled as `within`.
-
-    That is once for arguments of one meaning: numba would compile it anew for each constant that it
-    is handed, and for integers of each width. Constants are seen after inlining.
-    """
-
-    within: CPUDispatcher
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return how a kernel calls it with arguments of these types."""
-        named = {name: _plain(kind) for name, kind in kws.items()}
-        return self.within.get_call_template(tuple(_plain(kind) for kind in args), named)
-
-    def get_overload(self, sig: Any) -> Any:
-        """Return what a kernel calls."""
-        return self.within.get_overload(sig)
-
-    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        # Looking at the arguments for the first time takes long as well.
-        with meter.running():
-            return super()._compile_for_args(*args, **kws)
-
-
-def _plain(kind: Any) -> Any:
-    """Return the type that an argument is handed over as: no constant, no short integer."""
-    kind = unliteral(kind)
-    return types.int64 if kind in types.signed_domain else kind
-
-
-def _dispatcher(kind: type[CPUDispatcher], function: Any, part: str, options: Any) -> Any:
-    """Return what compiles a function and keeps the machine code in a part of the cache."""
-    # Numba picks the folder when this is made, from a global setting, which must not change for
-    # anybody else's functions.
+def _compile(function: _F, **options: Any) -> _F:
+    # Numba picks the folder when a kernel is made, from a global setting, which must not change for
+    # anybody else's functions. A user's file may be imported under several names of modules.
     before = config.CACHE_DIR
-    # Machine code names the module it came from, and a user's file may be imported under several.
-    config.CACHE_DIR = os.path.join(_FOLDER, function.__module__, part)
+    config.CACHE_DIR = os.path.join(_FOLDER, function.__module__)
     try:
-        made = kind(function, targetoptions=options)
-        made._compiler._customize_flags = _Flags
-        made.enable_caching()
-        return made
+        # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
+        made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
     finally:
         config.CACHE_DIR = before
-
-
-def _compile(function: _F, **options: Any) -> _F:
-    if config.DISABLE_JIT:
-        return function
-    # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
-    options |= {"nopython": True, "nogil": True, "no_cfunc_wrapper": True}
-    kernel = _dispatcher(_Kernel, function, "", {**options, "forceinline": False})
-    # What unpacks the arrays of a graph for a call from Python takes longer to compile than a step.
-    inside = {**options, "no_cpython_wrapper": True}
-    kernel.within = _dispatcher(CPUDispatcher, function, "within", inside)
-    return cast("_F", kernel)
+    return cast("_F", made)
 
 
 #: Reference counting off: an access to a field of the graph's arrays otherwise costs two atomic
@@ -200,11 +137,11 @@ class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no type
 
     def on_start(self, event: Any) -> None:
         """Numba entered its compiler."""
-        meter.begin()
+        timer.begin()
 
     def on_end(self, event: Any) -> None:
         """Numba left its compiler."""
-        meter.end()
+        timer.end()
 
 
 event.register("numba:compiler_lock", _Compilation())

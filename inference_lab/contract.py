@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.extras import why_missing
+from inference_lab.specs.extras import plots, why_missing
 from inference_lab.specs.settings import Settings
-from inference_lab.words import counted, no_attribute, seconds_text
+from inference_lab.words import counted, facts_table, no_attribute, seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -257,8 +257,8 @@ class Run:
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings. Those of loading
-        # (imports and compilation) are not on the clock.
+        # Seconds that do not count as the solver's: looking at labellings. Those of compiling
+        # are not on the clock.
         self._paused = 0.0
         self._stopped = False
         self.clock: Callable[[], float] = lambda: clock() - stopwatch()
@@ -732,9 +732,9 @@ class Solution:
         As in `Outcome`; None at temperature 0.
     iterations : int
     seconds : float
-        The solver's time: without evaluation of offers, imports and compilation.
+        The solver's time: without evaluation of offers and compilation.
     compile_seconds : float
-        Time in which modules were imported and kernels compiled or loaded, during the run.
+        Time in which kernels were compiled, or loaded from the disk, during the run.
     temperature : float
     seed : int or None
     solver : str
@@ -788,8 +788,6 @@ class Solution:
 
     def _repr_html_(self) -> str:
         """Return the same as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
-
         return facts_table(self.solver, self._facts())
 
     def _facts(self) -> dict[str, str]:
@@ -854,12 +852,11 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "ilp").plot_trace()
         """
-        from inference_lab.pictures.plots import draw_history
-
         points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
         points.append((self.seconds, self.energy, self.lower_bound))
         seconds, energies, bounds = zip(*points, strict=True)
-        return draw_history(seconds, energies, bounds, self.solver, axes)
+        drawn: Axes = plots().draw_history(seconds, energies, bounds, self.solver, axes)
+        return drawn
 
     def plot_marginals(self, *, axes: Axes | None = None) -> Axes:
         """Draw the marginals as stacked bars, one a variable.
@@ -884,11 +881,10 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "junction-tree", temperature=1.0).plot_marginals()
         """
-        from inference_lab.pictures.plots import draw_marginals
-
         if self.marginals is None:
             raise ValueError("there are no marginals; ask for them with a temperature above 0")
-        return draw_marginals(list(self.marginals), axes)
+        drawn: Axes = plots().draw_marginals(list(self.marginals), axes)
+        return drawn
 
     @property
     def gap(self) -> float:

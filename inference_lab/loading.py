@@ -1,12 +1,11 @@
-"""The seconds that go into loading: importing modules, compiling kernels. Nobody's solving time.
+"""The seconds that go into compiling kernels, which are not a solver's time.
 
-There is one meter for a process, since modules and kernels are loaded once for all. A process
-that watches over another can share the meter's memory, and see what the other is at.
+One timer serves a process, since kernels are compiled once for all. A process that watches another
+can share the timer's memory, and see whether the other compiles.
 """
 
 from __future__ import annotations
 
-import builtins
 import mmap
 import os
 import struct
@@ -14,15 +13,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, process_time
-from typing import Any
 
-__all__ = ["LoadingMeter", "imports_timed", "meter"]
+__all__ = ["CompileTimer", "timer"]
 
 
-class LoadingMeter:
+class CompileTimer:
     """Add up the seconds between the outermost of nested beginnings and ends.
 
-    On the wall, and of processors: on a busy machine the former are many times the latter.
+    On the wall and of processors: on a busy machine the former are many times the latter.
     """
 
     _STATE = struct.Struct("<dd")
@@ -32,28 +30,28 @@ class LoadingMeter:
         self._cpu_done = self._cpu_since = 0.0
         self._depth = 0
         self._shared: mmap.mmap | None = None
-        # Threads that compile wait for each other, those that import need not.
+        # Threads may compile at the same time.
         self._lock = threading.Lock()
 
     @classmethod
     def memory(cls) -> mmap.mmap:
-        """Return memory for a meter to be seen in, by the processes on both sides of a fork."""
+        """Return memory that processes on both sides of a fork share."""
         return mmap.mmap(-1, cls._STATE.size)
 
     def show(self, memory: mmap.mmap | None) -> None:
-        """Start from nothing, as a new process does, and tell in `memory` from now on."""
+        """Start from zero, as a new process does, and write to `memory` from now on."""
         self.__init__()  # type: ignore[misc]
         self._shared = memory
 
     @classmethod
     def seen(cls, memory: mmap.mmap) -> tuple[float, bool]:
-        """Return the seconds that a meter tells, and whether something is being loaded now."""
+        """Return the seconds in a timer's memory, and whether something is compiled now."""
         done, since = cls._STATE.unpack_from(memory)
         return done + (monotonic() - since if since else 0.0), since != 0.0
 
     @property
     def seconds(self) -> float:
-        """Seconds so far; they grow as it happens."""
+        """Seconds so far, the current compilation included."""
         return self._done + (monotonic() - self._since if self._depth else 0.0)
 
     @property
@@ -62,30 +60,30 @@ class LoadingMeter:
         return self._cpu_done + (process_time() - self._cpu_since if self._depth else 0.0)
 
     def begin(self) -> None:
-        """Note that something is loaded from now on."""
+        """Start to count."""
         with self._lock:
             self._depth += 1
             if self._depth == 1:
                 self._since, self._cpu_since = monotonic(), process_time()
-                self._tell()
+                self._write()
 
     def end(self) -> None:
-        """Note that it is loaded."""
+        """Cease to count."""
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
                 self._done += monotonic() - self._since
                 self._cpu_done += process_time() - self._cpu_since
                 self._since = 0.0
-                self._tell()
+                self._write()
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         if self._shared is not None:
             self._STATE.pack_into(self._shared, 0, self._done, self._since)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count what happens in a ``with`` block."""
+        """Count the time of a ``with`` block."""
         self.begin()
         try:
             yield
@@ -93,38 +91,8 @@ class LoadingMeter:
             self.end()
 
 
-#: The meter of this process.
-meter = LoadingMeter()
+#: The timer of this process.
+timer = CompileTimer()
 if hasattr(os, "register_at_fork"):
-    # What a copy of this process loads is no business of those who look at this one.
-    os.register_at_fork(after_in_child=lambda: meter.show(None))
-
-_lock = threading.Lock()
-_users = 0
-_import: Any = builtins.__import__
-
-
-def _timed_import(*arguments: Any, **named: Any) -> Any:
-    meter.begin()
-    try:
-        return _import(*arguments, **named)
-    finally:
-        meter.end()
-
-
-@contextmanager
-def imports_timed() -> Iterator[None]:
-    """Count the ``import`` statements that run within a ``with`` block."""
-    global _users, _import
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _import, builtins.__import__ = builtins.__import__, _timed_import
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            # Somebody may have put something else in its place meanwhile.
-            if _users == 0 and builtins.__import__ is _timed_import:
-                builtins.__import__ = _import
+    # A forked process does not write to the memory of its parent.
+    os.register_at_fork(after_in_child=lambda: timer.show(None))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.specs.extras import plots
 from inference_lab.specs.settings import Settings
 
 if TYPE_CHECKING:
@@ -147,10 +148,11 @@ class Problem:
         >>> problem = as_problem("image-denoising(image=shapes)")
         >>> axes = problem.plot(problem.truth)
         """
-        from inference_lab.pictures.plots import draw_image
-
         image = self.picture(labels)
-        return self.graph.plot(labels, axes=axes) if image is None else draw_image(image, axes)
+        if image is None:
+            return self.graph.plot(labels, axes=axes)
+        drawn: Axes = plots().draw_image(image, axes)
+        return drawn
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
-from inference_lab.loading import imports_timed, meter
+from inference_lab.loading import timer
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import ProblemSource, as_problem
@@ -45,7 +45,7 @@ from inference_lab.words import alike, shortened
 
 
 def _processor_seconds() -> float:
-    """Return what processors have worked for this process and those it has waited for."""
+    """Return the processor time of this process and of the children it has waited for."""
     used = times()
     return process_time() + used.children_user + used.children_system
 
@@ -56,10 +56,10 @@ CLOCKS: Mapping[str, Callable[[], float]] = {
     "cpu": _processor_seconds,
 }
 
-#: What was loaded so far, by the same clocks.
-_LOADED: Mapping[str, Callable[[], float]] = {
-    "wall": lambda: meter.seconds,
-    "cpu": lambda: meter.cpu_seconds,
+#: Seconds of compiling so far, by the same clocks.
+_COMPILED: Mapping[str, Callable[[], float]] = {
+    "wall": lambda: timer.seconds,
+    "cpu": lambda: timer.cpu_seconds,
 }
 
 #: The clock of the run that is being made, for runs within it.
@@ -80,7 +80,7 @@ _DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 #: A labelling that pays less than this share of a graph's magnitude pays nothing.
 _NOTHING = 2.0**-550
 
-#: What is above the minimum by so many temperatures has no weight that a float could hold.
+#: A labelling this many temperatures above the minimum has a weight that underflows.
 _NO_WEIGHT = 750.0
 
 #: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
@@ -115,7 +115,7 @@ def solve(
     seed : int or None
         Seed of the run's random generator; None draws a fresh one.
     time_limit : float, optional
-        Seconds of `clock`; importing modules and compiling kernels do not count.
+        Seconds of `clock`; compiling kernels does not count.
     max_iterations : int, optional
         Limit on sweeps, or what the method counts; settings of the solver may be tighter.
     temperature : float
@@ -168,10 +168,12 @@ def solve(
     (0.5, [0, 1])
     """
     refuse_arguments(solve, unknown, solver)
-    # Numba's compiler tells the meter from then on.
-    importlib.import_module("inference_lab._numba")
-    # Within the run of another solver, what is loaded here does not count as that one's time.
-    with meter.running():
+    # Within the run of another solver this does not count as that one's time.
+    with timer.running():
+        # From then on numba's compiler starts and stops the timer. Graphs import the others, which
+        # takes longer than many a run.
+        for name in ("inference_lab._numba", "scipy.sparse.csgraph"):
+            importlib.import_module(name)
         method = as_solver(solver)
     graph = _as_graph(graph)
     _check(graph, seed, temperature, time_limit, max_iterations)
@@ -190,38 +192,37 @@ def solve(
     if reason is not None:
         status = Status.UNSUPPORTED if refusal else Status.NOT_INSTALLED
         return _warned(_unanswered(status, reason, asked))
-    loaded = _LOADED[clock]
-    before = loaded()
-    with imports_timed():
-        resolution = _resolution(graph)
-        payable = _payable(graph, temperature, resolution)
-        run = Run(
-            graph,
-            temperature=temperature,
-            seed=seed,
-            initial=start,
-            initial_marginals=shares,
-            time_limit=time_limit,
-            max_iterations=max_iterations,
-            on_offer=on_offer,
-            on_improve=on_improve,
-            stopwatch=lambda: loaded() - before,
-            clock=CLOCKS[clock],
-            payable=payable,
-            resolution=resolution,
-            exponent=_exponent(payable, temperature),
-        )
-        outer = _clock.set(clock)
-        try:
-            outcome, why = _outcome(method, graph, run)
-        finally:
-            _clock.reset(outer)
-        seconds = run.seconds
+    compiled = _COMPILED[clock]
+    before = compiled()
+    resolution = _resolution(graph)
+    payable = _payable(graph, temperature, resolution)
+    run = Run(
+        graph,
+        temperature=temperature,
+        seed=seed,
+        initial=start,
+        initial_marginals=shares,
+        time_limit=time_limit,
+        max_iterations=max_iterations,
+        on_offer=on_offer,
+        on_improve=on_improve,
+        stopwatch=lambda: compiled() - before,
+        clock=CLOCKS[clock],
+        payable=payable,
+        resolution=resolution,
+        exponent=_exponent(payable, temperature),
+    )
+    outer = _clock.set(clock)
+    try:
+        outcome, why = _outcome(method, graph, run)
+    finally:
+        _clock.reset(outer)
+    seconds = run.seconds
     if not isinstance(outcome, Outcome):
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
-    asked |= {"seconds": seconds, "compile_seconds": loaded() - before}
+    asked |= {"seconds": seconds, "compile_seconds": compiled() - before}
     return _warned(_solution(asked, method, graph, run, outcome, why))
 
 
@@ -236,7 +237,7 @@ def _warned(solution: Solution) -> Solution:
 
 
 def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
-    """Return marginals as one array in the layout of the unaries, or say what is wrong."""
+    """Return marginals as one array in the layout of the unaries; raise if they do not fit."""
     rows = [np.asarray(row, dtype=np.float64) for row in marginals]
     if [row.shape for row in rows] != [(int(k),) for k in graph.cardinalities]:
         raise ValueError(
@@ -250,7 +251,7 @@ def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
-    """Return what the method says, or, where it is not asked, what is said in its place and why."""
+    """Run the method; or return the outcome of a run that is not begun, and the reason."""
     why = contradiction(graph)
     if why is not None:
         return Outcome(infeasible=True), why
@@ -265,7 +266,7 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
 
 
 def _unanswered(status: Status, reason: str, asked: Mapping[str, Any]) -> Solution:
-    """Return what is said where there is no answer, beside what was asked."""
+    """Build the `Solution` of a run without an answer."""
     return Solution(None, math.nan, -math.inf, status, reason, **asked)
 
 
@@ -277,7 +278,7 @@ def _solution(
     outcome: Outcome,
     why: str,
 ) -> Solution:
-    """Return what came of a run, judged, beside what was asked."""
+    """Build the `Solution` of a run, after its outcome is checked."""
     outcome, fault = judged(outcome, graph)
     if outcome.unsupported:
         return _unanswered(Status.UNSUPPORTED, outcome.unsupported, asked)
@@ -329,7 +330,7 @@ def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
 
 
 def _as_graph(source: ProblemSource) -> FactorGraph:
-    """Return the graph of whatever stands for a problem."""
+    """Return the graph of a problem in any form."""
     if isinstance(source, FactorGraph):
         return source
     if not isinstance(source, str | Path | Problem | ProblemFamily):
@@ -359,12 +360,7 @@ def refuse_arguments(
     unknown: Mapping[str, object],
     solvers: str | Solver | Iterable[str | Solver],
 ) -> None:
-    """Refuse arguments that a function does not have, and name the argument or setting meant.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse arguments that a function does not have, and name the argument or setting meant."""
     for name, value in unknown.items():
         given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
         settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
@@ -386,12 +382,7 @@ def refuse_arguments(
 
 
 def check_numbers(temperature: object, time_limit: object) -> None:
-    """Refuse a temperature that is no number, and a time limit that is neither that nor None.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse a temperature that is no number, and a time limit that is neither that nor None."""
     number = (int, float, np.number)
     if not isinstance(temperature, number):
         raise TypeError(f"temperature must be a number, got {temperature!r}")

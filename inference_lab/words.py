@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 
 __all__ = [
     "NONE",
@@ -16,6 +17,7 @@ __all__ = [
     "counted",
     "decimals_for",
     "energy_text",
+    "facts_table",
     "listed",
     "nearest",
     "no_attribute",
@@ -33,7 +35,7 @@ __all__ = [
 #: Energies are shown with this many significant digits (more before the point if it takes them).
 _DIGITS = 7
 
-#: What stands where there is no number.
+#: Shown in place of a missing number.
 NONE = "-"
 
 
@@ -176,23 +178,6 @@ def shortened(text: str, width: int = 80) -> str:
 def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
     """Shorten solver specs for legends; those that differ stay different.
 
-    Parameters
-    ----------
-    specs : sequence of str
-    width : int
-        Characters at most, 12 or more.
-
-    Returns
-    -------
-    list of str
-        Each spec that fits as it is; a longer one with an ellipsis at its end, or, where that
-        makes two equal, in its middle; numbered where that does not tell them apart either.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 12.
-
     Examples
     --------
     >>> short_labels(["icm", "icm(init=random, restarts=10)"], width=16)
@@ -228,19 +213,6 @@ def nearest(
     others: Mapping[str, str] | None = None,
 ) -> str:
     """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing.
-
-    Parameters
-    ----------
-    word : str
-    valid : iterable of str
-    about : mapping of str to str, optional
-        Lines on some of the valid words.
-    others : mapping of str to str, optional
-        What words in use elsewhere are called here.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -296,22 +268,6 @@ def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> Attribu
     To be raised by ``__getattr__``, which Python asks where all else has failed, also where a
     property exists and has failed itself: its own error is raised then.
 
-    Parameters
-    ----------
-    thing : object
-    name : str
-    others : mapping of str to str
-        What other libraries call things, and what they are called here.
-
-    Returns
-    -------
-    AttributeError
-
-    Raises
-    ------
-    AttributeError
-        That of a property of this name.
-
     Examples
     --------
     >>> no_attribute("text", "uper", {})
@@ -361,15 +317,6 @@ def printable(text: str) -> str:
     writing become escapes, since they break files or make a page show what the text does not
     say; runs of white space become one space.
 
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        Without white space at its ends.
-
     Examples
     --------
     >>> printable("two\nlines")
@@ -394,3 +341,24 @@ def printable_lines(text: str) -> str:
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
     return "\n".join("".join(c if c == "\t" else _shown(c) for c in line) for line in lines)
+
+
+def facts_table(caption: str, facts: Mapping[str, str]) -> str:
+    """Return a table in HTML with one row for each fact; every text is escaped.
+
+    Examples
+    --------
+    >>> facts_table("a < b", {"x": "1"})[:52]
+    '<table><caption style="text-align:left;font-weight:b'
+    """
+    rows = "".join(
+        f'<tr><th style="text-align:left">{_escaped(name)}</th>'
+        f'<td style="text-align:left">{_escaped(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    style = "text-align:left;font-weight:bold;white-space:nowrap"
+    return f'<table><caption style="{style}">{_escaped(caption)}</caption>{rows}</table>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

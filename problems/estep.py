@@ -20,7 +20,7 @@ from inference_lab.constraints.centroids import (
     numbered_like,
     squared_distances,
 )
-from inference_lab.data.datasets import load
+from inference_lab.data.datasets import available, load
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
@@ -147,6 +147,11 @@ class EStep(ProblemFamily):
     train: float = setting(1.0, above=0, at_most=1)
     score: Literal["all", "held-out"] = "all"
     seed: int = setting(0, at_least=0)
+
+    @staticmethod
+    def data_sets() -> list[str]:
+        """Return the names of data sets that `data` may be."""
+        return list(available())
 
     def __post_init__(self) -> None:
         """Check the settings that do not depend on the data."""

@@ -6,10 +6,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference_lab.data.folders import places
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.specs.trust import places
 from inference_lab.words import nearest
 
 

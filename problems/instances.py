@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.data.folders import data_folder
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.file import file_digest, sizes
 from inference_lab.specs.grammar import SpecError
-from inference_lab.specs.trust import check_inside, data_folder, is_inside
 from inference_lab.words import nearest
 
 
@@ -241,13 +241,8 @@ def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> P
         raise DataNotFoundError(
             f"instance {known.name!r} needs map/{file}, and no data folder is given. {remedy}"
         )
-    named = [
-        check_inside(folder / file, root)
-        for folder in (root / "map", root)
-        if (folder / file).is_file()
-    ]
-    others = (path for path in _files(root, known) if is_inside(path, root))
-    for path in (*named, *others):
+    named = [folder / file for folder in (root / "map", root) if (folder / file).is_file()]
+    for path in (*named, *_files(root, known)):
         if file_digest(path) == digest:
             return path
     if named:

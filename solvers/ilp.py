@@ -33,7 +33,7 @@ from inference_lab.solvers.kernighan_lin import KernighanLin
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.
 _SWEEPS = 200
 
-#: Share of the time that is kept for what follows the cuts.
+#: Share of the time that is kept for the steps after the cuts.
 _SHARE_AFTER_CUTS = 0.2
 
 #: Share of the time that is left for moves of several variables, before branch and bound.
@@ -61,7 +61,7 @@ class ILP(Solver):
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS through scipy; any other is the name of a solver in
+        ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
     cuts : "cycles" or None
         Tighten the relaxation by cycle and clique inequalities, or leave it to the solver's own
@@ -126,11 +126,11 @@ class ILP(Solver):
         check_backend(self.backend)
 
     def missing(self) -> str | None:
-        """Say whether the backend is there."""
+        """Check the backend."""
         return why_unavailable(self.backend)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a matrix too large."""
+        """Refuse a temperature above 0, and a matrix too large for the LP solver."""
         return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
@@ -200,7 +200,7 @@ class _Search:
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
-        self.relaxation = Relaxation(self.model, self.settings.backend, self.run.remaining)
+        self.relaxation = Relaxation(self.model, self.settings.backend)
         # Half of the time at most for the relaxation, which may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {
@@ -275,7 +275,7 @@ class _Search:
             self.offer(local.best_labels)
 
     def branch(self) -> Outcome:
-        """Hand what is left to branch and bound."""
+        """Solve the remaining program by branch and bound."""
         run, diagnostics, model = self.run, self.diagnostics, self.model
         if self.relaxed.x is not None:
             model = model.without(self.relaxed.dual_eq, self.relaxed.dual_ub, run.best_energy)

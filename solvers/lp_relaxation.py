@@ -42,7 +42,7 @@ _MAX_STEPS = 3e8
 _POLISH_SWEEPS = 200
 #: Seconds that the polish may take when the time is over, since it gains so much.
 _AFTER_THE_END = 0.1
-#: Evaluations of the energy that it takes to tell what came of it.
+#: Evaluations of the energy that the polish and its report take.
 _TOLD = 4.0
 #: How many of the best rounded labellings are polished.
 _POLISHED = 4
@@ -109,7 +109,7 @@ class LPRelaxation(Solver):
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS through scipy; any other is the name of a solver in
+        ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``. (CBC writes its duals
         with 8 digits, so its bounds fall short by about 1e-8 of the energy and prove less often.)
     draws : int
@@ -175,11 +175,11 @@ class LPRelaxation(Solver):
         check_backend(self.backend)
 
     def missing(self) -> str | None:
-        """Say whether the backend is there."""
+        """Check the backend."""
         return why_unavailable(self.backend)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a matrix too large."""
+        """Refuse a temperature above 0, and a matrix too large for the LP solver."""
         return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.elimination.low_degree import MOST_NEIGHBOURS, Core, eliminate_sparse
@@ -459,8 +460,6 @@ class _Search:
         k = self.graph.n_labels
         if k is None:
             return mate
-        from scipy.optimize import linear_sum_assignment
-
         agreement = np.bincount(mate * k + x, minlength=k * k).reshape(k, k)
         _, renamed = linear_sum_assignment(agreement, maximize=True)
         return np.asarray(renamed, dtype=np.int64)[mate]

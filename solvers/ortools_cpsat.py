@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ class CPSAT(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build the model, solve it, and report labellings and bounds as they come."""
+        with run.paused():
+            importlib.import_module("ortools.sat.python.cp_model")
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

@@ -107,6 +107,8 @@ class PgmpyJunctionTree(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build a tree for each component, pass beliefs, and read the answer."""
+        with run.paused():
+            pgmpy_inference()
         trivial = graph.sum_of_minima
         if run.temperature == 0:
             run.bound(trivial)

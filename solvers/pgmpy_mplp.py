@@ -92,6 +92,8 @@ class PgmpyMPLP(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Update messages, sweep by sweep, until the bound rests."""
+        with run.paused():
+            pgmpy_inference()
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome

@@ -120,7 +120,8 @@ class Toulbar2(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Hand the problem over, search, and report the labelling and the bound."""
-        import pytoulbar2.pytb2 as library
+        with run.paused():
+            import pytoulbar2.pytb2 as library
 
         outcome = trivial_outcome(graph, run)
         if outcome is not None:

@@ -16,7 +16,6 @@ from places import ROOT
 ROOMS = (
     "words",
     "specs",
-    "pictures",
     "loading",
     "processes",
     "_numba",
@@ -35,6 +34,7 @@ ROOMS = (
     "solving",
     "solvers",
     "problems",
+    "pictures",
     "reporting",
     "diagnosis",
     "harness",
@@ -113,6 +113,14 @@ def test_no_import_goes_round():
     graph = nx.DiGraph(list(arrows()))
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
+
+
+def test_classical_solvers_are_read_in_an_afternoon():
+    """`solve` with these four, and all that they import."""
+    graph = nx.DiGraph(list(arrows()))
+    four = ["solvers.icm", "solvers.loopy_bp", "solvers.mean_field", "solvers.lp_relaxation"]
+    read = {"solving", *four}.union(*(nx.descendants(graph, name) for name in ["solving", *four]))
+    assert len(read) <= 45, sorted(read)
 
 
 def test_the_tests_of_a_file_stay_together(request):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--trust",
     is_flag=True,
-    help="Run code and read files outside the data folder that the study names.",
+    help="Run the Python code of others that the study names.",
 )
 @data_dir_option
 @quiet_option
@@ -66,15 +66,15 @@ def reproduce(
     """Run a study and render its report; what the records hold already is not run again.
 
     STUDY is a folder with a study.toml, the name of one under reports/, or of one that comes with
-    the library. Paths in it are relative to its folder. A study is a file from somewhere: unless
-    --trust is given, it may name neither Python files and modules nor files outside its folder and
-    the data folder.
+    the library. Paths in it are relative to its folder. A study may come from anywhere: unless
+    --trust is given, Python files and modules that it names are refused.
     """
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
+    from inference_lab.data.folders import data_folder
     from inference_lab.harness.executors import ClusterError
+    from inference_lab.registry.registry import user_code_refused
     from inference_lab.reporting.writing import check_folder
     from inference_lab.results.records import RecordError
-    from inference_lab.specs.trust import data_folder, untrusted
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
     bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
@@ -88,7 +88,6 @@ def reproduce(
         settings |= {
             "jobs": 0 if render else jobs,
             "data_dir": None if (data := data_folder(data_dir)) is None else str(data.absolute()),
-            "trusted": trust or ours,
         }
         check_folder(out)
         make = _solvers if isinstance(definition, SolverStudy) else _clustering
@@ -96,8 +95,8 @@ def reproduce(
         with (
             quiet_stdout(),
             progress(quiet) as tell,
+            nullcontext() if trust or ours else user_code_refused(),
             # Specs in the definition name files relative to it, and keep these names in records.
-            untrusted(place, trusted=settings["trusted"]),
             chdir(place),
         ):
             settings["progress"] = tell

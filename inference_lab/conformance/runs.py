@@ -21,7 +21,7 @@ from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable
 from inference_lab.contract import Solution, Solver, Status, TracePoint
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES
-from inference_lab.loading import meter
+from inference_lab.loading import timer
 from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
@@ -143,11 +143,11 @@ class Runs:
         """Solve, and turn whatever the solver raises into a failure."""
         if self.endless:
             raise ConformanceFailure(self.endless)
-        begin = time.perf_counter() - meter.seconds
+        begin = time.perf_counter() - timer.seconds
 
         def on_offer(_: TracePoint) -> None:
             # Compiling from an empty cache, on a busy machine, may take longer than that.
-            if time.perf_counter() - meter.seconds - begin > PATIENCE:
+            if time.perf_counter() - timer.seconds - begin > PATIENCE:
                 self.endless = (
                     f"{where}: a run must end by itself where there is nothing left to do; "
                     f"this one went on for {PATIENCE:g} s and was stopped"

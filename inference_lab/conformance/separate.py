@@ -47,25 +47,13 @@ class Separate:
         self._hopeless = ""
 
     def prepare(self) -> None:
-        """Make the shared runs.
-
-        Raises
-        ------
-        OSError
-            If no process can be started.
-        """
+        """Make the shared runs."""
         for group in GROUPS:
             if not self._hopeless:
                 self._gather(group)
 
     def judge(self, check: Check) -> tuple[Verdict, str]:
-        """Return the verdict of a check and what is said about it.
-
-        Raises
-        ------
-        OSError
-            If no process can be started.
-        """
+        """Return the verdict of a check and what is said about it."""
         if self._hopeless:
             return Verdict.FAILED, self._hopeless
         ended = self._call(self._judge_here, check)
@@ -84,15 +72,7 @@ class Separate:
         return *judge(check), self.examination.endless
 
     def _run_here(self, group: str, plan: list[Planned] | None, out: IO[bytes]) -> tuple[str, bool]:
-        """Write the plan, unless it is given, and then case after case.
-
-        Returns
-        -------
-        endless : str
-            As of `Runs`.
-        whole : bool
-            Whether all could be written.
-        """
+        """Write the plan, unless it is given, and then case after case."""
         self.examination.watch = self._watched
         if plan is None:
             plan = self.examination.plan(group)

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.data.datasets import DataFormatError, DataNotFoundError
+from inference_lab.data.folders import DATA_VARIABLE, data_folder, places
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
 from inference_lab.specs.extras import require
-from inference_lab.specs.trust import DATA_VARIABLE, data_folder, places
 from inference_lab.words import nearest
 
 __all__ = [
@@ -87,9 +87,6 @@ def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source
     ------
     DataNotFoundError
         If there is none; the message says where it was looked for, with the nearest name there.
-    SpecError
-        If it lies outside the data folder and the spec is not trusted, see
-        `inference_lab.specs.trust`.
     """
     looked_at = places(name, data_dir, folder)
     for place in looked_at:

@@ -16,7 +16,7 @@ from inference_lab.hardness.measures import Measures, measure, sample
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.summaries import gap_percent, remarks_of
-from inference_lab.words import counted, listed, percent_text
+from inference_lab.words import counted, facts_table, listed, percent_text
 
 if TYPE_CHECKING:
     from inference_lab.registry.sources import ProblemSource
@@ -169,8 +169,6 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """Return the findings as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
-
         best = f": {listed(self.solvers, 3)}" if self.solvers else ""
         return facts_table(f"Diagnosis{best}", self.summary())
 

@@ -59,7 +59,8 @@ from inference_lab.graph.terms import (
     parse_unary,
     unwrap,
 )
-from inference_lab.words import counted, no_attribute
+from inference_lab.specs.extras import plots
+from inference_lab.words import counted, facts_table, no_attribute
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -745,8 +746,6 @@ class FactorGraph:
 
     def _repr_html_(self) -> str:
         """Return the sizes as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
-
         facts = {
             "variables": f"{self.n_variables:,}",
             "pairs": f"{self.n_edges:,}",
@@ -783,8 +782,6 @@ class FactorGraph:
         >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = g.plot()
         """
-        from inference_lab.pictures.plots import draw_graph
-
         colours = unary_minimum(self) if labels is None else self.check_labels(labels)
         equal = np.zeros(self.n_edges, dtype=np.bool_)
         for e in range(self.n_edges):
@@ -792,7 +789,8 @@ class FactorGraph:
             same = np.eye(*table.shape, dtype=np.bool_)
             equal[e] = table[same].mean() <= (table[~same].mean() if not same.all() else np.inf)
         scopes = [self.higher_order(f)[0] for f in range(self.n_factors)]
-        return draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
+        drawn: Axes = plots().draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
+        return drawn
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the defining arrays only; what is derived is derived again."""

@@ -8,26 +8,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 
 def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool = False) -> IntArray:
-    """Return the edges of a grid whose variable ``(r, c)`` has number ``r * width + c``.
-
-    Parameters
-    ----------
-    height, width : int
-    diagonals : bool
-        Join diagonal neighbours, too (8 neighbours instead of 4).
-    wrap : bool
-        Join the last row to the first and the last column to the first (a torus), where that adds
-        an edge that is not there yet.
-
-    Returns
-    -------
-    (m, 2) int64 array, without repeats
-
-    Examples
-    --------
-    >>> grid_edges(2, 2).tolist()
-    [[0, 1], [2, 3], [0, 2], [1, 3]]
-    """
+    """Return the edges of a grid, each once; variable ``(r, c)`` has number ``r * width + c``."""
     rows, columns = np.mgrid[:height, :width]
     steps = [(0, 1), (1, 0)] + ([(1, 1), (1, -1)] if diagonals else [])
     blocks = []
@@ -51,26 +32,7 @@ def grid_edges(height: int, width: int, *, diagonals: bool = False, wrap: bool =
 
 
 def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
-    """Return the edges of a lattice of any dimension, its sites numbered in row-major order.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Number of sites along each axis.
-    wrap : bool
-        Join the last site to the first along each axis of more than two sites (a torus).
-
-    Returns
-    -------
-    (m, 2) int64 array, without repeats, axis by axis
-
-    Examples
-    --------
-    >>> lattice_edges((4,), wrap=True).tolist()
-    [[0, 1], [1, 2], [2, 3], [3, 0]]
-    >>> len(lattice_edges((3, 4, 5), wrap=True))
-    180
-    """
+    """Return the edges of a lattice of any dimension, its sites numbered in row-major order."""
     site = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64).reshape(shape)
     blocks = [np.empty((0, 2), dtype=np.int64)]
     for axis, size in enumerate(shape):
@@ -82,12 +44,6 @@ def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
 
 
 def truncated_distances(k: int, power: int, cap: float) -> FloatArray:
-    """Return the table ``min(|a - b|^power, cap)`` of k labels in a row.
-
-    Examples
-    --------
-    >>> truncated_distances(3, 2, 3.0).tolist()
-    [[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]
-    """
+    """Return the table ``min(|a - b|^power, cap)`` of k labels in a row."""
     labels = np.arange(k, dtype=np.float64)
     return np.asarray(np.minimum(np.abs(np.subtract.outer(labels, labels)) ** power, cap))

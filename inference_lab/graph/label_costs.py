@@ -99,22 +99,7 @@ def label_costs(
     costs: npt.ArrayLike = 0.0,
     sets: Iterable[tuple[Iterable[int], float]] = (),
 ) -> LabelCosts:
-    """Check label costs and bring them into canonical form: equal sets are added up.
-
-    Parameters
-    ----------
-    n_labels : int
-        The largest number of labels that a variable has.
-    costs : float or (n_labels,) array
-        What each label costs by itself.
-    sets : iterable of (labels, cost)
-
-    Raises
-    ------
-    ValueError
-        If a cost is negative or not finite, or a set is empty, or names a label twice or one that
-        no variable has.
-    """
+    """Check label costs and bring them into canonical form: equal sets are added up."""
     single = _nonnegative(as_costs(costs, "label costs"), "label costs")
     if single.ndim > 1 or (single.ndim == 1 and single.size != n_labels):
         raise ValueError(

@@ -56,17 +56,8 @@ def star(graph: FactorGraph, temperature: float = 0.0, *, hard: bool = True) -> 
     ``z_s = 1`` costs ``h_s``; ``z_s = 0`` forbids the labels of the set. The least cost over ``z``
     is the energy. At ``T > 0``, where ``z_s = 1`` is possible without a user, ``z_s = 0`` costs
     ``-T log(1 - exp(-h_s / T))``, so that the two weights add up to 1: then the sum over ``z`` of
-    ``exp(-E / T)`` is that of the energy.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    temperature : float
-    hard : bool
-        Without, at temperature 0, a label of the set costs ``h_s`` under ``z_s = 0`` instead of
-        ``+inf``: the minimum is the same, and all costs are finite.
-
-    Complexity: O(n s) edges, for those sets of which a variable has a label.
+    ``exp(-E / T)`` is that of the energy. Without `hard`, ``z_s = 0`` costs ``h_s`` per label of
+    the set at T = 0 in place of ``inf``: the minimum is the same, and all costs are finite.
     """
     n, width = graph.n_variables, int(graph.cardinalities.max(initial=0))
     sets = graph.label_costs.sets()

@@ -13,6 +13,10 @@ from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settl
 from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.struct import record
 
+#: Truth values that are no constants to numba, which would compile a step anew for each of them.
+_YES: Any = np.bool_(True)
+_NO: Any = np.bool_(False)
+
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.
 RELATIVE_GAIN = 1e-12
@@ -274,7 +278,7 @@ def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
     now = c.now[0]
     while now.moves > now.best_moves:
         now.moves -= 1
-        _move(g, x, c, c.moved[now.moves], c.source[now.moves], False)
+        _move(g, x, c, c.moved[now.moves], c.source[now.moves], _NO)
 
 
 @inlined
@@ -327,14 +331,14 @@ def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) ->
         goes_on = _is_among_best(g, x, c, i, a, rules.branches)
         old = x[i]
         begin_chain(c)
-        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, True) + c.heap.size[0]
+        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, _YES) + c.heap.size[0]
         if now.best_moves == 0:
             partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
             if partner >= 0:
-                work += go_to(g, x, c, partner, old, rules.tolerance, False)
+                work += go_to(g, x, c, partner, old, rules.tolerance, _NO)
         if goes_on and now.best_moves == 0:
             most = 1 << 60
-            work += most - extend(g, x, c, rules.moves, rules.tolerance, True, most)
+            work += most - extend(g, x, c, rules.moves, rules.tolerance, _YES, most)
         roll_back(g, x, c)
         if now.best_moves > 0:
             now.gained_cost += now.best_cost
@@ -365,7 +369,7 @@ def put(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int) -> int:
     at = g.unary_ptr[i]
     now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
     now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
-    return int(_move(g, x, c, i, new, False))
+    return int(_move(g, x, c, i, new, _NO))
 
 
 @inlined

@@ -1,8 +1,8 @@
-"""Calls in processes of their own, under limits: whatever happens there is told, and costs nothing.
+"""Calls in processes of their own, under limits; a fault costs that call only.
 
 `isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
 loop, allocate without end, print, change its directory, or start processes: the call ends in time
-with an `Ended` that says what happened, and nothing of the child is left.
+with an `Ended` that holds the reason, and nothing of the child is left.
 
 The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call, and
 ends only when no descendant is left. Each leads a session of its own, so that signals to their
@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from inference_lab.loading import LoadingMeter, meter
+from inference_lab.loading import CompileTimer, timer
 from inference_lab.processes.descendants import (
     adopt_orphans,
     children,
@@ -62,7 +62,7 @@ _BUSIEST = 20.0
 #: Seconds until the first look at what the child takes, and at most between two.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
-#: Seconds of importing and compiling, which do not count, that end a child all the same.
+#: Seconds of compiling, which do not count, that end a child all the same.
 _LOADING_LIMIT = 600.0
 #: Bytes of output that are kept, the last ones.
 _TAIL = 2000
@@ -72,7 +72,7 @@ _PIECE = 1 << 16
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
 #: Memory left to a child that ran out of it, to say so.
 _RESERVE = 1 << 25
-#: What programs say that end for want of memory.
+#: Output of programs that ran out of memory.
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
 
@@ -93,7 +93,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a call.
+    """The result of a call in a process of its own.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Ended:
     output : str
         The last of what it wrote to standard output and error.
     loading : bool
-        Whether it was importing or compiling when it was ended for want of time. What it had
+        Whether it was compiling when it was ended for want of time. What it had
         compiled is on the disk, and another call may get further.
     """
 
@@ -200,33 +200,16 @@ def isolated(
     wall_limit: float | None = None,
     memory_limit: int | None = None,
 ) -> Ended:
-    """Call a function in a forked process of its own.
+    """Call a function in a forked process of its own; its answer must be picklable.
 
-    Parameters
-    ----------
-    function, arguments
-        What it returns must be picklable.
-    wall_limit : float, optional
-        Seconds after which all processes of the call are asked to end; half a second later they
-        are killed. Time is not counted while the child imports modules or compiles kernels, nor
-        while it waits for a processor that others have; the latter up to 20 times the limit.
-    memory_limit : int, optional
-        Bytes of address space that the child may take on top of what this process has; and, on
-        Linux, bytes that it and all that it started may have in memory, which is looked at now
-        and then.
-
-    Returns
-    -------
-    Ended
-
-    Raises
-    ------
-    OSError
-        If no process can be started.
+    After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
+    second later. Time does not count while the child compiles, nor while it waits for a processor,
+    up to 20 times the limit. `memory_limit` is in bytes of address space on top of this process's;
+    on Linux also of the memory that all processes of the call have.
     """
     # What a solver writes to the pipe by accident is not taken for an answer.
     token = os.urandom(16)
-    with tempfile.TemporaryFile() as output, LoadingMeter.memory() as memory:
+    with tempfile.TemporaryFile() as output, CompileTimer.memory() as memory:
         reading, writing = os.pipe()
         begin = perf_counter()
         sys.stdout.flush()
@@ -282,7 +265,7 @@ def undisturbed() -> Iterator[None]:
 
 
 class _Call(NamedTuple):
-    """What a child is there for: where it answers, where it prints, and what it calls."""
+    """The function that a child calls, and where it answers and prints."""
 
     writing: int
     token: bytes
@@ -324,13 +307,7 @@ def _supervise(call: _Call) -> None:
 
 
 def _outlive(child: int, output: IO[bytes]) -> int:
-    """Wait until a child ends or SIGTERM arrives, then kill all descendants.
-
-    Returns
-    -------
-    int
-        The child's status, as of `os.waitpid`.
-    """
+    """Wait until a child ends or SIGTERM arrives, then kill all descendants."""
     reaped: dict[int, int] = {}
     while child not in reaped and signal.sigwait(_AWAITED) == signal.SIGCHLD:
         reaped |= _reap()
@@ -370,7 +347,7 @@ def _be_child(call: _Call) -> None:
     try:
         os.setsid()
         end_with_parent()
-        meter.show(call.memory)
+        timer.show(call.memory)
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -397,7 +374,7 @@ def _be_child(call: _Call) -> None:
 
 
 def _answer(call: _Call) -> bytes:
-    """Call the function; return what became of that, pickled."""
+    """Call the function; return its value or its exception, pickled."""
     total = None
     if call.memory_limit is not None:
         total = _address_space() + call.memory_limit
@@ -422,7 +399,7 @@ def _answer(call: _Call) -> bytes:
 
 
 def _address_space() -> int:
-    """Return the bytes of address space that this process has, 0 where nobody tells."""
+    """Return the bytes of this process's address space, 0 where they are unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -436,7 +413,7 @@ class _Watch:
     Between two looks it is charged the wall time, less the time that its processes waited for a
     processor, but no less than their processor time. Processes that ended between two looks only
     add to the charge, since their waiting is unknown. The share of the time in which the child
-    imported or compiled, by its own account, is charged apart, against a limit of its own.
+    compiled, by its own account, is charged apart, against a limit of its own.
     """
 
     def __init__(
@@ -466,7 +443,7 @@ class _Watch:
         now = time.monotonic()
         processes = descendants(self.child)
         found = usage(processes)
-        seen, self.loading = LoadingMeter.seen(self.memory)
+        seen, self.loading = CompileTimer.seen(self.memory)
         passed = now - self._at
         share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
         queued = max(0.0, found.queued - self._found.queued)
@@ -539,16 +516,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
 
 
 def _end(supervisor: int) -> tuple[int | None, Any]:
-    """Have a supervisor end all its descendants, and wait for it.
-
-    Returns
-    -------
-    int or None
-        The exit code of its child, minus the signal where one ended it; None where somebody else
-        took it.
-    object
-        What both took, as `resource` has it.
-    """
+    """Have a supervisor end all its descendants; return its child's exit code and use of both."""
     with suppress(ProcessLookupError, PermissionError):
         # A call may have stopped it.
         os.kill(supervisor, signal.SIGCONT)
@@ -585,7 +553,7 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
         end, loading = End.TIMEOUT, watch.loading
         message = f"did not end within {watch.limit:.3g} s, and was ended"
         if loading:
-            message += " while it was importing or compiling"
+            message += " while it was compiling"
     elif code is None:
         message = "the process ended without an answer, and somebody else took its exit code"
     elif code < 0:

@@ -27,7 +27,7 @@ __all__ = [
     "traceback_tail",
 ]
 
-#: What the usual numerical libraries read their number of threads from when they are loaded.
+#: Variables from which numerical libraries read their number of threads when loaded.
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -45,7 +45,7 @@ _PATIENCE = 2.0
 
 
 class Crash(NamedTuple):
-    """What is known of a call that gave no result."""
+    """The reason why a call has no result."""
 
     message: str
     traceback: str
@@ -59,7 +59,7 @@ def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
         last = frames[0] if frames else None
         lines = traceback.format_exception(type(problem), problem, last, limit=-_FRAMES)
         text = "".join(lines).rstrip()
-    except Exception:  # somebody's exception may do anything when it is looked at
+    except Exception:  # an exception's own methods may raise
         return ""
     return text if len(text) <= limit else "..." + text[-limit:]
 
@@ -72,17 +72,17 @@ def _traceback_objects(problem: BaseException) -> Iterator[TracebackType]:
 
 
 def said(problem: BaseException) -> str:
-    """Return the class of an exception and what it says, if it says anything."""
+    """Return the class of an exception, and its message if it has one."""
     try:
         text = str(problem)
-    except Exception:  # somebody's exception may do anything when it is looked at
+    except Exception:  # an exception's own methods may raise
         text = ""
     return f"{type(problem).__name__}: {text}" if text.strip() else type(problem).__name__
 
 
 @contextmanager
 def limited_threads(threads: int = 1) -> Iterator[None]:
-    """Keep numerical libraries to so many threads within this process, for comparable timings."""
+    """Limit the threads of numerical libraries in this process, for comparable timings."""
     try:
         # Comes with scikit-learn; loaded by name, since it ships no types.
         limits = importlib.import_module("threadpoolctl").threadpool_limits

@@ -21,7 +21,9 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -43,7 +45,6 @@ from inference_lab.specs.grammar import (
     parse_spec,
     unknown,
 )
-from inference_lab.specs.trust import is_trusted, refuse_code, untrusted
 from inference_lab.words import shortened
 
 _T = TypeVar("_T")
@@ -106,7 +107,7 @@ class _Place(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What a listing says about a file: its first line, and the package that it needs, if any."""
+    """The line of a file in a listing, and the package that it needs, if any."""
 
     line: str
     package: str | None
@@ -132,7 +133,31 @@ def _head(path: Path) -> _Head:
     )
 
 
-#: What the names of modules of this library begin with.
+#: Whether code of users may be imported here, see `user_code_refused`.
+_user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=True)
+
+
+@contextmanager
+def user_code_refused() -> Iterator[None]:
+    """Refuse specs that name a user's file or module, for the duration of the block.
+
+    Examples
+    --------
+    >>> with user_code_refused():
+    ...     as_solver("persistency(then=mine.py)")
+    Traceback (most recent call last):
+    ...
+    inference_lab.specs.grammar.SpecError: solver 'mine.py' is code from outside the package, \
+and such code is refused here; the command reproduce runs it with --trust
+    """
+    token = _user_code_allowed.set(False)
+    try:
+        yield
+    finally:
+        _user_code_allowed.reset(token)
+
+
+#: Prefix of the names of this library's modules.
 _OURS = "inference_lab."
 
 #: How the names of modules begin that are loaded from users' files.
@@ -140,7 +165,7 @@ _LOADED = "inference_lab_user_"
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Compiles what a file says now.
+    """Compile a file from its source, never from bytecode.
 
     Bytecode that is kept counts as current for a file of the same size and second: what was edited
     at once would run as it was, and be recorded as what it is.
@@ -152,13 +177,7 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file under a name of its own; the same file is imported once.
-
-    Raises
-    ------
-    SpecError
-        If the file does not exist or fails to import.
-    """
+    """Import a Python file under a name of its own; the same file is imported once."""
     path = path.resolve()
     # The same in every process: pickles and the machine code of kernels name their module.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
@@ -182,13 +201,7 @@ def load_file(path: Path) -> ModuleType:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module by its name, with the working directory importable.
-
-    Raises
-    ------
-    SpecError
-        If there is none, or it fails to import.
-    """
+    """Import a module by its name, with the working directory importable."""
     folder = os.getcwd()
     if folder not in sys.path and "" not in sys.path:
         # For good, as with ``python -m``: modules may import others when they run.
@@ -222,13 +235,7 @@ def _follow(thing: Any, dotted: str) -> Any:
 
 
 def _name_class_of(thing: Any, place: _Place) -> None:
-    """Name the class of an object, so that the object's spec makes an equal one.
-
-    Raises
-    ------
-    SpecError
-        If the class is out of reach, such as one made inside a function.
-    """
+    """Name the class of an object, so that the object's spec makes an equal one."""
     cls = type(thing)
     if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
         return
@@ -255,13 +262,13 @@ class Registry(Generic[_T]):
     Parameters
     ----------
     kind : str
-        What they are called in messages.
+        Their noun in messages.
     base : type
         Their base class.
     package : str
         The package whose modules they are; also the entry-point group for those from outside.
     besides : types
-        Of what else users' objects may be, see `obtain`.
+        Other types that users' objects may have, see `obtain`.
     """
 
     def __init__(
@@ -274,7 +281,7 @@ class Registry(Generic[_T]):
 
     @property
     def _what(self) -> str:
-        """What a class of this kind is, in the words of messages."""
+        """The kind and its base class, for messages."""
         return f"{self.kind} (a class derived from inference_lab.{self.base.__name__})"
 
     @cache  # noqa: B019  # the two registries live as long as the program
@@ -306,7 +313,7 @@ class Registry(Generic[_T]):
             if name not in lines:
                 try:
                     lines[name] = (inspect.getdoc(self.load(name)) or "").split("\n")[0].rstrip(".")
-                except SpecError as problem:  # somebody else's package must not break the listing
+                except SpecError as problem:  # another package must not break the listing
                     lines[name] = str(problem)
         return dict(sorted(lines.items()))
 
@@ -337,15 +344,7 @@ class Registry(Generic[_T]):
         }
 
     def load(self, name: str) -> type[_T]:
-        """Return the class of a name: registered, ``module:Class`` or ``path/to/file.py[:Class]``.
-
-        Raises
-        ------
-        SpecError
-            If there is none; the message lists the valid names and the nearest match. If the
-            name is that of code from outside the package and specs are not trusted, see
-            `inference_lab.specs.trust`.
-        """
+        """Return the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
         place = self._place(name)
         if place is None:
             return self._registered(name)
@@ -380,9 +379,8 @@ class Registry(Generic[_T]):
                 where = place.get(other.kind, "")
                 return SpecError(f"{name!r} is no {self.kind} but a {other.kind}{where}")
         if self is problem_registry:
-            from inference_lab.data.datasets import available
-
-            if name.lower() in available():
+            estep: Any = self._registered("estep")
+            if name.lower() in estep.data_sets():
                 made = f"estep(data={name.lower()})"
                 return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
         about = {known: _head(path).line for known, path in self._files().items()}
@@ -398,7 +396,11 @@ class Registry(Generic[_T]):
         match = _PLACE.fullmatch(name)
         if match is None:
             return None
-        refuse_code(self.kind, name)
+        if not _user_code_allowed.get():
+            raise SpecError(
+                f"{self.kind} {shortened(name)!r} is code from outside the package, and such code "
+                "is refused here; the command reproduce runs it with --trust"
+            )
         item = None if match["item"] is None else int(match["item"])
         if match["file"] is None:
             module = load_module(match["module"])
@@ -455,7 +457,7 @@ class Registry(Generic[_T]):
         return _named(cls, name)
 
     def _parsed(self, text: str) -> Spec:
-        """Do `parse_spec`; where that fails, say what there is."""
+        """Parse a spec; an error lists the names or settings that exist."""
         try:
             return parse_spec(text)
         except SpecSyntaxError as problem:
@@ -478,14 +480,9 @@ class Registry(Generic[_T]):
             raise
 
     def obtain(self, text: str) -> Any:
-        """Return what a spec string stands for, of whatever type a user's object or function is.
+        """Make the object of a spec string, of any type that a user's object or function has.
 
         An object of this kind can be named by its own spec afterwards.
-
-        Raises
-        ------
-        SpecError
-            As in `make`.
         """
         spec = self._parsed(text)
         place = self._place(spec.name)
@@ -507,25 +504,9 @@ class Registry(Generic[_T]):
             _name_class_of(thing, place)
         return thing
 
-    def make(self, text: str, *, trusted: bool = True) -> _T:
-        """Make an instance from a spec string.
-
-        Parameters
-        ----------
-        text : str
-        trusted : bool
-            Whether code from outside the package may be run, see `inference_lab.specs.trust`. A
-            problem family reads files only when it builds: leave that to `as_problem`, which does
-            not read any outside of the data folder then.
-
-        Raises
-        ------
-        SpecError
-            If the string cannot be read, the name or a setting is unknown, or what it names is
-            something else.
-        """
-        with untrusted(trusted=trusted):
-            made = self.obtain(text)
+    def make(self, text: str) -> _T:
+        """Make an instance from a spec string."""
+        made = self.obtain(text)
         if not isinstance(made, self.base):
             raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
         return made
@@ -541,7 +522,7 @@ def _item(things: Any, number: int, name: str) -> Any:
 
 
 def item_spec(text: str, number: int) -> str:
-    """Return the spec of an item of what a spec stands for.
+    """Return the spec of one item of a sequence that a spec makes.
 
     Examples
     --------
@@ -600,23 +581,8 @@ _made: dict[str, Solver] = {}
 _KEPT = 256
 
 
-def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
-    """Make a solver of a spec string; a solver object is returned as it is.
-
-    Parameters
-    ----------
-    source : str or Solver
-    trusted : bool
-        Whether the spec may name code from outside the package; else it is refused, also where
-        it stands in a setting of another solver.
-
-    Raises
-    ------
-    SpecError
-        If the string cannot be used.
-    TypeError
-        If the object is not a solver.
-    """
+def as_solver(source: str | Solver) -> Solver:
+    """Make a solver of a spec string; a solver object is returned as it is."""
     if isinstance(source, Solver):
         return source
     if not isinstance(source, str):
@@ -624,8 +590,9 @@ def as_solver(source: str | Solver, *, trusted: bool = True) -> Solver:
             f"a solver is a spec string or a Solver object, got {source!r}"
             + (f"; an object of it is {source.__name__}()" if isinstance(source, type) else "")
         )
-    if not (trusted and is_trusted()):
-        return solver_registry.make(source, trusted=trusted)
+    if not _user_code_allowed.get():
+        # A solver that was made before may hold a user's solver in a setting.
+        return solver_registry.make(source)
     solver = _made.get(source)
     if solver is None or not _is_current(solver):
         solver = solver_registry.make(source)

@@ -1,4 +1,4 @@
-"""From what stands for a problem to the problem: a spec, a path, a family, a graph, or many."""
+"""Make problems of specs, paths, families and graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import item_spec, names_code, problem_registry
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError
 from inference_lab.specs.grammar import build as build_spec
-from inference_lab.specs.trust import is_trusted, untrusted
 from inference_lab.words import shortened
 
 __all__ = ["ProblemSource", "as_problem", "as_problems"]
@@ -23,36 +22,9 @@ ProblemSource: TypeAlias = (
 )
 
 
-def as_problem(
-    source: ProblemSource,
-    data_dir: Path | None = None,
-    *,
-    trusted: bool = True,
-    base: Path | None = None,
-) -> Problem:
-    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem.
-
-    Parameters
-    ----------
-    source : str, path, Problem, ProblemFamily or FactorGraph
-        A string is a spec, ``module:object`` or ``path/to/file.py:object`` (see
-        `inference_lab.registry`), or the path of a model file.
-    data_dir : path, optional
-        The data folder; default: the environment variable ``INFERENCE_LAB_DATA``.
-    trusted : bool
-        Whether code from outside the package may be run, and files be read anywhere. If not, files
-        must lie inside the data folder or `base`, with all links followed.
-    base : path, optional
-        A folder besides the data folder in which specs that are not trusted may name files.
-
-    Raises
-    ------
-    SpecError
-        If a spec string cannot be used, or names what it may not.
-    OSError, ValueError
-        If data or a model file cannot be read.
-    """
-    found = as_problems(source, data_dir, trusted=trusted, base=base)
+def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
+    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem."""
+    found = as_problems(source, data_dir)
     if len(found) != 1:
         raise SpecError(
             f"{source} gives {len(found)} problems, and one is needed; give the number of one in "
@@ -62,45 +34,25 @@ def as_problem(
 
 
 def as_problems(
-    source: ProblemSource | Iterable[ProblemSource],
-    data_dir: Path | None = None,
-    *,
-    trusted: bool = True,
-    base: Path | None = None,
+    source: ProblemSource | Iterable[ProblemSource], data_dir: Path | None = None
 ) -> list[Problem]:
-    """Make problems of all that a source stands for.
+    """Make the problems of a source, one or many.
 
     A spec such as ``my_module:problems`` may name several at once: an iterable, or a function that
     returns one, of anything that can be used here. Those without a name of their own get that of
     the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that makes
     the problem again.
 
-    Parameters
-    ----------
-    source
-        As in `as_problem`, or an iterable of such, ``(name, graph)`` among them; or a mapping of
-        names to what stands for one problem each.
-    data_dir, trusted, base
-        As in `as_problem`.
-
-    Raises
-    ------
-    SpecError, OSError, ValueError
-        As in `as_problem`.
-    TypeError
-        If the source is none of these.
-
     Examples
     --------
     >>> [p.graph.n_variables for p in as_problems(["ising(size=2)", "ising(size=3)"])]
     [4, 9]
     """
-    with untrusted(base, trusted=trusted):
-        return list(_problems(source, data_dir, ""))
+    return list(_problems(source, data_dir, ""))
 
 
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
-    """Yield the problems of a source, which is what the spec stands for unless that is empty."""
+    """Yield the problems of a source; `spec` is the one it was made of, or empty."""
     if isinstance(source, Problem):
         yield _changed(source, info={**source.info, "spec": spec}) if spec else source
     elif isinstance(source, FactorGraph):
@@ -156,9 +108,9 @@ def _is_path(text: str) -> bool:
         return False
     path = Path(text)
     try:
-        if is_trusted() and path.is_file() and path.suffix != ".py":
+        if path.is_file() and path.suffix != ".py":
             return True
     except OSError:  # a spec may be longer than names of files
         pass
-    # No spec looks like this, and whoever looks for the file says what is there instead.
+    # No spec looks like this; the search for the file names its neighbours.
     return (path.suffix != "" or len(path.parts) > 1) and "(" not in text and not names_code(text)

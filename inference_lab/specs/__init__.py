@@ -1,1 +1,1 @@
-"""What a line of text may say; nothing is loaded here."""
+"""The grammar of specs and the check of settings; nothing is loaded here."""

@@ -1,6 +1,6 @@
 """Packages that only some solvers or one feature need, installed as extras.
 
-What a feature needs it asks for by `require` before it begins: figures and pages (``report``),
+A feature checks for its packages by `require` before it begins: figures and pages (``report``),
 pictures in files (``images``).
 
 A solver's file that needs one says so in two constants, which listings read without importing it::
@@ -15,10 +15,12 @@ get it, and refuses every problem with the same words.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
+from typing import Any
 
-__all__ = ["MissingExtra", "how_to_install", "require", "why_missing"]
+__all__ = ["MissingExtra", "how_to_install", "plots", "require", "why_missing"]
 
 
 class MissingExtra(ImportError):
@@ -47,10 +49,6 @@ def how_to_install(package: str, extra: str) -> str | None:
 def require(extra: str, *packages: str) -> None:
     """Refuse to go on without packages of an extra; none is imported.
 
-    Raises
-    ------
-    MissingExtra
-
     Examples
     --------
     >>> require("report", "numpy", "no_such_package")  # doctest: +ELLIPSIS
@@ -62,6 +60,11 @@ def require(extra: str, *packages: str) -> None:
         reason = how_to_install(package, extra)
         if reason is not None:
             raise MissingExtra(f"{package} is {reason}", name=package)
+
+
+def plots() -> Any:
+    """Return the module that draws, by name as pandas does: the core does not import figures."""
+    return importlib.import_module("inference_lab.pictures.plots")
 
 
 def why_missing(solver: object) -> str | None:

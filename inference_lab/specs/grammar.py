@@ -11,16 +11,18 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from inference_lab.words import nearest, shortened
 
 _T = TypeVar("_T")
 
-#: Longest spec that is read, in characters: nobody writes longer ones by hand.
+#: Longest spec that is read, in characters, far beyond any written by hand.
 MAX_LENGTH = 10_000
 
 #: Characters that are shown before the place of a mistake, and after it.
@@ -36,7 +38,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 
 class SpecError(ValueError):
-    """A spec string, name or setting that cannot be used; the message says what would be."""
+    """A spec string, name or setting that cannot be used; the message names those that can."""
 
 
 class SpecSyntaxError(SpecError):
@@ -77,12 +79,6 @@ class Spec(NamedTuple):
 
 def parse_spec(text: str) -> Spec:
     """Split a spec string into name and raw settings.
-
-    Raises
-    ------
-    SpecError
-        If the string does not follow the grammar (`SpecSyntaxError`, whose message points at the
-        place), gives a setting twice, or is longer than `MAX_LENGTH`.
 
     Examples
     --------
@@ -167,19 +163,6 @@ def unknown(
 ) -> SpecError:
     """Make the error for an unknown name: the valid ones, and those that may be meant.
 
-    Parameters
-    ----------
-    kind : str
-        Of what there is none.
-    word : str
-    valid : iterable of str
-    about, others : mapping of str to str, optional
-        As in `inference_lab.words.nearest`.
-
-    Returns
-    -------
-    SpecError
-
     Examples
     --------
     >>> print(unknown("setting of icm", "restart", ["init", "restarts"]))
@@ -191,29 +174,11 @@ def unknown(
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
-    """Make an instance of a settings dataclass from raw settings, converting by field type.
-
-    Raises
-    ------
-    SpecError
-        If a setting is unknown, missing, or its value is not of the field's type.
-    """
-    known = {f.name: f for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    """Make an instance of a settings dataclass from raw settings, converting by field type."""
+    known = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
+    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hints = _hints(cls)  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    for key, raw in settings.items():
-        if key not in known:
-            if not known:
-                raise SpecError(f"{name} has no settings, got {key!r}")
-            raise unknown(f"setting of {name}", key, known)
-        values[key] = _convert(raw, hints[key], f"{name}({key}=...)")
-    missing = [
-        f.name
-        for f in known.values()
-        if f.default is MISSING and f.default_factory is MISSING and f.name not in values
-    ]
-    if missing:
-        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    values = _values(name, settings, [f.name for f in known], needed, hints)
     try:
         return cls(**values)
     except SpecError:
@@ -222,53 +187,70 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
         raise SpecError(f"{name}: {problem}") from problem
 
 
+def _values(
+    name: str,
+    settings: dict[str, str | None],
+    known: list[str],
+    needed: list[str],
+    hints: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Convert raw settings by their types; those without one by their look."""
+    for key in settings:
+        if not known:
+            raise SpecError(f"{name} has no settings, got {key!r}")
+        if key not in known:
+            raise unknown(f"setting of {name}", key, known)
+    for key in needed:
+        if key not in settings:
+            raise SpecError(f"{name} needs the setting {key!r}: {name}({key}=...)")
+    return {
+        key: _convert(raw, hints.get(key, Any | None), f"{name}({key}=...)")
+        for key, raw in settings.items()
+    }
+
+
 @cache
 def _hints(cls: type[Any]) -> dict[str, Any]:
     """Return the types of the fields of a class, which are texts to be evaluated."""
     return typing.get_type_hints(cls)
 
 
+def options_of(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the one type that it is."""
+    united = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if united else (hint,)
+
+
+def is_literal(hint: Any) -> bool:
+    """Whether a type is a `Literal`."""
+    return typing.get_origin(hint) is typing.Literal
+
+
+#: Types in messages.
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", type(None): "none"}
+
+
 def _convert(raw: str | None, hint: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    options = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
+    """Convert the text of a setting to its type; `where` begins the message of an error."""
+    options = options_of(hint)
     if raw is None:
         if type(None) in options:
             return None
         raise SpecError(f"{where}: none is not allowed")
-    said: list[str] = []
-    for option in options:
-        if option is type(None):
-            said.append("none")
-            continue
-        if typing.get_origin(option) is typing.Literal:
-            choices = typing.get_args(option)
-            if raw in choices:
-                return raw
-            said.append("one of " + ", ".join(map(str, choices)))
-            continue
-        if option is bool:
-            if raw.lower() in ("true", "false"):
-                return raw.lower() == "true"
-            said.append("true or false")
-        elif option is int:
-            try:
-                return int(raw)
-            except ValueError:
-                said.append("an integer")
-        elif option is float:
-            try:
-                return float(raw)
-            except ValueError:
-                said.append("a number")
-        elif option is str:
-            return raw
-        elif option is Path:
-            return Path(raw)
-        elif option in (Any, object):
-            return plain_value(raw)
+    if Any in options or object in options:
+        return plain_value(raw)
+    # A number may also be meant as a text.
+    for value in (plain_value(raw), raw):
+        with suppress(msgspec.ValidationError, TypeError):
+            return msgspec.convert(value, hint, dec_hook=lambda kind, text: kind(text))
+    allowed = [
+        f"one of {', '.join(map(str, typing.get_args(o)))}" if is_literal(o) else _WORDS.get(o)
+        for o in options
+    ]
+    said = " or ".join(filter(None, allowed))
     if not said:
         raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
-    raise SpecError(f"{where}: {shortened(raw)!r} is not {' or '.join(said)}")
+    raise SpecError(f"{where}: {shortened(raw)!r} is not {said}")
 
 
 def plain_value(raw: str) -> int | float | bool | str:
@@ -276,10 +258,8 @@ def plain_value(raw: str) -> int | float | bool | str:
     if raw.lower() in ("true", "false"):
         return raw.lower() == "true"
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(raw)
-        except ValueError:
-            continue
     return raw
 
 
@@ -288,14 +268,6 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
 
     Values of parameters without one become the number or truth value that they look like, else
     text; ``none`` is None.
-
-    Raises
-    ------
-    SpecError
-        If a setting is unknown, missing, or its value is not of the parameter's type; or if the
-        function fails.
-    OSError
-        If it does with that.
 
     Examples
     --------
@@ -307,22 +279,14 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
     try:
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(function)
-    except (ValueError, TypeError, NameError):  # built in, or annotated with what is not there
+    except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
         parameters, hints = {}.values(), {}
-    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    values: dict[str, Any] = {}
-    for key, raw in settings.items():
-        if key not in known and not takes_any:
-            if not known:
-                raise SpecError(f"{name} has no settings, got {key!r}")
-            raise unknown(f"setting of {name}", key, known)
-        hint = hints.get(key)
-        where = f"{name}({key}=...)"
-        values[key] = _convert(raw, Any | None if hint is None else hint, where)
-    missing = [p.name for p in known.values() if p.default is p.empty and p.name not in values]
-    if missing:
-        raise SpecError(f"{name} needs the setting {missing[0]!r}: {name}({missing[0]}=...)")
+    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in own if p.default is p.empty]
+    known = [p.name for p in own]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        known += settings
+    values = _values(name, settings, known, needed, hints)
     try:
         return function(**values)
     except (SpecError, OSError):
@@ -349,7 +313,7 @@ def format_value(value: Any) -> str:
 
 
 def format_spec(name: str, settings: Any) -> str:
-    """Write the spec string of a settings dataclass: its name and what is not default.
+    """Write the spec string of a settings dataclass: its name and the settings that differ.
 
     Fields declared by ``setting(..., always=True)`` are written even then.
     """

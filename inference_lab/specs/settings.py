@@ -1,4 +1,4 @@
-"""Settings: a frozen dataclass whose fields say what they may be, and are checked against it.
+"""Settings: a frozen dataclass whose fields declare their ranges and are checked against them.
 
 Numbers have a range, and a field that is annotated as a `Literal` is one of its choices.
 
@@ -17,14 +17,15 @@ ValueError: damping must be at least 0 and below 1, got 1.5
 from __future__ import annotations
 
 import math
-import types
+import sys
 import typing
 from dataclasses import dataclass, field, fields
 from functools import cache
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from inference_lab.specs.grammar import format_spec
+import msgspec
+
+from inference_lab.specs.grammar import format_spec, is_literal, options_of
 from inference_lab.words import shortened
 
 __all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
@@ -54,6 +55,19 @@ class Range(NamedTuple):
     at_most: float | None = None
     below: float | None = None
 
+    @property
+    def meta(self) -> msgspec.Meta:
+        """The same for msgspec, whose limits are finite."""
+        finite = self.below == math.inf
+        limits: dict[str, Any] = {
+            "ge": self.at_least,
+            "gt": self.above,
+            "le": sys.float_info.max if finite else self.at_most,
+            "lt": None if finite else self.below,
+        }
+        meta: msgspec.Meta = msgspec.Meta(**limits)
+        return meta
+
     def admits(self, number: Any) -> bool:
         """Whether a number is within."""
         return (
@@ -64,7 +78,7 @@ class Range(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Say it in words that follow "must be"."""
+        """Return the range in words that follow "must be"."""
         if self.at_least is not None and self.at_most is not None:
             return f"between {_text(self.at_least)} and {_text(self.at_most)}"
         words = ["finite"] if self.below == math.inf else []
@@ -95,29 +109,13 @@ def setting(
 ) -> _T:
     """Declare a field of a settings dataclass with the range of its numbers.
 
-    Parameters
-    ----------
-    default
-    at_least, above, at_most, below : float, optional
-        What holds of each number; a value of another type that the field may have, such as None,
-        is always allowed. ``below=math.inf`` asks for a finite number.
-    always : bool
-        Whether specs have the setting even where it is the default, since a name should speak for
-        itself.
+    Values of another type that the field may have, such as None, are always allowed.
+    ``below=math.inf`` demands a finite number. Specs name a setting with `always` even where it has
+    its default.
     """
     limits = Range(at_least, above, at_most, below)
     declared: Any = field(default=default, metadata={"range": limits, "always": always})
     return typing.cast(_T, declared)
-
-
-class _Rule(NamedTuple):
-    """What a field may be: one of the choices, a number in the range, or None."""
-
-    name: str
-    choices: tuple[Any, ...]
-    limits: Range | None
-    #: None where the annotation cannot be read.
-    optional: bool | None
 
 
 def range_of(metadata: typing.Mapping[Any, Any]) -> Range | None:
@@ -127,49 +125,43 @@ def range_of(metadata: typing.Mapping[Any, Any]) -> Range | None:
 
 
 @cache
-def _rules(cls: type[Any]) -> tuple[_Rule, ...]:
-    """Return what is to be checked of a dataclass."""
+def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
+    """Return the types of the fields that are checked, as msgspec has them, and their names."""
     try:
         hints = typing.get_type_hints(cls)
-    except Exception:  # a user's annotations may name what only type checkers know
+    except Exception:  # a user's annotations may name types that only type checkers load
         hints = {}
-    rules = []
+    rules = {}
     for each in fields(cls):
-        hint = hints.get(each.name)
-        united = typing.get_origin(hint) in (typing.Union, types.UnionType)
-        options = typing.get_args(hint) if united else (hint,)
-        literals = [o for o in options if typing.get_origin(o) is typing.Literal]
-        choices = tuple(choice for option in literals for choice in typing.get_args(option))
+        options = options_of(hints.get(each.name, float | None))
         limits = range_of(each.metadata)
-        only_choices = len(literals) + (type(None) in options) == len(options)
-        if limits is not None or (choices and only_choices):
-            optional = None if hint is None else type(None) in options
-            rules.append(_Rule(each.name, choices, limits, optional))
-    return tuple(rules)
+        choices = [c for o in options if is_literal(o) for c in typing.get_args(o)]
+        if limits is None and not all(is_literal(o) or o is type(None) for o in options):
+            continue
+        checked = [
+            Annotated[o, limits.meta] if limits and o in (int, float) else o for o in options
+        ]
+        allowed = [*map(str, choices), *([] if limits is None else [str(limits)])]
+        if type(None) in options and choices:
+            allowed.append("None")
+        *first, last = allowed
+        said = f"{', '.join(first)} or {last}" if first else last
+        rules[each.name] = typing.Union[tuple(checked)], said  # noqa: UP007
+    return rules
 
 
 def check_settings(settings: object) -> None:
-    """Check the fields of a settings dataclass: numbers by their ranges, literals by their types.
-
-    Raises
-    ------
-    ValueError
-        With the name of the field, its value, and what is allowed.
-    """
+    """Check the fields of a dataclass: numbers by their ranges, literals by their types."""
     cls: Any = type(settings)  # mypy doubts that classes can be hashed
-    for name, choices, limits, optional in _rules(cls):
+    for name, (kind, allowed) in _rules(cls).items():
         value = getattr(settings, name)
-        if value is None and optional is not False:
-            continue
-        in_range = limits is not None and isinstance(value, Real) and limits.admits(value)
-        if not in_range and value not in choices:
-            allowed = [*map(str, choices), *([] if limits is None else [str(limits)])]
-            if optional and choices:
-                allowed.append("None")
-            *first, last = allowed
-            said = f"{', '.join(first)} or {last}" if first else last
+        try:
+            # msgspec knows Python's numbers only.
+            plain = value.item() if getattr(value, "ndim", None) == 0 else value
+            msgspec.convert(plain, kind)
+        except msgspec.ValidationError:
             got = shortened(repr(value)) if isinstance(value, str) else value
-            raise ValueError(f"{name} must be {said}, got {got}")
+            raise ValueError(f"{name} must be {allowed}, got {got}") from None
 
 
 @dataclass(frozen=True)
@@ -183,7 +175,7 @@ class Settings:
     registered_as: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        """Check what the fields say of themselves."""
+        """Check the fields against their types and ranges."""
         check_settings(self)
 
     @classmethod

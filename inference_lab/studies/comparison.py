@@ -417,7 +417,6 @@ def run_comparison(
     shard: str | None = None,
     data_dir: str | None = None,
     progress: bool | Callable[[Progress[Record]], None] = False,
-    trusted: bool = True,
 ) -> Comparison:
     """Run what is missing of a study and return all that it asks for.
 
@@ -428,8 +427,6 @@ def run_comparison(
         ``runs.jsonl`` there holds what was run before, and gets each record when its run ends.
     jobs, cluster, rerun, shard, data_dir, progress
         As in `inference_lab.compare`; with `jobs` 0 nothing is run, and nothing is built.
-    trusted : bool
-        Whether its specs may name code and files outside the package and the data folder.
 
     Returns
     -------
@@ -461,47 +458,45 @@ def run_comparison(
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.specs.trust import untrusted
 
     store = RecordStore(Path(folder) / "runs.jsonl")
     labels = {as_solver(spec).spec: name for spec, name in study.labels.items()}
     stages = [{as_solver(spec).spec for spec in stage.solvers} for stage in study.stages]
     try:
-        with untrusted(trusted=trusted):
-            if jobs == 0:
-                found = Comparison.of_store(_held(study, store))
-                return Comparison(found.records, found.superseded, store.remarks, labels, stages)
+        if jobs == 0:
+            found = Comparison.of_store(_held(study, store))
+            return Comparison(found.records, found.superseded, store.remarks, labels, stages)
 
-            def compared(problems: list[str], solvers: list[str], limit: float) -> list[Record]:
-                return compare(
-                    problems,
-                    solvers,
-                    seeds=study.seeds,
-                    repeats=study.repeats,
-                    time_limit=limit,
-                    clock=study.clock,
-                    temperature=study.temperature,
-                    threads=study.threads,
-                    trace_limit=study.trace_limit,
-                    jobs=jobs,
-                    cluster=cluster,
-                    store=store,
-                    rerun=rerun,
-                    # Stages look at all runs on a problem: their shards are of problems.
-                    shard=None if study.stages else shard,
-                    data_dir=data_dir,
-                    progress=progress,
-                ).records
+        def compared(problems: list[str], solvers: list[str], limit: float) -> list[Record]:
+            return compare(
+                problems,
+                solvers,
+                seeds=study.seeds,
+                repeats=study.repeats,
+                time_limit=limit,
+                clock=study.clock,
+                temperature=study.temperature,
+                threads=study.threads,
+                trace_limit=study.trace_limit,
+                jobs=jobs,
+                cluster=cluster,
+                store=store,
+                rerun=rerun,
+                # Stages look at all runs on a problem: their shards are of problems.
+                shard=None if study.stages else shard,
+                data_dir=data_dir,
+                progress=progress,
+            ).records
 
-            records = []
-            for problems in _batches(study, shard):
-                done = compared(problems, study.solvers, study.time_limit)
-                for stage in study.stages:
-                    if left := stage.chosen(problems, done):
-                        limit = stage.time_limit or study.time_limit
-                        done = done + compared(left, stage.solvers, limit)
-                records += done
-            return Comparison(records, remarks=store.remarks, labels=labels, stages=stages)
+        records = []
+        for problems in _batches(study, shard):
+            done = compared(problems, study.solvers, study.time_limit)
+            for stage in study.stages:
+                if left := stage.chosen(problems, done):
+                    limit = stage.time_limit or study.time_limit
+                    done = done + compared(left, stage.solvers, limit)
+            records += done
+        return Comparison(records, remarks=store.remarks, labels=labels, stages=stages)
     except (InputError, SpecError) as problem:
         raise StudyError(str(problem)) from problem
 

@@ -17,7 +17,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.calibration import log_odds_of, worth
 from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
-from inference_lab.loading import imports_timed, meter
+from inference_lab.loading import timer
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED
@@ -234,13 +234,13 @@ def _fit(
         start = np.random.default_rng(seed)
         arguments["init"] = kmeans_centroids(points.values, arguments["n_clusters"], start)
     estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
-    with imports_timed(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Weights that are far off may be what is studied.
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
-        loaded, since = meter.seconds, perf_counter()
+        loaded, since = timer.seconds, perf_counter()
         estimator.fit(points.values, **told)
-        seconds = max(0.0, perf_counter() - since - (meter.seconds - loaded))
+        seconds = max(0.0, perf_counter() - since - (timer.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
     e_steps = [line for line in estimator.history_ if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]

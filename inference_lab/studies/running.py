@@ -224,7 +224,6 @@ def run_study(
     memory_limit: int | Literal["auto"] | None = "auto",
     isolate: bool = True,
     progress: bool | Callable[[Progress[Any]], None] = False,
-    trusted: bool = True,
 ) -> list[StudyRecord]:
     """Run what is missing of a study and return all its records.
 
@@ -239,8 +238,6 @@ def run_study(
         ``records.jsonl`` there holds what was run before, and gets each record when its fit ends.
     jobs, cluster, rerun, shard, data_dir, memory_limit, isolate, progress
         As in `inference_lab.compare`; with `jobs` 0 nothing is run.
-    trusted : bool
-        Whether the solvers that methods name may be code outside the package.
 
     Returns
     -------
@@ -252,7 +249,7 @@ def run_study(
     DataNotFoundError
         If data are missing, before anything is run.
     StudyError
-        If a method names a solver that there is not, or that is not trusted; if records cannot be
+        If a method names a solver that there is not, or that is refused; if records cannot be
         kept.
 
     Examples
@@ -274,7 +271,7 @@ def run_study(
     >>> [(record.method, record.run, record.status) for record in records], again == records
     ([('PCKMeans', 0, 'ok')], True)
     """
-    _check_solvers(study, trusted)
+    _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
     if jobs == 0:
         known = {record.key: record for record in store} if store.path.exists() else {}
@@ -298,12 +295,12 @@ def run_study(
         raise StudyError(str(problem)) from problem
 
 
-def _check_solvers(study: Study, trusted: bool) -> None:
+def _check_solvers(study: Study) -> None:
     """Make the solvers that methods name, so that none is missing after a long run."""
     for stage in study.stages():
         for method in stage.methods:
             if "e_step" in method.settings:
                 try:
-                    as_solver(method.settings["e_step"], trusted=trusted)
+                    as_solver(method.settings["e_step"])
                 except (SpecError, TypeError) as problem:
                     raise StudyError(f"method {method.label!r}: {problem}") from None

@@ -16,11 +16,11 @@ import numpy as np
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.contract import Solution
+from inference_lab.data.folders import data_folder
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io.results import read_log_partition
 from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
-from inference_lab.specs.trust import data_folder
 
 
 def timed(graph: FactorGraph, solver: str) -> tuple[Solution, float]:

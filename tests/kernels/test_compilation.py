@@ -1,19 +1,17 @@
-"""How kernels are compiled: once for arguments of one meaning, however they are handed over."""
+"""How kernels are compiled: their time is counted apart, and few types are compiled for."""
 
 from __future__ import annotations
 
 import math
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numba import typeof
-from numba.core.compiler import Flags
 
 from inference_lab import _numba
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import inlined
 from inference_lab.algorithms.belief_propagation.layout import renumber
 from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
 from inference_lab.algorithms.cuts.persistency import reduce
@@ -23,17 +21,12 @@ from inference_lab.algorithms.linear import rounding
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.kernels.tree_moves import soften
-from inference_lab.loading import meter
+from inference_lab.loading import timer
 
 
-class Kernels(NamedTuple):
-    scaled: Any
-    total: Any
-
-
-@pytest.fixture
-def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """Return a step, and a kernel that calls it in each way, of which no machine code is kept."""
+def test_a_first_call_takes_compile_time_and_hardly_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_numba, "_FOLDER", str(tmp_path))
 
     @inlined
@@ -41,33 +34,11 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
         """Return a value times a factor."""
         return values[at] * factor
 
-    @lean_kernel
-    def total(values, places):
-        """Call the step with constants, and with integers of several widths."""
-        found = scaled(values, 0, 2) + scaled(values, 1, 3)
-        for q in range(places.size):
-            found += scaled(values, places[q], places[q])
-        return found
-
-    return Kernels(scaled, total)
-
-
-def test_a_step_is_compiled_once_for_constants_and_integers_of_any_width(kernels):
-    scaled, total = kernels
-    values = np.array([1.0, 10.0, 100.0])
-    assert total(values, np.array([1, 2], dtype=np.int32)) == 2 + 30 + 10 + 200
-    assert len(scaled.within.overloads) == 1
-    # For a call from Python there is a copy of its own.
-    assert not scaled.overloads
-    assert scaled(values, 2, 2) == 200
-
-
-def test_a_first_call_takes_loading_time_and_hardly_any_other(kernels):
     values = np.ones(3, dtype=np.float32)
-    begin, loaded = time.perf_counter(), meter.seconds
-    kernels.scaled(values, 1, 2)
-    taken, loaded = time.perf_counter() - begin, meter.seconds - loaded
-    assert 0.9 * taken < loaded <= taken
+    begin, compiled = time.perf_counter(), timer.seconds
+    scaled(values, 1, 2)
+    taken, compiled = time.perf_counter() - begin, timer.seconds - compiled
+    assert 0.9 * taken < compiled <= taken
 
 
 def test_kernels_are_compiled_for_one_type_of_graph():
@@ -92,19 +63,6 @@ def test_kernels_are_compiled_for_one_type_of_graph():
     assert {typeof(g) for g in others} == {typeof(graph.arrays)}
 
 
-def test_flags_are_told_apart_by_what_was_set(kernels):
-    """They are looked up for each call that is compiled; numba's own all have one hash."""
-    made = [kernels.scaled.within, kernels.total.within, kernels.total]
-    plain, inline = Flags(), Flags()
-    inline.forceinline = True
-    for kernel in made:
-        first, again, other = (
-            kernel._compiler._customize_flags(f) for f in (plain, Flags(), inline)
-        )
-        assert first == again and hash(first) == hash(again)
-        assert first != other and hash(first) != hash(other)
-
-
 def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
     steps = (
         dead_end_elimination._worst_of_factor,
@@ -112,7 +70,7 @@ def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
         roof_duality._fill_factor,
         rounding._factor_estimate,
     )
-    before = [len(step.within.overloads) for step in steps]
+    before = [len(step.overloads) for step in steps]
     rng = np.random.default_rng(0)
     unary, pairs = rng.random((6, 2)), np.stack(np.triu_indices(6, 1), axis=1)
     graph = FactorGraph.potts(unary, pairs, rng.choice([-1.0, 1.0], len(pairs)))
@@ -120,4 +78,4 @@ def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
     shares = np.full(12, 0.5)
     rounding.derandomise(graph.arrays, shares, np.full(6, -1), math.inf, math.inf)
     assert rounding.expected_energy(graph.arrays, shares, math.inf) > -math.inf
-    assert [len(step.within.overloads) for step in steps] == before
+    assert [len(step.overloads) for step in steps] == before

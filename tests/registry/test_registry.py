@@ -17,10 +17,15 @@ import inference_lab as il
 from inference_lab.contract import Solver
 from inference_lab.problem import ProblemFamily
 from inference_lab.registry import registry
-from inference_lab.registry.registry import Registry, as_solver, problem_registry, solver_registry
+from inference_lab.registry.registry import (
+    Registry,
+    as_solver,
+    problem_registry,
+    solver_registry,
+    user_code_refused,
+)
 from inference_lab.registry.sources import as_problem, as_problems
 from inference_lab.specs.grammar import SpecError, call, parse_spec
-from inference_lab.specs.trust import untrusted
 
 SOLVER = '''
 """A solver for tests."""
@@ -142,9 +147,7 @@ def test_a_spec_is_read_once_but_for_code_of_ones_own(write, monkeypatch):
     within = f'persistency(then="{path}")'
     assert as_solver(within) is as_solver(within)
     assert as_solver(str(path)) is not as_solver(str(path))
-    with pytest.raises(SpecError):
-        as_solver(within, trusted=False)
-    with untrusted(), pytest.raises(SpecError):
+    with user_code_refused(), pytest.raises(SpecError):
         as_solver(within)
     old = as_solver("icm(restarts=3)")
     monkeypatch.setattr(icm, "ICM", type("ICM", (icm.ICM,), {"__module__": icm.__name__}))

@@ -239,6 +239,11 @@ def test_settings_that_do_not_fit_are_refused(text, message):
         build(Everything, spec.name, spec.settings)
 
 
+@pytest.mark.parametrize("text", [".5", "5e-1", "+0.5", "0.50"])
+def test_numbers_are_those_of_python(text):
+    assert build(Everything, "x", parse_spec(f"x(rate={text})").settings).rate == 0.5
+
+
 @pytest.mark.parametrize("text", ["x(flag=TRUE)", "x(flag=True)", "x(flag=true)"])
 def test_case_of_booleans_does_not_matter(text):
     assert build(Everything, "x", parse_spec(text).settings).flag is True

@@ -1,7 +1,7 @@
-"""Specs and records from untrusted hands run no code and read no files of one's own.
+"""Specs within `user_code_refused` import no code, and records run none.
 
 An audit hook of Python itself tells what is imported, opened, listed or run while they are looked
-at; canaries outside of the data folder would leave a mark.
+at; canaries would leave a mark.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from places import ROOT
 
-from inference_lab.data.datasets import DATA_VARIABLE, load
+from inference_lab.data.datasets import DATA_VARIABLE
 from inference_lab.data.images import write_image
-from inference_lab.problems.file import File
-from inference_lab.registry.registry import as_solver, problem_registry, solver_registry
+from inference_lab.registry.registry import (
+    as_solver,
+    problem_registry,
+    solver_registry,
+    user_code_refused,
+)
 from inference_lab.registry.sources import as_problem, as_problems
 from inference_lab.results.records import Record, RecordError, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
-from inference_lab.specs.trust import is_trusted, places, untrusted
 
 MODEL = "MARKOV 1 2 1 1 0 2 0.25 0.75\n"
 CANARY = """
@@ -135,24 +136,25 @@ CODE = [
 def test_code_from_outside_is_refused(text, folders):
     outside, data = folders
     text = text.replace("OUTSIDE", str(outside))
-    said = "is code from outside the package, and this spec is not trusted; only with trusted=True"
+    said = "is code from outside the package, and such code is refused here"
     for make in (
-        lambda: as_solver(text, trusted=False),
-        lambda: solver_registry.make(text, trusted=False),
-        lambda: problem_registry.make(text, trusted=False),
-        lambda: as_problem(text, data, trusted=False),
-        lambda: as_problems(["ising(size=2)", text], data, trusted=False),
-        lambda: as_solver(f"persistency(then={format_value(text)})", trusted=False),
+        lambda: as_solver(text),
+        lambda: solver_registry.make(text),
+        lambda: problem_registry.make(text),
+        lambda: as_problem(text, data),
+        lambda: as_problems(["ising(size=2)", text], data),
+        lambda: as_solver(f"persistency(then={format_value(text)})"),
     ):
-        refuse(make, said, outside)
+        with user_code_refused():
+            refuse(make, said, outside)
 
 
 def test_the_canary_would_leave_its_mark(folders):
-    """And a refusal is not remembered: what is trusted works afterwards."""
+    """A refusal is not remembered: outside of the block the code runs."""
     outside, _ = folders
     for text in ("canary_of_tests.py", "canary_of_tests:make(x=1)"):
-        with pytest.raises(SpecError, match="not trusted"):
-            as_solver(text, trusted=False)
+        with user_code_refused(), pytest.raises(SpecError, match="is refused here"):
+            as_solver(text)
         assert not (outside.parent / "mark").exists()
         assert type(as_solver(text)).__name__ == "Mine"
         assert (outside.parent / "mark").read_text() == "run"
@@ -165,147 +167,19 @@ def test_code_is_refused_however_deep_it_is_nested(folders):
     depth = 0
     while len(longer := f"persistency(then={format_value(text)})") <= MAX_LENGTH:
         text, depth = longer, depth + 1
-        refuse(functools.partial(as_solver, text, trusted=False), "not trusted", outside)
+        with user_code_refused():
+            refuse(functools.partial(as_solver, text), "is refused here", outside)
     assert depth > 5
-    refuse(lambda: as_solver(longer, trusted=False), f"at most {MAX_LENGTH} are read", outside)
+    refuse(lambda: as_solver(longer), f"at most {MAX_LENGTH} are read", outside)
 
 
-def test_what_the_package_has_is_trusted():
-    for name in solver_registry.names():
-        if solver_registry.missing(name) is None:
-            assert as_solver(name, trusted=False) == as_solver(name)
-    assert as_problem("ising(size=2)", trusted=False).graph.n_variables == 4
-    assert as_solver("persistency(then=icm)", trusted=False).spec == "persistency(then=icm)"
-
-
-def test_there_is_no_way_back_to_trust(folders):
-    outside, data = folders
-    assert is_trusted()
-    with untrusted():
-        with untrusted(trusted=True):
-            assert not is_trusted()
-            refuse(lambda: as_solver("canary_of_tests:Mine", trusted=True), "not trusted", outside)
-            path = "../outside/secret.uai"
-            refuse(lambda: as_problem(path, data, trusted=True), "not inside", outside)
-    assert is_trusted()
-
-
-# ---------------------------------------------------------------------- files
-
-PATHS = [
-    ("../outside/secret.EXT", "is not inside the data folder"),
-    ("map/../../outside/secret.EXT", "is not inside the data folder"),
-    ("OUTSIDE/secret.EXT", "is not inside the data folder"),
-    ("DATA/../outside/secret.EXT", "is not inside the data folder"),
-    ("//OUTSIDE/secret.EXT", "is not inside the data folder"),
-    ("link_secret.EXT", "is not inside the data folder"),
-    ("DATA/link_secret.EXT", "is not inside the data folder"),
-    ("linked/secret.EXT", "is not inside the data folder"),
-    ("/dev/zero", "is not inside the data folder"),
-    ("/proc/self/environ", "is not inside the data folder"),
-    ("~/secret.EXT", "has a home directory"),
-    ("~nobody_at_all/secret.EXT", "has a home directory"),
-    ("..\\outside\\secret.EXT", "has a backslash"),
-    ("C:/outside/secret.EXT", "has a drive letter"),
-    ("map/\0../secret.EXT", "has a NUL character"),
-    ("a" * 300 + ".EXT", "is too long: 304 characters"),
-    ("a/" * 2100 + "b.EXT", "is too long: 4205 characters"),
-]
-
-FAMILIES = {
-    "file(path=PATH)": "uai",
-    "file(path=map/good.uai, evidence=PATH)": "uai",
-    "image-denoising(image=PATH)": "png",
-    "segmentation(image=PATH)": "png",
-    "segmentation(image=china, truth=PATH)": "png",
-    "stereo(pair=files, left=PATH, right=PATH, labels=4)": "png",
-    "graph-colouring(graph=file, path=PATH)": "col",
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("path", "said"), PATHS, ids=[path[:24] for path, _ in PATHS])
-def test_files_outside_the_data_folder_are_refused(path, said, family, folders):
-    outside, data = folders
-    for name, value in (("EXT", FAMILIES[family]), ("OUTSIDE", outside), ("DATA", data)):
-        path = path.replace(name, str(value))
-    text = family.replace("PATH", format_value(path))
-    refuse(lambda: as_problem(text, data, trusted=False), said, outside)
-
-
-@pytest.mark.parametrize(("path", "said"), PATHS, ids=[path[:24] for path, _ in PATHS])
-def test_bare_paths_are_no_way_round(path, said, folders):
-    outside, data = folders
-    for name, value in (("EXT", "uai"), ("OUTSIDE", outside), ("DATA", data)):
-        path = path.replace(name, str(value))
-    refuse(lambda: as_problem(path, data, trusted=False), said, outside)
-    refuse(lambda: as_problem(File(path), data, trusted=False), said, outside)
-    refuse(lambda: as_problem(Path(path), data, trusted=False), said, outside)
-
-
-def test_a_file_of_the_working_directory_is_outside_too(folders):
-    outside, data = folders
-    # It is looked for in the data folder, where it is not; the one here is not looked at.
-    with watched() as events, pytest.raises(FileNotFoundError, match="does not exist"):
-        as_problem("secret.uai", data, trusted=False)
-    assert not [what for _, what in events if str(outside) in what]
-    assert as_problem("secret.uai", data).graph.n_variables == 1
-    refuse(
-        lambda: as_problem("secret.uai", trusted=False), r"the data folder \(none is give", outside
-    )
-
-
-def test_files_in_the_data_folder_are_read(folders, monkeypatch):
-    outside, data = folders
-    for path in ("map/good.uai", "map/../map/good.uai", str(data / "inner.uai"), "inner.uai"):
-        assert as_problem(f"file(path={path})", data, trusted=False).graph.n_variables == 1
-    monkeypatch.setenv(DATA_VARIABLE, str(data))
-    assert as_problem("map/good.uai", trusted=False).graph.n_variables == 1
-    # The data folder itself may be a link.
-    (outside.parent / "other").symlink_to(data)
-    assert as_problem("map/good.uai", outside.parent / "other", trusted=False).name == (
-        "file(path=map/good.uai)"
-    )
-
-
-def test_a_base_folder_is_allowed_besides(folders):
-    outside, data = folders
-    (outside / "deeper").mkdir()
-    (outside / "deeper" / "mine.uai").write_text(MODEL)
-    base = outside / "deeper"
-    assert as_problem("mine.uai", data, trusted=False, base=base).graph.n_variables == 1
-    assert as_problem("map/good.uai", data, trusted=False, base=base).graph.n_variables == 1
-    assert as_problem("mine.uai", trusted=False, base=base).graph.n_variables == 1
-    with pytest.raises(SpecError, match="is not inside the data folder"):
-        as_problem("../secret.uai", data, trusted=False, base=base)
-
-
-def test_links_of_data_sets_and_instances_are_followed(folders):
-    outside, data = folders
-    (outside / "ecoli.data").write_text("")
-    (data / "uci" / "ecoli.data").symlink_to(outside / "ecoli.data")
-    refuse(lambda: as_problem("estep(data=ecoli)", data, trusted=False), "ecoli.data", outside)
-    with pytest.raises(Exception, match="336"):  # the same, trusted, is read
-        load("ecoli", data)
-    (data / "map" / "libdai").mkdir()
-    (data / "map" / "libdai" / "alarm.fg").symlink_to(outside / "secret.uai")
-    refuse(
-        lambda: as_problem("instances(instance=libdai/alarm)", data, trusted=False),
-        "alarm.fg",
-        outside,
-    )
-
-
-@given(st.text(alphabet="./\\~ab\0:é", max_size=12))
-def test_no_path_leads_outside(name):
-    """Whatever is allowed lies inside, with all links followed."""
-    with untrusted():
-        try:
-            found = places(name, ROOT / "tests", "benchmarks")
-        except SpecError:
-            return
-    for place in found:
-        assert place == place.resolve() and place.is_relative_to(ROOT / "tests")
+def test_what_the_package_has_is_not_refused():
+    names = [n for n in solver_registry.names() if solver_registry.missing(n) is None]
+    expected = [as_solver(name) for name in names]
+    with user_code_refused():
+        assert [as_solver(name) for name in names] == expected
+        assert as_problem("ising(size=2)").graph.n_variables == 4
+        assert as_solver("persistency(then=icm)").spec == "persistency(then=icm)"
 
 
 # ---------------------------------------------------------------------- size
@@ -331,9 +205,8 @@ MEGABYTE = 1_000_000
 def test_long_specs_are_refused_briefly(text, folders):
     outside, data = folders
     said = f"has {len(text)} characters; at most {MAX_LENGTH} are read"
-    for trusted in (True, False):
-        refuse(lambda trusted=trusted: as_solver(text, trusted=trusted), said, outside)
-        refuse(lambda trusted=trusted: as_problem(text, data, trusted=trusted), said, outside)
+    refuse(lambda: as_solver(text), said, outside)
+    refuse(lambda: as_problem(text, data), said, outside)
 
 
 def test_a_spec_longer_than_names_of_files_is_a_spec():

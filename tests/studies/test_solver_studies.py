@@ -192,14 +192,11 @@ def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkey
     for name in ("evil.py", "study/evil.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
-    (tmp_path / "secret.uai").write_text("MARKOV\n1\n2\n1\n1 0\n\n2\n 1.0 2.0\n")
     for old, new in (
         ('"trw-s"', '"evil.py:X"'),
         ('"trw-s"', '"evil:X"'),
         ('"trw-s"', '"persistency(then=evil.py)"'),
         ("potts-grid(height=2, width=2)", "evil:problems"),
-        ("potts-grid(height=2, width=2)", f"file(path={tmp_path / 'secret.uai'})"),
-        ("potts-grid(height=2, width=2)", "file(path=../secret.uai)"),
     ):
         write(tmp_path / "study", SMALL.replace(old, new))
         for arguments in ([], ["--render"]):

@@ -494,23 +494,9 @@ def tighten(
     relaxed: Relaxed,
     remaining: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[Relaxed]:
-    """Add cuts round by round, and give the solution of each round.
+    """Add cuts to `relaxation`, which `relaxed` solves, and yield the solution of each round.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-    relaxation : Relaxation
-        Of the graph's linear model; it keeps the cuts, which are its last inequalities.
-    relaxed : Relaxed
-        Its solution.
-    remaining : callable
-        Seconds that are left.
-
-    Yields
-    ------
-    Relaxed
-        The solution after each round. The last may have no ``x``, if time ran out or no labelling
-        has finite energy.
+    The last may have no ``x``: out of time, or no labelling has finite energy.
 
     Guarantees
     ----------
@@ -529,17 +515,6 @@ def tighten(
     F. Barahona, A. R. Mahjoub, "On the cut polytope", Mathematical Programming 36, 1986.
     D. Sontag, T. Jaakkola, "New outer bounds on the marginal polytope", NIPS 2007 (several labels).
     S. Chopra, M. R. Rao, "The partition problem", Mathematical Programming 59, 1993 (cliques).
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.algorithms.linear.model import build_linear_model
-    >>> triangle = [(0, 1), (1, 2), (0, 2)]
-    >>> g = il.FactorGraph.from_terms([[0, 0]] * 3, [il.DiagonalTerms(triangle, 1.0, 0.0)])
-    >>> relaxation = Relaxation(build_linear_model(g))
-    >>> relaxed = relaxation.solve()
-    >>> [round(r.value, 6) for r in (relaxed, *tighten(g, relaxation, relaxed))]
-    [0.0, 1.0]
     """
     separation = _Separation(graph, relaxation.model)
     if separation.links.first.size > _TOO_MANY_LINKS:

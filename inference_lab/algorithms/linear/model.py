@@ -44,13 +44,6 @@ def model_size(graph: FactorGraph) -> ModelSize:
     ========================  ===============  =================  ===================
 
     Complexity: linear in the number of variables, edges and scope entries.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> model_size(g)
-    ModelSize(columns=6, rows=6, nonzeros=12)
     """
     columns = int(graph.cardinalities.sum())
     rows = graph.n_variables
@@ -160,14 +153,6 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     2008, section 4.1.1 (the local polytope).
     D. Erlenkotter, "A dual-based procedure for uncapacitated facility location", Operations
     Research 26, 1978 (the strong form of opening costs).
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> model = build_linear_model(g)
-    >>> model.n_columns, model.n_rows, model.constant, model.cost.tolist()
-    (6, 6, 0.5, [0.0, 1.0, 0.6, 0.0, -0.5, -0.5])
     """
     n = graph.n_variables
     ptr = graph.unary_ptr
@@ -373,13 +358,6 @@ def links(graph: FactorGraph) -> Links:
     variable or a hard constraint, on a table edge all pairs of labels.
 
     Complexity: linear in their number.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> links(g).first.tolist(), links(g).second.tolist(), links(g).both.tolist()
-    ([0, 1], [2, 3], [4, 5])
     """
     ptr = graph.unary_ptr
     start = int(ptr[-1])

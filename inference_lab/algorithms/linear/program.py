@@ -22,7 +22,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class _Reparametrised(NamedTuple):
-    """What a dual vector makes of the costs: reduced costs, minima of groups, bound."""
+    """The costs under a dual vector: reduced costs, minima of groups, bound."""
 
     reduced: FloatArray
     minima: FloatArray
@@ -68,7 +68,7 @@ class LinearModel:
     -----
     `inference_lab.algorithms.linear.model.model_size` has the counts. A nonzero takes 12 bytes (16
     in models of more than 2^31 entries), a column 16 and a row 12, at most five times that while
-    building. While HiGHS solves, scipy and HiGHS take about 600 bytes a nonzero: 9.7 GB for the
+    building. While HiGHS solves, it took about 600 bytes a nonzero through scipy: 9.7 GB for the
     E-step with 100,000 points, 20 clusters and 200,000 constraints, which has 16 million.
     """
 
@@ -109,12 +109,7 @@ class LinearModel:
         return int(self.a_eq.nnz + self.a_ub.nnz)
 
     def labels(self, x: npt.ArrayLike) -> IntArray:
-        """Return for each variable the label with the largest ``u`` (the first of equals).
-
-        Parameters
-        ----------
-        x : (N,) array, or its first ``n_node_columns`` entries
-        """
+        """Return for each variable the label with the largest ``u`` (the first of equals)."""
         n = self.n_variables
         if n == 0:
             return np.empty(0, dtype=np.int64)
@@ -141,18 +136,6 @@ class LinearModel:
         optimal duals it is the value of the LP. The rounding of every sum is bounded and
         subtracted.
 
-        Parameters
-        ----------
-        dual_eq : (R,) array, optional
-            Duals of the equalities; those of ``sum_a u_ia = 1`` are not needed and not used.
-        dual_ub : (S,) array, optional
-            Duals of the inequalities. What is missing or not finite counts as 0.
-
-        Returns
-        -------
-        float
-            ``+inf`` only where every label of a variable or every entry of a table is forbidden.
-
         Complexity
         ----------
         O(nonzeros).
@@ -173,13 +156,6 @@ class LinearModel:
         A labelling that uses a column pays at least the bound, less the minimum of the column's
         group, plus the column's reduced cost; where that is above `energy`, the column gets upper
         bound 0. Labellings of at most `energy` all stay.
-
-        Parameters
-        ----------
-        dual_eq, dual_ub : arrays, optional
-            As in `lower_bound`.
-        energy : float
-            Energy of a known labelling.
         """
         if not math.isfinite(energy) or self.n_columns == 0:
             return self
@@ -191,13 +167,7 @@ class LinearModel:
         return replace(self, upper=np.where(rise > slack, 0.0, self.upper))
 
     def with_rows(self, rows: CsrArray, rhs: FloatArray) -> LinearModel:
-        """Add inequalities ``rows x <= rhs`` that every labelling meets.
-
-        Parameters
-        ----------
-        rows : (T, N) CSR array
-        rhs : (T,) float64 array
-        """
+        """Add inequalities ``rows x <= rhs`` that every labelling meets."""
         from scipy.sparse import vstack
 
         return replace(
@@ -235,20 +205,7 @@ class LinearModel:
         return _Reparametrised(reduced, minima, bound)
 
     def to_pulp(self, *, integer: bool = True, name: str = "energy") -> PulpModel:
-        """Write the model as a PuLP problem.
-
-        Parameters
-        ----------
-        integer : bool
-            Make ``u`` binary; without it the problem is the relaxation.
-        name : str
-            Name of the problem, without spaces.
-
-        Returns
-        -------
-        PulpModel
-            The rows are the equalities, then the inequalities.
-        """
+        """Write the model as a PuLP problem."""
         import pulp
 
         problem = pulp.LpProblem(name, pulp.LpMinimize)
@@ -286,7 +243,7 @@ class LinearModel:
 
 
 def _finite(values: npt.ArrayLike | None, size: int) -> FloatArray:
-    """Return a copy in which what is missing or not finite is 0."""
+    """Return a copy with 0 for missing and infinite values."""
     if values is None:
         return np.zeros(size)
     array = np.array(values, dtype=np.float64)

@@ -29,11 +29,6 @@ def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
     With as many labels, a phase with label h gives it to both with probability proportional to
     ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
     drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
-
-    Parameters
-    ----------
-    p, q : (k_i,), (k_j,) arrays
-        What the relaxation says of the two; labels that one does not have count as 0.
     """
     k = max(p.size, q.size)
     u, v = np.pad(p, (0, k - p.size)), np.pad(q, (0, k - q.size))
@@ -154,14 +149,6 @@ def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
 
     Exact for unary and pairwise terms; factors of higher order are taken as if their variables
     were independent. Costs above `big` count as `big` (``inf`` leaves them).
-
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    big : float
-
-    Complexity: O(k) a diagonal term, O(entries) a table.
     """
     return float(_expected_energy(g, u, big, _digits(g)))
 
@@ -239,24 +226,10 @@ def kleinberg_tardos(
     rows: IntArray,
     energies: FloatArray,
 ) -> None:
-    """Round ``u`` at random, once for each row of `rows`.
+    """Round ``u`` at random, once for each row of `rows`: the labels of variables with ``x = -1``.
 
     Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
     has ``u_ih >= alpha`` gets h; until all have one.
-
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    x : (n,) int64 array
-        The labels of integral variables, which every draw shares; -1 for the f others.
-    rng : numpy.random.Generator
-    rows : (draws, f) int64 array
-        Receives the labels of the variables with ``x = -1``, in their order.
-    energies : (draws,) float64 array
-        Receives the energies, without the constant.
-
-    Complexity: O(k f) expected and one evaluation of the energy a draw.
 
     References
     ----------
@@ -527,21 +500,8 @@ def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_step
     The phases of different connected components do not depend on each other, so each component is
     rounded on its own.
 
-    Parameters
-    ----------
-    g : GraphArrays
-    u : flat (sum k_i,) float64 array, each variable's part a distribution
-    x : (n,) int64 array
-        Labels of the integral variables, -1 for the others, which are filled in.
-    big : float
-        What an infinite cost counts as; more than the spread of all finite costs.
-    max_steps : float
-        Work limit. Beyond it the rest of `x` stays -1.
-
-    Returns
-    -------
-    float
-        Steps taken.
+    Variables of which ``x`` is -1 are filled in; after `max_steps`, the rest stays so. An infinite
+    cost counts as `big`, more than the spread of the finite ones.
 
     Guarantees
     ----------

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.algorithms.linear.highs import keep_to_one_thread
+from inference_lab.algorithms.linear.backends import highs_solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.kernels.struct import record
 
@@ -414,17 +414,23 @@ def _facet(y: FloatArray, k: int) -> FloatArray | None:
     """Return the coefficients (q, q) of a facet that cuts off ``y``, or None."""
     # The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
     # the polar, over which ``d (y - c)`` is maximised. Rounded to integers where they are close.
-    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
 
-    keep_to_one_thread()
     vertices = _vertices(k)
     centre = vertices.mean(axis=0)
-    result = linprog(
-        centre - y, A_ub=vertices - centre, b_ub=np.ones(len(vertices)), bounds=(None, None)
+    count, size = vertices.shape
+    free = np.full(size, np.inf)
+    solver = highs_solver(
+        centre - y,
+        csr_array(vertices - centre),
+        np.full(count, -np.inf),
+        np.ones(count),
+        (-free, free),
     )
-    if result.x is None or -result.fun < 1.0 + _LEAST_DEPTH:
+    solver.run()
+    facet = np.array(solver.getSolution().col_value, dtype=np.float64)
+    if facet.size != size or facet @ (y - centre) < 1.0 + _LEAST_DEPTH:
         return None
-    facet = result.x
     facet = facet / np.abs(facet[np.abs(facet) > 1e-7 * np.abs(facet).max()]).min()
     if np.abs(facet).max() > _LARGEST_WEIGHT:
         return None

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import LinAlgError, cholesky, eigh
 
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.semidefinite.cuts import (
@@ -424,8 +425,6 @@ class Relaxation:
 
     def _project(self) -> None:
         """Set ``x`` to the matrix of the cone nearest to ``y + z / penalty``."""
-        from scipy.linalg import LinAlgError, eigh
-
         shifted = np.multiply(self.z, 1.0 / self.penalty)
         shifted += self.y
         reduced = self._reduce(shifted)
@@ -504,8 +503,6 @@ class Relaxation:
 
     def _correct(self, point: Dual) -> float:
         """Return the bound that a point of the dual proves; -inf if it is no better."""
-        from scipy.linalg import LinAlgError, cholesky, eigh
-
         matrix, size = point.matrix, point.matrix.shape[0]
         try:
             least = float(
