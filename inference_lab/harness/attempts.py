@@ -149,16 +149,21 @@ def attempt(
             record = judge(asked, work(*arguments))
         except KeyboardInterrupt:
             raise
+        except RecordError as problem:
+            record = crashed(asked, _unrecordable(problem))
         except BaseException as problem:
             record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
         wall = time.perf_counter() - begin
-        return _recordable(asked, replace(record, wall_seconds=wall, finished=now()))
+        return replace(record, wall_seconds=wall, finished=now()).to_resolution()
     ended = _patiently(work, arguments, limits)
     if ended.output:
         # What runs print is for people, and results are on standard output.
         print(ended.output, end="", file=sys.stderr, flush=True)
     if ended.end == End.RETURNED:
-        record = judge(asked, ended.value)
+        try:
+            record = judge(asked, ended.value)
+        except RecordError as problem:
+            record = crashed(asked, _unrecordable(problem))
     else:
         record = (salvage or unanswered)(asked, ended)
     record = replace(
@@ -170,7 +175,7 @@ def attempt(
         wall_seconds=ended.wall_seconds,
         finished=now(),
     )
-    return _recordable(asked, record)
+    return record.to_resolution()
 
 
 def unanswered(asked: _R, ended: Ended) -> _R:
@@ -190,10 +195,5 @@ def crashed(asked: _R, crash: Crash) -> _R:
     )
 
 
-def _recordable(asked: _R, record: _R) -> _R:
-    """Return a record as its store gives it back, or one that says why no store can hold it."""
-    try:
-        return type(record).from_json(record.to_json()).to_resolution()
-    except RecordError as problem:
-        message = f"the run reports what no record can hold: {problem}"
-        return crashed(asked, Crash(message, ""))
+def _unrecordable(problem: RecordError) -> Crash:
+    return Crash(f"the run reports what no record can hold: {problem}", "")

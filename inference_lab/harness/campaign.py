@@ -216,11 +216,10 @@ def run_campaign(
     with ExitStack() as stack:
         if store is not None:
             try:
-                plan = campaign.planned()
-                part = (f"{plan.id}/{share.count}", share.index)
-                stack.enter_context(store.alone(part))
+                part = None if execution.shard is None else (share.index, share.count)
+                stack.enter_context(store.exclusive_lock(part))
                 kept = {record.key: record for record in store.prepare()}
-                note_plan(store, plan)
+                note_plan(store, campaign.planned())
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         asked = share.of(campaign.in_order())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.plans import plans_of
-from inference_lab.results import packed
 from inference_lab.results.fits import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord
@@ -55,12 +54,11 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
     path = Path(place)
     if path.is_dir():
         for name, kind in _FILES.items():
-            if (store := kind(path / name)).path.is_file():
+            if (store := kind(path / name)).exists():
                 return store
         raise InputError(f"{path} holds no records: there is no {' or '.join(_FILES)} in it")
-    plain = path.stem if path.suffix in packed.SUFFIXES else path.name
-    found = _FILES.get(plain, RecordStore)(path)
-    if not found.path.is_file():
+    found = _FILES.get(path.name.removesuffix(".xz"), RecordStore)(path)
+    if not found.exists():
         raise InputError(f"{path} does not exist")
     return found
 
@@ -199,7 +197,7 @@ def states(store: LineStore[Any]) -> States:
     places: dict[Hashable, tuple[str, str]] = {}
     remarks: list[str] = []
     plans = plans_of(store)
-    if plans.path.exists():
+    if plans.exists():
         for plan in plans:
             places.update((run.key, run.place) for run in plan.runs())
         remarks = plans.remarks
@@ -256,7 +254,7 @@ def merge(
             found.setdefault(record.identity, record)
             total += 1
         plans = plans_of(source)
-        if plans.path.exists():
+        if plans.exists():
             noted.update((plan.id, plan) for plan in plans)
     into: LineStore[Any] = target
     held = {record.identity for record in into.prepare()}

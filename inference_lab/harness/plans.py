@@ -46,17 +46,14 @@ class Planned(JsonLine):
 
     schema: int = 1
     id: str
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    #: No `Mapping`, which would be cut: a plan is kept in full, however many runs it has.
+    plan: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> Self:
+    def of(cls, plan: dict[str, Any]) -> Self:
         """Return what is noted of a plan that JSON can hold."""
         text = json.dumps(plan, sort_keys=True)
         return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=plan)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as strict JSON holds it: all of it, however many runs it has."""
-        return {"schema": self.schema, "id": self.id, "plan": self.plan}
 
     def check(self) -> None:
         """Refuse what is no plan, or too large a one."""

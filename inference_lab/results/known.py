@@ -6,6 +6,7 @@ two of them make one, in either order: what a long run found elsewhere is kept.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 from inference_lab.contract import proves
 from inference_lab.results.files import write_whole
 from inference_lab.results.json_lines import RecordError, jsonable
-from inference_lab.results.packed import pack, unpack
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import grouped
 
@@ -180,7 +180,7 @@ def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
     if not path.exists():
         return {}
     known = {}
-    for number, line in enumerate(unpack(path.read_bytes()).content.splitlines(), start=1):
+    for number, line in enumerate(_lines_of(path), start=1):
         try:
             entry = json.loads(line)
             for name in ("energy", "bound", "small_energy"):
@@ -194,9 +194,18 @@ def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
     return known
 
 
+def _lines_of(path: Path) -> list[bytes]:
+    from inference_lab.io._files import FormatError, read_bytes
+
+    try:
+        return read_bytes(path).splitlines()
+    except FormatError as problem:
+        raise RecordError(str(problem)) from None
+
+
 def write_known(path: Path, known: Known) -> None:
     """Write what is known, sorted by problem: the same content gives the same bytes."""
     lines = [json.dumps(jsonable(asdict(known[key])), sort_keys=True) for key in sorted(known)]
-    content = pack("".join(f"{line}\n" for line in lines).encode())
+    content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0)
     if not path.exists() or path.read_bytes() != content:
         write_whole(path, content)

@@ -29,12 +29,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from inference_lab.contract import Status, TracePoint
-from inference_lab.results.json_lines import (
-    JsonLine,
-    RecordError,
-    json_object,
-    jsonable,
-)
+from inference_lab.results.json_lines import JsonLine, RecordError, jsonable
 from inference_lab.results.line_store import LineStore, RecordWarning
 
 __all__ = [
@@ -184,6 +179,8 @@ class RunRecord(JsonLine):
         Times in UTC, ISO 8601.
     """
 
+    CLEANED: ClassVar[tuple[str, ...]] = ("message", "traceback")
+
     status: str
     message: str
     traceback: str
@@ -326,7 +323,6 @@ class Record(RunRecord):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -384,21 +380,12 @@ class Record(RunRecord):
     finished: str = ""
 
     def __post_init__(self) -> None:
-        """Thin the trace, and bring texts and mappings into the form that JSON gives back."""
+        """Check the fields, and thin the trace."""
+        super().__post_init__()
         object.__setattr__(self, "trace", thin_trace(self.trace))
-        for name in ("message", "traceback"):
-            object.__setattr__(self, name, jsonable(getattr(self, name)))
-        for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
-            object.__setattr__(self, name, json_object(getattr(self, name)))
 
     def check(self) -> None:
-        """Refuse what no run could have been recorded with.
-
-        Raises
-        ------
-        RecordError
-            The message names the field.
-        """
+        """Refuse values that no run can have."""
         if self.status not in _STATUSES:
             known = ", ".join(sorted(_STATUSES))
             raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")

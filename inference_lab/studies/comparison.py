@@ -518,7 +518,7 @@ def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
 
 def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
     """Return the records that a store holds of a study, superseded ones included."""
-    if not store.path.exists():
+    if not store.exists():
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
     # Names are in the normal form of specs, without settings that are the default.
     problems = {problem_registry.make(spec).spec for spec in study.all_problems()}
