@@ -151,9 +151,9 @@ def status(folder: Path, as_json: bool) -> None:
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     required=True,
-    help="Folder that gets all records.",
+    help="Folder that gets all records, or a file runs.jsonl.xz that gets them compressed.",
 )
 @debug
 def merge(folders: tuple[str, ...], out: Path) -> None:
@@ -165,7 +165,10 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
         sources = [find_store(folder) for folder in folders]
         target = store_in(out, sources[0])
         new, old = merge_stores(sources, target)
-    click.echo(f"{new} records added to {target.path}, {old} were there already")
+        if out.suffix == ".xz":
+            target.compress()
+    path = target.archive if out.suffix == ".xz" else target.path
+    click.echo(f"{new} records added to {path}, {old} were there already")
 
 
 @click.command()

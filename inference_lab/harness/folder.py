@@ -44,13 +44,7 @@ LETTERS: Mapping[str, str] = {
 
 
 def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
-    """Return the store of a folder, or of a file of records.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the store of a folder, or of a file of records."""
     path = Path(place)
     if path.is_dir():
         for name, kind in _FILES.items():
@@ -63,10 +57,10 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
     return found
 
 
-def store_in(folder: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
-    """Return the store of a folder, there or not, that holds what another one does."""
-    (name,) = (name for name, kind in _FILES.items() if isinstance(like, kind))
-    return _FILES[name](folder / name)
+def store_in(place: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
+    """Return the store of a folder, or of an archive, that holds what another one does."""
+    ((name, kind),) = ((n, k) for n, k in _FILES.items() if isinstance(like, k))
+    return kind(place if place.suffix == ".xz" else place / name)
 
 
 # ---------------------------------------------------------------------- states
@@ -117,14 +111,7 @@ class States:
         }
 
     def lines(self, width: int = 100) -> RenderableType:
-        """Return a table of the solvers, and under it the matrix of states, a letter for each run.
-
-        Parameters
-        ----------
-        width : int
-            Characters there is room for. Problems of which all runs are done are left out where
-            there are many.
-        """
+        """Return a table of the solvers and a matrix of states, one letter a run."""
         from rich import box
         from rich.console import Group
         from rich.table import Table
@@ -187,13 +174,7 @@ def _letters(cell: Mapping[str, int]) -> str:
 
 
 def states(store: LineStore[Any]) -> States:
-    """Return the state of each run that was planned for a store or has a record there.
-
-    Raises
-    ------
-    OSError
-        If the files cannot be read.
-    """
+    """Return the state of each run that was planned for a store or has a record there."""
     places: dict[Hashable, tuple[str, str]] = {}
     remarks: list[str] = []
     plans = plans_of(store)
@@ -229,20 +210,6 @@ def merge(
 
     Records are known by their identity, so merging again changes nothing. Of runs with the same
     key, the last one counts: of the last store that has one.
-
-    Returns
-    -------
-    tuple of int
-        Numbers of records added, and of records that were there already.
-
-    Raises
-    ------
-    InputError
-        If one holds runs and another fits.
-    OSError
-        If a file cannot be read or written; nothing is written before all are read.
-    RecordError
-        If the file of the target is something else than a store.
     """
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}

@@ -102,13 +102,7 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
 
 
 def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
-    """Build the problems that a source stands for, and what solvers derive from their graphs.
-
-    Raises
-    ------
-    InputError
-        If one cannot be built.
-    """
+    """Build the problems that a source stands for, and what solvers derive from their graphs."""
     begin = time.perf_counter()
     cases = []
     for problem in load_problems(source, data_dir):
@@ -135,12 +129,7 @@ def derive(graph: FactorGraph) -> None:
 
 
 def seed_list(seeds: int | Iterable[int]) -> list[int]:
-    """Return the seeds that a number N, for 0 to N - 1, or a sequence stands for.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the seeds that a number N, for 0 to N - 1, or a sequence stands for."""
     if isinstance(seeds, bool | str) or not isinstance(seeds, int | Iterable):
         raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds!r}")
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -155,12 +144,7 @@ def seed_list(seeds: int | Iterable[int]) -> list[int]:
 
 
 def refuse_repeats(kind: str, names: Sequence[str]) -> None:
-    """Refuse an empty list, and one that names something twice.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse an empty list, and one that names something twice."""
     if not names:
         raise InputError(f"no {kind}s are given")
     for name, count in Counter(names).items():

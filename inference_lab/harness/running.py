@@ -117,19 +117,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
 
 
 def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Settings) -> Record:
-    """Run a solver on a problem; whatever it does, return the record.
-
-    Parameters
-    ----------
-    case : Case
-    source : str or Solver
-    seed, repeat : int
-    settings : Settings
-
-    Returns
-    -------
-    Record
-    """
+    """Run a solver on a problem; whatever it does, return the record."""
     solver = as_solver(source)
     limits = limits_of(settings)
     ours = is_ours(solver)
@@ -138,7 +126,7 @@ def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Sett
     if case.problem.truth is not None:
         # Scores need them, and the process of each run would load them anew, which takes longer
         # than most runs.
-        for module in ("inference_lab.results.scoring", "scipy.optimize"):
+        for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
             import_module(module)
     board = Board(case.problem.graph.n_variables) if limits.hold else None
     try:

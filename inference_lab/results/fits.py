@@ -78,14 +78,6 @@ class StudyRecord(RunRecord):
         Times in UTC, ISO 8601.
     environment : str
         Name of the machine and the versions, which ``environments.json`` beside the records tells.
-
-    Examples
-    --------
-    >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
-    >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
-    >>> record = StudyRecord(**asked, **drawn, status="timeout", message="after 60 s")
-    >>> record.outcome, record.key.task
-    ('timeout: after 60 s', 'iris, 50 pairs')
     """
 
     SCHEMA: ClassVar[int] = 2
@@ -155,26 +147,7 @@ class StudyRecord(RunRecord):
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def score(self, name: str) -> Any:
-        """Return a score, or what the fit cost.
-
-        Parameters
-        ----------
-        name : str
-            Of a score, or one of `COSTS`.
-
-        Returns
-        -------
-        float or None
-            None where there is no such score.
-
-        Examples
-        --------
-        >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
-        >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
-        >>> fit = StudyRecord(**asked, **drawn, status="ok", scores={"nmi": 0.5}, seconds=0.1)
-        >>> fit.score("nmi"), fit.score("seconds"), fit.score("ari")
-        (0.5, 0.1, None)
-        """
+        """Return a score, or what the fit cost."""
         return getattr(self, name) if name in COSTS else self.scores.get(name)
 
     @property

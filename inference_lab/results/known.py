@@ -65,24 +65,7 @@ class KnownBest:
         return one == other or proves(one, other, self.small_energy)
 
     def with_(self, other: KnownBest) -> KnownBest:
-        """Return what both know together.
-
-        Parameters
-        ----------
-        other : KnownBest
-            Of the same problem.
-
-        Returns
-        -------
-        KnownBest
-
-        Examples
-        --------
-        >>> one = KnownBest("p", "", 3.0, ("icm",), 2.0)
-        >>> two = KnownBest("p", "", 2.5, ("ilp",), 2.5, ("ilp",))
-        >>> one.with_(two) == two.with_(one) == two
-        True
-        """
+        """Return what both know together."""
         return _of_all(
             self,
             [(k.energy, k.found_by) for k in (self, other)],
@@ -112,26 +95,7 @@ Known = Mapping[tuple[str, str], KnownBest]
 
 
 def known_best(records: Iterable[Record]) -> dict[tuple[str, str], KnownBest]:
-    """Return what runs found and proved of each problem, in the order of the records.
-
-    Parameters
-    ----------
-    records : iterable of Record
-
-    Returns
-    -------
-    dict
-        By name and hash of the problem.
-
-    Examples
-    --------
-    >>> record = Record(problem="pair", problem_hash="", n_variables=2, n_edges=1, n_factors=0,
-    ...                 n_labels=2, solver="ilp", solver_name="ilp", seed=0, status="optimal",
-    ...                 energy=0.5, lower_bound=0.5)
-    >>> known = known_best([record])["pair", ""]
-    >>> known.found_by, known.bound_by, known.open
-    (('ilp',), ('ilp',), False)
-    """
+    """Return what runs found and proved of each problem, in the order of the records."""
     return {
         key: _of_one(runs)
         for key, runs in grouped(list(records), lambda r: (r.problem, r.problem_hash)).items()
@@ -151,17 +115,7 @@ def _of_one(runs: list[Record]) -> KnownBest:
 
 
 def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
-    """Return what several know together; the order makes no difference to what is known.
-
-    Parameters
-    ----------
-    *parts : mapping
-        As `known_best` returns them.
-
-    Returns
-    -------
-    dict
-    """
+    """Return what several know together; the order makes no difference to what is known."""
     result: dict[tuple[str, str], KnownBest] = {}
     for part in parts:
         for key, known in part.items():
@@ -170,13 +124,7 @@ def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
 
 
 def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
-    """Read a file that `write_known` wrote; nothing is known where there is none.
-
-    Raises
-    ------
-    RecordError
-        If the file is no such file; the message names the line.
-    """
+    """Read a file that `write_known` wrote; nothing is known where there is none."""
     if not path.exists():
         return {}
     known = {}

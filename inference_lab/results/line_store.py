@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import lzma
 import os
 import stat
 import warnings
@@ -215,6 +216,15 @@ class LineStore(Generic[_L]):
                 if self._left is not None:
                     self._held += new
                     self._left = os.fstat(handle)
+
+    def compress(self) -> None:
+        """Move all lines of the file into the archive."""
+        with self._naming(), self._locked():
+            paths = [path for path in (self.archive, self.path) if path.exists()]
+            content = b"".join(line for path in paths for line in _lines(path))
+            packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+            write_whole(self.archive, packed, synced=True)
+            self.path.unlink()
 
     def _lost(self) -> list[_L]:
         """Return the records that this process knows of and that the file holds no longer.
