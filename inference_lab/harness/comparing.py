@@ -262,12 +262,11 @@ def compare(
         Address of the scheduler of a Dask cluster that makes the runs instead, such as
         ``tcp://head:8786``. Its workers need the same versions, and `jobs` is ignored.
     store : path or RecordStore, optional
-        Where each record is appended the moment its run ends, packed if its name ends in
-        ``.gz`` or ``.xz``. Runs of which it holds a record already are not made again: the same
-        call after an interruption does what is missing. What was planned is noted in a file
-        beside it, ``NAME.plan.jsonl``; lines that are no records are moved to
-        ``NAME.rejected.jsonl``. While another comparison is adding runs to it, this one waits,
-        unless both are shards of the same.
+        File to which each record is appended the moment its run ends. Runs of which it, or an
+        archive ``NAME.jsonl.xz`` beside it, holds a record are not made again: the same call after
+        an interruption does what is missing. What was planned is noted in ``NAME.plan.jsonl``;
+        lines that are no records are moved to ``NAME.rejected.jsonl``. While another comparison
+        is adding runs to it, this one waits, unless both are shards.
     rerun : {"failed", "timeout", "all"}, optional
         Runs to make again although the store has a record: those that ended in an error, a crash,
         or for want of memory or time; only the last; all. The new record counts.

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from inference_lab.contract import proves
 from inference_lab.results.files import write_whole
 from inference_lab.results.json_lines import RecordError, jsonable
@@ -130,13 +132,9 @@ def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
     known = {}
     for number, line in enumerate(_lines_of(path), start=1):
         try:
-            entry = json.loads(line)
-            for name in ("energy", "bound", "small_energy"):
-                entry[name] = float(entry[name])
-            for name in ("found_by", "bound_by"):
-                entry[name] = tuple(str(solver) for solver in entry[name])
-            best = KnownBest(**entry)
-        except (ValueError, TypeError, KeyError) as problem:
+            # Not strict: numbers that are not finite stand in strings.
+            best = msgspec.json.decode(line, type=KnownBest, strict=False)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
             raise RecordError(f"{path}:{number}: no entry of best energies: {problem}") from None
         known[best.problem, best.problem_hash] = best
     return known

@@ -101,19 +101,8 @@ class LineStore(Generic[_L]):
     def prepare(self, *, ours: bool = False) -> list[_L]:
         """Make sure that records can be appended, and return those that there are.
 
-        Damaged lines are moved to the file `rejected`; those of a later version stay.
-
-        Parameters
-        ----------
-        ours : bool
-            Whether the file is known to be a store, whatever it holds.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be made or written, or is not a regular file.
-        RecordError
-            If the file is something else than a store, or the archive is damaged.
+        Damaged lines are moved to the file `rejected`; those of a later version stay. A file with
+        other lines only is refused, unless it is known to be `ours`.
         """
         with self._naming(), self._locked():
             lines = _Lines(self)
@@ -146,17 +135,8 @@ class LineStore(Generic[_L]):
         """Hold an exclusive lock on the store for the duration of the block.
 
         Waits, after a `RecordWarning`, until other processes have released theirs, however they
-        end. Appending and reading need no such lock.
-
-        Parameters
-        ----------
-        shard : (int, int), optional
-            Index and count: different shards do not wait for each other.
-
-        Raises
-        ------
-        OSError
-            If the lock, ``runs.lock`` beside ``runs.jsonl``, cannot be made.
+        end. Different shards, each an index and a count, do not wait for each other. Appending and
+        reading need no such lock.
         """
 
         def waiting() -> None:
@@ -182,12 +162,7 @@ class LineStore(Generic[_L]):
     def append(self, record: _L) -> None:
         """Write a record to the end of the file and wait until it is on the disk.
 
-        Raises
-        ------
-        OSError
-            If it cannot be written; the file is left as it was.
-        RecordError
-            If the file is something else than a store; it is left as it was.
+        The file is left as it was where that cannot be done, or where it is not a store.
         """
         self.extend([record])
 
@@ -254,13 +229,6 @@ class LineStore(Generic[_L]):
         """Return all records, in the order in which they were written.
 
         A damaged line is left out with a `RecordWarning`.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        RecordError
-            If it is no regular file, or the archive is damaged.
         """
         return list(self)
 
@@ -308,8 +276,7 @@ class LineStore(Generic[_L]):
             try:
                 lock_descriptor(handle, poll_interval=0.002)
                 # Whoever had the lock may have put another file in its place, or removed it.
-                at = os.path.exists(self.path) and os.stat(self.path)
-                if at and os.path.samestat(os.fstat(handle), at):
+                if _is_at(handle, self.path):
                     yield handle
                     return
             finally:
@@ -414,6 +381,14 @@ def _opened(path: Path, flags: int) -> int:
     os.close(handle)
     kind = "a FIFO" if stat.S_ISFIFO(mode) else "a device"
     raise RecordError(f"{path} is {kind}; records are kept in regular files: choose another path")
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one that a path leads to."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _lines(path: Path) -> Iterator[bytes]:
