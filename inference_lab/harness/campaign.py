@@ -14,9 +14,9 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from inference_lab.harness.attempts import crashed, one_line
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.plans import Planned, note_plan
+from inference_lab.harness.isolated_run import crashed, one_line
+from inference_lab.harness.manifest import Planned, note_plan
 from inference_lab.harness.progress import Progress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError

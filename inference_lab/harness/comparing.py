@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple, Never
 
 from inference_lab.contract import Solver, small_energy
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import (
     Campaign,
     Execution,
@@ -27,7 +26,7 @@ from inference_lab.harness.campaign import (
     run_campaign,
 )
 from inference_lab.harness.executors import Call
-from inference_lab.harness.planning import (
+from inference_lab.harness.instances import (
     Case,
     ProblemSource,
     Settings,
@@ -36,13 +35,14 @@ from inference_lab.harness.planning import (
     seed_list,
     solver_source,
 )
-from inference_lab.harness.plans import PlannedRuns
+from inference_lab.harness.isolated_run import one_line
+from inference_lab.harness.manifest import PlannedRuns
 from inference_lab.harness.progress import Progress, in_notebook
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.findings import gap_percent
+from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
 from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
-from inference_lab.harness.attempts import (
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.instances import Case, Settings, build_cases, solver_source
+from inference_lab.harness.isolated_run import (
     Limits,
     attempt,
     crashed,
@@ -26,9 +28,7 @@ from inference_lab.harness.attempts import (
     unanswered,
     warm_up_apart,
 )
-from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.planning import Case, Settings, build_cases, solver_source
-from inference_lab.harness.warming import warm_up, warmth
+from inference_lab.harness.warm_up import warm_up, warmth
 from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash

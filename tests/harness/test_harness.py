@@ -24,9 +24,9 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
 from inference_lab.harness.comparing import Plan
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.folder import find_store, merge, states
-from inference_lab.harness.planning import Settings, build_cases
-from inference_lab.harness.plans import plans_of
+from inference_lab.harness.instances import Settings, build_cases
+from inference_lab.harness.manifest import plans_of
+from inference_lab.harness.results_dir import find_store, merge, states
 from inference_lab.harness.running import limits_of
 from inference_lab.results.records import RecordStore, RecordWarning
 from inference_lab.solving import CLOCKS

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sample_records import record
 
 from inference_lab.reporting.report import report_document
+from inference_lab.results.best_known import known_best, merged, read_known, write_known
 from inference_lab.results.json_lines import RecordError
-from inference_lab.results.known import known_best, merged, read_known, write_known
 
 INF = math.inf
 

@@ -17,9 +17,9 @@ from rendered import REPORTS, rendered
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
-from inference_lab.harness.folder import LETTERS, states
+from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
-from inference_lab.results.fits import FitStore, environments
+from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies.curves import mean_of, paired
 from inference_lab.studies.definition import Method, Protocol

@@ -1,7 +1,7 @@
 """What a folder of results holds: states of runs, and merging.
 
 The records are those of runs, in ``runs.jsonl``, or those of fits, in ``records.jsonl``; what was
-planned is noted beside them (`inference_lab.harness.plans`).
+planned is noted beside them (`inference_lab.harness.manifest`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.plans import plans_of
-from inference_lab.results.fits import FitStore, environments, note_environments
+from inference_lab.harness.manifest import plans_of
+from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord
 from inference_lab.words import printable

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
-from inference_lab.results.fits import FitKey, StudyRecord
+from inference_lab.results.clustering_records import FitKey, StudyRecord
 from inference_lab.results.json_lines import JsonLine, RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import Record, RunKey, RunRecord

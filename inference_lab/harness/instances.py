@@ -16,8 +16,8 @@ import numpy as np
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import InputError
+from inference_lab.harness.isolated_run import one_line
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problems
 from inference_lab.results.records import TRACE_LIMIT
