@@ -24,10 +24,10 @@ from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
 __all__ = [
-    "Case",
+    "Instance",
     "ProblemSource",
     "Settings",
-    "build_cases",
+    "build_instances",
     "derive",
     "load_problem",
     "load_problems",
@@ -53,7 +53,7 @@ _DERIVED = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Instance:
     """A problem that is ready to be run on.
 
     Parameters
@@ -101,10 +101,10 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
     return found[0]
 
 
-def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
+def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instance]:
     """Build the problems that a source stands for, and what solvers derive from their graphs."""
     begin = time.perf_counter()
-    cases = []
+    instances = []
     for problem in load_problems(source, data_dir):
         try:
             truth = None if problem.truth is None else float(problem.graph.energy(problem.truth))
@@ -112,9 +112,9 @@ def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
         # Those of one source are made one after the other, or all at once with the first.
-        cases.append(Case(problem, time.perf_counter() - begin, truth))
+        instances.append(Instance(problem, time.perf_counter() - begin, truth))
         begin = time.perf_counter()
-    return cases
+    return instances
 
 
 def derive(graph: FactorGraph) -> None:

@@ -210,10 +210,11 @@ class LineStore(Generic[_L]):
             return []
         found = os.stat(self.path) if os.path.exists(self.path) else None
         if found is not None:
-            if os.path.samestat(found, self._left) and found.st_size >= self._left.st_size:
-                return []
+            # A folder may have the number that the file had.
             if stat.S_ISDIR(found.st_mode):
                 os.rename(self.path, self.path.with_name(f"{self.path.name}.{os.getpid()}.folder"))
+            elif os.path.samestat(found, self._left) and found.st_size >= self._left.st_size:
+                return []
         there = {record.to_json() for record in _Lines(self)}
         lost = [record for record in self._held if record.to_json() not in there]
         if lost:

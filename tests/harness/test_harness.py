@@ -24,7 +24,7 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
 from inference_lab.harness.comparing import Plan
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.instances import Settings, build_cases
+from inference_lab.harness.instances import Settings, build_instances
 from inference_lab.harness.manifest import plans_of
 from inference_lab.harness.results_dir import find_store, merge, states
 from inference_lab.harness.running import limits_of
@@ -83,7 +83,7 @@ def what(comparison):
 
 
 def plan(seeds=3, repeats=2):
-    cases = [case for p in PROBLEMS for case in build_cases(p, None)]
+    cases = [case for p in PROBLEMS for case in build_instances(p, None)]
     return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, Settings())
 
 
@@ -97,9 +97,9 @@ def test_the_order_is_seeded_interleaved_and_complete():
     assert [(t.seed, t.repeat) for t in tasks] == sorted((t.seed, t.repeat) for t in tasks)
     # The solvers stand side by side on each problem, not always in the same order.
     blocks = [tasks[i : i + 3] for i in range(0, len(tasks), 3)]
-    assert all(len({(t.case, t.seed, t.repeat) for t in block}) == 1 for block in blocks)
+    assert all(len({(t.instance, t.seed, t.repeat) for t in block}) == 1 for block in blocks)
     assert len({tuple(t.solver for t in block) for block in blocks}) > 2
-    assert len({tuple(b[0].case for b in blocks[i : i + 3]) for i in range(0, 18, 3)}) > 1
+    assert len({tuple(b[0].instance for b in blocks[i : i + 3]) for i in range(0, 18, 3)}) > 1
 
 
 def test_shards_are_equal_and_cover_everything_once():
