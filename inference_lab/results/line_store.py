@@ -23,6 +23,7 @@ from filelock import lock_descriptor
 
 from inference_lab.results.files import exclusive_lock, write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
+from inference_lab.words import counted
 
 __all__ = ["LineStore", "RecordWarning"]
 
@@ -219,8 +220,8 @@ class LineStore(Generic[_L]):
         lost = [record for record in self._held if record.to_json() not in there]
         if lost:
             warnings.warn(
-                f"{self.path}: the file was removed, cut or replaced during a run; the "
-                f"{len(lost)} records that it held are written again",
+                f"{self.path}: the file was removed, cut or replaced during a run; it is written "
+                f"again, with the {counted(len(lost), 'record')} that it held",
                 RecordWarning,
                 stacklevel=4,
             )

@@ -66,7 +66,7 @@ def test_a_run_that_removes_the_store_loses_no_record(tmp_path):
             path.unlink()
             path.mkdir()
 
-    with pytest.warns(UserWarning, match="the 3 records that it held are written again"):
+    with pytest.warns(UserWarning, match="written again, with the 3 records that it held"):
         il.compare(PROBLEM, "icm", seeds=5, store=path, progress=remove)
     assert [r.seed for r in RecordStore(path)] == [0, 1, 2, 3, 4]
 

@@ -438,7 +438,7 @@ def test_a_store_that_a_folder_replaces_is_written_again_and_the_folder_kept(pat
     path.unlink()
     path.mkdir()
     (path / "inside").write_text("kept")
-    with pytest.warns(RecordWarning, match="the 1 records"):
+    with pytest.warns(RecordWarning, match="the 1 record that"):
         store.append(make(seed=1))
     assert [r.seed for r in RecordStore(path)] == [0, 1]
     (folder,) = path.parent.glob("runs.jsonl.*.folder")
@@ -494,7 +494,7 @@ def test_an_archive_is_read_before_the_records_that_came_later(path):
     assert [r.seed for r in RecordStore(path).prepare()] == [0, 1, 2, 3]
     assert len(path.read_bytes().splitlines()) == 1 and archive.read_bytes() == before
     path.unlink()
-    with pytest.warns(RecordWarning, match="are written again"):
+    with pytest.warns(RecordWarning, match="it is written again"):
         store.append(make(seed=4))
     assert [r.seed for r in RecordStore(path)] == [0, 1, 2, 3, 4]
     assert list(pd.read_json(archive, lines=True)["seed"]) == [0, 1, 2]
