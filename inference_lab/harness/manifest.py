@@ -11,7 +11,10 @@ import json
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any, ClassVar, NamedTuple, Self
+
+import msgspec
 
 from inference_lab.results.clustering_records import FitKey, StudyRecord
 from inference_lab.results.json_lines import JsonLine, RecordError
@@ -58,100 +61,66 @@ class Planned(JsonLine):
     def check(self) -> None:
         """Refuse what is no plan, or too large a one."""
         try:
-            total = self._count()
-        except (KeyError, TypeError, ValueError, OverflowError) as reason:
-            raise RecordError(f"a plan lacks something: {reason!r}") from None
-        if total > _LARGEST_PLAN:
-            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
-
-    @abstractmethod
-    def _count(self) -> int:
-        """Return the number of planned runs, after a look at everything that tells of them."""
+            beyond = next(islice(self.runs(), _LARGEST_PLAN, None), None)
+        except msgspec.ValidationError as reason:
+            raise RecordError(f"field 'plan': {reason}") from None
+        if beyond is not None:
+            raise RecordError(f"a plan has more than {_LARGEST_PLAN} runs, the most that are read")
 
     @abstractmethod
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
+
+
+class _Runs(msgspec.Struct):
+    """The plan of a comparison: names with hashes, specs with versions and sources, and so on."""
+
+    problems: list[tuple[str, str]]
+    solvers: list[tuple[str, int, str]]
+    seeds: list[int]
+    repeats: int
+    time_limit: float | None
+    temperature: float
+    threads: int
+    clock: str = "wall"
 
 
 class PlannedRuns(Planned):
-    """What a comparison of solvers is going to run.
-
-    ``plan`` has ``problems`` (name and content hash), ``solvers`` (spec, version, digest of the
-    source), ``seeds``, ``repeats``, ``time_limit``, ``temperature``, ``threads``,
-    and ``clock`` where it is not that on the wall.
-    """
-
-    def _count(self) -> int:
-        problems, solvers, seeds, repeats, _ = self._parts()
-        total: int = len(problems) * len(solvers) * len(seeds) * repeats
-        return total
+    """What a comparison of solvers is going to run; ``plan`` has the fields of `_Runs`."""
 
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
-        problems, solvers, seeds, repeats, asked = self._parts()
-        for problem, digest in problems:
-            for solver, version, source in solvers:
-                for seed in seeds:
-                    for repeat in range(repeats):
-                        what = (problem, digest, solver, version, source, seed, repeat)
-                        yield PlannedRun(RunKey(*what, *asked), (problem, solver))
+        plan = msgspec.convert(self.plan, _Runs)
+        asked = (plan.time_limit, plan.temperature, plan.threads, plan.clock)
+        for problem, solver, seed in product(plan.problems, plan.solvers, plan.seeds):
+            for repeat in range(plan.repeats):
+                key = RunKey(*problem, *solver, seed, repeat, *asked)
+                yield PlannedRun(key, (problem[0], solver[0]))
 
-    def _parts(self) -> tuple[Any, ...]:
-        limit = self.plan["time_limit"]
-        return (
-            [(str(name), str(digest)) for name, digest in self.plan["problems"]],
-            [(str(spec), int(v), str(source)) for spec, v, source in self.plan["solvers"]],
-            [int(seed) for seed in self.plan["seeds"]],
-            int(self.plan["repeats"]),
-            (
-                None if limit is None else float(limit),
-                float(self.plan["temperature"]),
-                int(self.plan["threads"]),
-                str(self.plan.get("clock", "wall")),
-            ),
-        )
+
+class _Stage(msgspec.Struct):
+    """A stage of a study: data, methods with their keys, constraints, and the protocol."""
+
+    data: list[str]
+    methods: list[tuple[str, str]]
+    constraints: list[float]
+    runs: int
+    train: float
+    scored: str
+    noise: float
+    unit: str
 
 
 class PlannedFits(Planned):
-    """What a study of clustering is going to fit.
-
-    ``plan`` has ``stages``, each with ``data``, ``methods`` (label and key), ``constraints``,
-    ``runs``, and of the protocol ``train``, ``scored``, ``noise`` and ``unit``.
-    """
-
-    def _count(self) -> int:
-        counts: list[int] = [
-            len(data) * len(methods) * len(constraints) * runs
-            for data, methods, constraints, runs, _ in self._stages()
-        ]
-        return sum(counts)
+    """What a study of clustering is going to fit; ``plan`` has ``stages``, each a `_Stage`."""
 
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned fits; parts of a study may share some."""
-        for data, methods, constraints, runs, protocol in self._stages():
-            for name in data:
-                for value in constraints:
-                    for label, method in methods:
-                        for run in range(runs):
-                            key = FitKey(name, method, value, run, *protocol)
-                            yield PlannedRun(key, (key.task, label))
-
-    def _stages(self) -> list[tuple[Any, ...]]:
-        return [
-            (
-                [str(name) for name in stage["data"]],
-                [(str(label), str(key)) for label, key in stage["methods"]],
-                [float(value) for value in stage["constraints"]],
-                int(stage["runs"]),
-                (
-                    float(stage["train"]),
-                    str(stage["scored"]),
-                    float(stage["noise"]),
-                    str(stage["unit"]),
-                ),
-            )
-            for stage in self.plan["stages"]
-        ]
+        for s in msgspec.convert(self.plan.get("stages"), list[_Stage]):
+            for data, value, (label, method) in product(s.data, s.constraints, s.methods):
+                for run in range(s.runs):
+                    key = FitKey(data, method, value, run, s.train, s.scored, s.noise, s.unit)
+                    yield PlannedRun(key, (key.task, label))
 
 
 #: How the plans of a store are noted, by what it holds.
