@@ -13,7 +13,7 @@ import math
 import os
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import cache
 from typing import Any, ClassVar, Self
 
@@ -175,6 +175,7 @@ class JsonLine:
     form and become `json_object`.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     #: Version of the fields. Lines of earlier versions lack fields, which have defaults; lines of
     #: later versions are refused.
     SCHEMA: ClassVar[int] = 1
@@ -183,7 +184,7 @@ class JsonLine:
 
     def __post_init__(self) -> None:
         """Check the types of the fields, and bring their values into the form that JSON gives."""
-        for name, kind in _hints(type(self)).items():
+        for name, kind in self._hints().items():
             value = getattr(self, name)
             if kind is float and type(value) is float:
                 continue
@@ -199,7 +200,7 @@ class JsonLine:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as strict JSON holds them."""
-        return {name: _encoded(getattr(self, name)) for name in _hints(type(self))}
+        return {name: _encoded(getattr(self, name)) for name in self._hints()}
 
     def to_json(self) -> str:
         """Return the object as one line of strict ASCII JSON, without the line's end."""
@@ -221,7 +222,7 @@ class JsonLine:
             raise RecordError(f"not a line of JSON: {problem}") from None
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("not a record: a JSON object with the field 'schema' is expected")
-        schema, names = data["schema"], _hints(cls).keys()
+        schema, names = data["schema"], cls._hints().keys()
         if type(schema) is not int or schema > cls.SCHEMA:
             kind = LaterRecordError if type(schema) is int else RecordError
             raise kind(
@@ -237,17 +238,17 @@ class JsonLine:
         except TypeError as problem:  # of an earlier version, without a field that has no default
             raise RecordError(str(problem)) from None
 
+    @classmethod
+    @cache
+    def _hints(cls) -> dict[str, Any]:
+        """Return the type of each field; `Mapping` for those that are free of form."""
+        hints = typing.get_type_hints(cls)
+        kinds = {field.name: hints[field.name] for field in fields(cls)}
+        return {n: Mapping if typing.get_origin(k) is Mapping else k for n, k in kinds.items()}
+
 
 class _UnfitError(ValueError):
     """A value is of the right type, and no file can hold it."""
-
-
-@cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Return the type of each field; `Mapping` for those that are free of form."""
-    hints = typing.get_type_hints(cls)
-    kinds = {field.name: hints[field.name] for field in fields(cls)}
-    return {n: Mapping if typing.get_origin(k) is Mapping else k for n, k in kinds.items()}
 
 
 def _converted(value: Any, kind: Any, clean: bool) -> Any:

@@ -241,4 +241,4 @@ def _match_sparse(table: Any) -> int:
     cells.data += 1.0
     graph = hstack([cells, eye_array(table.shape[0])]).tocsr()
     rows, columns = min_weight_full_bipartite_matching(graph, maximize=True)
-    return int(graph[rows, columns].sum()) - table.shape[0]
+    return int(graph[rows, columns].sum() - table.shape[0])
