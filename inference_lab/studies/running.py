@@ -282,7 +282,7 @@ def run_study(
     _check_solvers(study, trusted)
     store = FitStore(Path(folder) / "records.jsonl")
     if jobs == 0:
-        known = {record.key: record for record in store} if store.path.exists() else {}
+        known = {record.key: record for record in store} if store.exists() else {}
         return [known[cell.key] for cell in cells(study) if cell.key in known]
     try:
         execution = Execution(
