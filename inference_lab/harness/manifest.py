@@ -91,11 +91,23 @@ class PlannedRuns(Planned):
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
         plan = msgspec.convert(self.plan, _Runs)
-        asked = (plan.time_limit, plan.temperature, plan.threads, plan.clock)
-        for problem, solver, seed in product(plan.problems, plan.solvers, plan.seeds):
+        for (problem, digest), solver, seed in product(plan.problems, plan.solvers, plan.seeds):
+            spec, version, source = solver
             for repeat in range(plan.repeats):
-                key = RunKey(*problem, *solver, seed, repeat, *asked)
-                yield PlannedRun(key, (problem[0], solver[0]))
+                key = RunKey(
+                    problem,
+                    digest,
+                    spec,
+                    version,
+                    source,
+                    seed,
+                    repeat,
+                    plan.time_limit,
+                    plan.temperature,
+                    plan.threads,
+                    plan.clock,
+                )
+                yield PlannedRun(key, (problem, spec))
 
 
 class _Stage(msgspec.Struct):
