@@ -1,8 +1,8 @@
 """The decision table of the site, drawn from the records of a study when the site is built.
 
-``{which-solver}`` in a page becomes the table. Nothing in it is typed by hand: the classes are
-facts about the problems, the figures are those of the records, and the intervals are bootstrapped
-over data sets, which is what the sentence generalises to.
+``{which-solver}`` in a page becomes the table. Its classes are facts about the problems, its
+figures come from the records, and its intervals are bootstrapped over data sets, to which it
+generalises.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import mmap
 import os
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic, process_time
 from typing import Any
 
 __all__ = ["LoadingMeter", "imports_timed", "meter"]
@@ -49,24 +49,24 @@ class LoadingMeter:
     def seen(cls, memory: mmap.mmap) -> tuple[float, bool]:
         """Return the seconds that a meter tells, and whether something is being loaded now."""
         done, since = cls._STATE.unpack_from(memory)
-        return done + (time.monotonic() - since if since else 0.0), since != 0.0
+        return done + (monotonic() - since if since else 0.0), since != 0.0
 
     @property
     def seconds(self) -> float:
         """Seconds so far; they grow as it happens."""
-        return self._done + (time.monotonic() - self._since if self._depth else 0.0)
+        return self._done + (monotonic() - self._since if self._depth else 0.0)
 
     @property
     def cpu_seconds(self) -> float:
         """Seconds of processors so far, of all threads."""
-        return self._cpu_done + (time.process_time() - self._cpu_since if self._depth else 0.0)
+        return self._cpu_done + (process_time() - self._cpu_since if self._depth else 0.0)
 
     def begin(self) -> None:
         """Note that something is loaded from now on."""
         with self._lock:
             self._depth += 1
             if self._depth == 1:
-                self._since, self._cpu_since = time.monotonic(), time.process_time()
+                self._since, self._cpu_since = monotonic(), process_time()
                 self._tell()
 
     def end(self) -> None:
@@ -74,8 +74,8 @@ class LoadingMeter:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
-                self._done += time.monotonic() - self._since
-                self._cpu_done += time.process_time() - self._cpu_since
+                self._done += monotonic() - self._since
+                self._cpu_done += process_time() - self._cpu_since
                 self._since = 0.0
                 self._tell()
 

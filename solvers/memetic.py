@@ -40,9 +40,13 @@ _FORESTS = 2
 _CHAINED = 30
 #: Moves of such a chain after its best state, and labels it begins with.
 _CHAIN, _BRANCHES = 10, 2
-#: A pass over all variables ends so many moves after its best state; work between two looks at the
-#: clock.
-_PASS, _WORK = 100, 500_000
+#: A pass over all variables ends so many moves after its best state.
+_PASS = 100
+#: Terms and labels visited between two looks at the clock.
+_WORK = 500_000
+#: Terms and labels visited by the chains of one mutation, after which it starts no more. Only
+#: variables with very many terms reach this: the centre of a star, which each chain moves.
+_CHAINS_WORK = 10_000_000
 #: Uniform numbers of a mutation beside those of its variables: centre, size, kind and two labels.
 _HEAD = 5
 #: Individuals that differ in a smaller share of the variables count as one.
@@ -66,7 +70,7 @@ class Region(NamedTuple):
     * ``ball``: its variables, the centre first; ``near``: these and those around, for forests;
     * ``seen`` (n,): stamps of forests' traversals; ``shadow`` (n,): the labels, which forests
       change before the costs of moves follow;
-    * ``now``, a record: the last stamp, and the number of mutations made.
+    * ``now``, a record: the last stamp, and the numbers of mutations made and that gained.
     """
 
     ball: IntArray
@@ -80,8 +84,8 @@ class Region(NamedTuple):
 def _relabel_forest(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
     size: int, uniforms: FloatArray,
-) -> None:  # fmt: skip
-    """Relabel a random forest of the variables around a ball, jointly and exactly."""
+) -> int:  # fmt: skip
+    """Relabel a random forest of the variables around a ball, exactly; return the work."""
     now = r.now[0]
     now.stamp += 1
     count = nearest(g, r.ball[0], min(r.near.size, 2 * size + 10), r.seen, now.stamp, r.near)
@@ -90,8 +94,12 @@ def _relabel_forest(
         r.near[q], r.near[other] = r.near[other], r.near[q]
     grow(soft, b, r.near[:count], now.stamp, 0, count)
     relabel(soft, r.shadow, b, r.near[:count], now.stamp)
+    work = 0
     for q in range(count):
-        put(g, x, c, r.near[q], r.shadow[r.near[q]])
+        i = r.near[q]
+        work += put(g, x, c, i, r.shadow[i])
+        work += g.adj_ptr[i + 1] - g.adj_ptr[i] + g.inc_ptr[i + 1] - g.inc_ptr[i]
+    return work
 
 
 @inlined
@@ -103,18 +111,19 @@ def _copy_changes(x: IntArray, c: Chains, r: Region) -> None:
 @lean_kernel
 def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
-    mate: IntArray, uniforms: FloatArray, rules: Rules,
+    mate: IntArray, uniforms: FloatArray, at: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
-    """Change regions until the uniform numbers are used up; return how many mutations gained.
+    """Change regions, with the uniform numbers from `at` on; return where the next begins.
+
+    Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
+    mutations that gained.
 
     A region gets random labels, one label, two labels swapped, or those of the mate; chains and
     forests repair what that broke; and of what then differs, the parts that lower the energy stay.
     `r.shadow` equals `x`, before and after.
     """
-    gains = 0
-    at = 0
     most = _HEAD + r.ball.size + _FORESTS * r.near.size
-    while at + most <= uniforms.size:
+    while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1
         begin_kick(c)
         centre = int(uniforms[at] * x.size)
@@ -138,18 +147,21 @@ def mutate(
             elif x[i] == second:
                 new = first
             if new < g.cardinalities[i]:
-                put(g, x, c, i, new)
+                work -= put(g, x, c, i, new)
         at += size
+        chained = 0
         if size <= _CHAINED:
             for q in range(size):
-                chains_from(g, x, c, r.ball[q], rules)
+                if chained < _CHAINS_WORK:
+                    chained += chains_from(g, x, c, r.ball[q], rules)
+        work -= chained
         _copy_changes(x, c, r)
         for _ in range(_FORESTS):
-            _relabel_forest(g, soft, x, c, b, r, size, uniforms[at:])
+            work -= _relabel_forest(g, soft, x, c, b, r, size, uniforms[at:])
             at += 2 * size + 10
-        gains += keep_better_parts(g, x, c, rules.tolerance)
+        r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance)
         _copy_changes(x, c, r)
-    return gains
+    return at if at + most <= uniforms.size else -1
 
 
 @lean_kernel
@@ -277,7 +289,7 @@ class _Search:
             near=np.empty(2 * ball + 10, dtype=np.int64),
             seen=np.zeros(n, dtype=np.int64),
             shadow=np.empty(n, dtype=np.int64),
-            now=record(stamp=int, mutations=int),
+            now=record(stamp=int, mutations=int, gains=int),
         )
         self.chains, self.block = start_chains(graph), start_block(graph)
         # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
@@ -402,19 +414,21 @@ class _Search:
         since = 0
         self.offer(x)
         while since < self.settings.patience * n:
-            if self.run.remaining <= 0.0:
-                return False
-            before = int(now.mutations)
+            before, now.gains = int(now.mutations), 0
             uniforms = self.run.rng.random(self.uniforms)
             mate = self._mate(x)
-            gains = mutate(
-                self.arrays, self.soft, x, self.chains, self.block, self.region,
-                mate, uniforms, rules,
-            )  # fmt: skip
+            at = 0
+            while at >= 0 and self.run.remaining > 0.0:
+                at = mutate(
+                    self.arrays, self.soft, x, self.chains, self.block, self.region,
+                    mate, uniforms, at, rules, _WORK,
+                )  # fmt: skip
             since += int(now.mutations) - before
-            if gains:
+            if now.gains:
                 since = 0
                 self.offer(x)
+            if at >= 0:
+                return False
         return True
 
     def offer(self, x: IntArray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,8 +20,8 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering._odds import log_odds
-from inference_lab.clustering._side import Side, read_side
+from inference_lab.clustering._odds import log_odds, watch_nothing
+from inference_lab.clustering._side import Side, has_pairs, read_side
 from inference_lab.clustering._soft import SoftFit
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -30,8 +31,8 @@ from inference_lab.clustering.distortions import (
     is_sparse,
 )
 from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
-from inference_lab.clustering.hmrf import HMRF, Violations, violations
-from inference_lab.constraints import Constraints
+from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
+from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
 
@@ -62,6 +63,9 @@ _COMMON: dict[str, tuple[Any, ...]] = {
     "e_step_time_limit": (None, Range(above=0)),
 }
 
+
+#: Arguments that say which pairs there are.
+_PAIRS = ("must_link", "cannot_link", "sample_ids")
 
 #: Values of points; squared distances then stay below what graphs take as costs, 1e100.
 LARGEST_VALUE = 1e48
@@ -198,6 +202,8 @@ class ConstrainedClusterer(
             check_setting(name, given[name], ("auto",))
             given[name] = 1.0
         side = read_side(n, self._label_limit(), **given)
+        names = given.get("sample_ids")
+        self._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
         held = np.flatnonzero(side.counts > 0)
         if held.size < n:
             some = self._only(points, held)
@@ -210,6 +216,7 @@ class ConstrainedClusterer(
             weights = self._worth_of_odds(some, side)
             odds = log_odds(side.constraints)
             given = {name: odds * weights[name] for name in by_odds}
+            watch_nothing(side.constraints, given, stacklevel=4)
             side = replace(side, constraints=side.constraints.with_weights(**given))
         self._fit(some, side)
         if hasattr(self, "cluster_centers_"):
@@ -572,6 +579,11 @@ class PairwiseClusterer(ConstrainedClusterer):
 
     constraints_: Constraints
     violations_: Violations
+    #: Whether pairs with rows of other folds were left out of the fit.
+    _in_fold = False
+    # With scikit-learn's metadata routing, searches pass pairs on without being asked to.
+    __metadata_request__fit: ClassVar = dict.fromkeys((*_PAIRS, "ml_weight", "cl_weight"), True)
+    __metadata_request__score: ClassVar = dict.fromkeys(_PAIRS, True)
 
     def fit(
         self,
@@ -604,8 +616,9 @@ class PairwiseClusterer(ConstrainedClusterer):
             the points in clusters found without pairs. Where weights have that meaning: for
             `HMRFKMeans`, its special cases, mixtures, and the annealed ones.
         sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names, and those with a name that no row has are
-            left out. For cross-validation, which gives ``fit`` some of the rows.
+            Names of the rows; the pairs then hold names. A name that no row has is an error. In
+            cross-validation, which gives ``fit`` some of the rows, give `SampleIds`: they know the
+            rows of other folds, and pairs with these are left out.
         partial_labels : (n,) array of int, optional
             Clusters of the points whose cluster is known, -1 elsewhere. They keep it, and it
             starts at their mean.
@@ -645,6 +658,77 @@ class PairwiseClusterer(ConstrainedClusterer):
             partial_labels=partial_labels,
             sample_weight=sample_weight,
         )
+
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> float:
+        """Return the share of the given pairs that predictions keep; without pairs, minus the cost.
+
+        The cost falls with every further cluster, so that searches over their number need pairs.
+        With ``sklearn.set_config(enable_metadata_routing=True)`` they pass on those of the fold.
+
+        Parameters
+        ----------
+        X : (n, d) array-like or CSR matrix
+        y : ignored
+        must_link, cannot_link : (p, 2) and (q, 2) arrays, optional
+            Pairs of rows that the fit has not seen.
+        sample_ids : (n,) array, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        float
+            The mean of the shares of must-links and of cannot-links, of one kind where there are
+            none of the other. Without pairs, minus the summed cost of the points in their cheapest
+            clusters; for mixtures, their mean log-likelihood.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If data or pairs cannot be used, or no pair is among these rows.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
+        >>> model.score([[0.0], [2.0], [9.0]], must_link=[(0, 1)], cannot_link=[(0, 1), (0, 2)])
+        0.75
+        >>> model.score([[0.5], [9.5]])
+        -1.0
+        """
+        if has_pairs(must_link) or has_pairs(cannot_link):
+            labels = self.predict(X)
+            side = read_side(
+                labels.size,
+                None,
+                must_link=must_link,
+                cannot_link=cannot_link,
+                sample_ids=sample_ids,
+            )
+            return share_kept(side.constraints, labels)
+        if self._in_fold:
+            warnings.warn(
+                "score was given no pairs and returns minus the cost, which falls with every "
+                "further cluster. To choose settings by pairs that the fit has not seen, give "
+                "scoring=cv.score of cv = ConstraintCV(constraints), or let scikit-learn pass them "
+                "on by sklearn.set_config(enable_metadata_routing=True)",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._score_without_pairs(X)
+
+    def _score_without_pairs(self, X: Any) -> float:
+        """Return minus the summed cost of the points in their cheapest clusters."""
+        return ConstrainedClusterer.score(self, X)
 
     def _judge(self, constraints: Constraints) -> None:
         """Keep the constraints as used, and count those that the labels violate."""

@@ -10,30 +10,37 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 
+from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = [
+    "USUAL_ODDS",
     "MergedClassesWarning",
     "PairWeightWarning",
     "log_odds",
     "watch_components",
+    "watch_nothing",
     "watch_weight",
     "wrong_share",
 ]
 
 #: Pairs that are thought to have been checked before any is, and how many of them were wrong.
 _CHECKED, _WRONG = 10, 1
+#: Log-odds that a pair is right, before any is checked: ``ln 9``.
+USUAL_ODDS = math.log(_CHECKED / _WRONG - 1.0)
 #: Times that weights may be off what pairs are worth; between a thirtieth and thirty times that,
 #: fits to noisy pairs differ, but none is as if there were no pairs, or nothing but them.
 _FAR = 100.0
 
 
 class PairWeightWarning(UserWarning):
-    """Violated pairs cost much less, or though some are wrong much more, than they are worth."""
+    """Violated pairs cost nothing, far less than they are worth or, with wrong ones, far more."""
 
 
 class MergedClassesWarning(UserWarning):
@@ -44,31 +51,66 @@ def wrong_share(constraints: Constraints) -> float:
     """Return the share of wrong pairs, from those that others check.
 
     A must-link between points that others connect already, a cannot-link within such a component,
-    and all cannot-links but one between two of them are checked; wrong are those that the others
-    outvote (`Constraints.vote`). Before any is checked, one in ten is taken to be wrong.
+    and all cannot-links but one between two of them are checked; wrong are those that the groups
+    of a vote violate (`Constraints.vote`). Before any is checked, one in ten is taken to be wrong.
+    Of a pair that is in both lists one entry is wrong. It is left out of the checks: two answers
+    that agree are one pair, so that only answers that differ would be seen.
 
     Examples
     --------
     >>> wrong_share(Constraints([[0, 1], [1, 2]], None, n_points=3))
     0.1
     """
-    component = constraints.components()
+    ml, cl = constraints.must_link, constraints.cannot_link
+    codes = [codes_of(pairs, constraints.n_points) for pairs in (ml, cl)]
+    ml, cl = ml[~np.isin(codes[0], codes[1])], cl[~np.isin(codes[1], codes[0])]
+    twice = len(constraints.must_link) - len(ml)
+    # All alike: what is asked is how many are wrong, not how much they weigh.
+    once = Constraints(ml, cl, n_points=constraints.n_points)
+    component = once.components()
     connecting = component.size - int(component.max(initial=-1)) - 1
-    ends = np.sort(component[constraints.cannot_link], axis=1)
+    ends = np.sort(component[cl], axis=1)
     across = ends[ends[:, 0] != ends[:, 1]]
-    checked = len(constraints.must_link) - connecting
-    checked += len(constraints.cannot_link) - len(np.unique(across, axis=0))
+    checked = len(ml) - connecting + len(cl) - len(np.unique(across, axis=0))
     wrong = 0
-    if len(constraints.contradictions()):
-        # All alike: what is asked is how many are wrong, not how much they weigh.
-        wrong = len(constraints) - len(constraints.with_weights(1.0, 1.0).vote())
-    return min(0.5, (_WRONG + wrong) / (_CHECKED + checked))
+    if len(across) < len(cl):
+        against = violations(once, once.vote().components())
+        wrong = against.must_link + against.cannot_link
+    share = min(0.5, (_WRONG + wrong) / (_CHECKED + checked))
+    return float((twice + share * len(once)) / max(1, len(constraints))) if twice else share
 
 
 def log_odds(constraints: Constraints) -> float:
     """Return by how much likelier a pair is right than wrong, as a logarithm, not negative."""
     share = wrong_share(constraints)
     return math.log((1.0 - share) / share)
+
+
+def watch_nothing(constraints: Constraints, weights: Mapping[str, float], stacklevel: int) -> None:
+    """Warn where "auto" gives pairs no weight.
+
+    Parameters
+    ----------
+    constraints : Constraints
+    weights : mapping
+        ``ml_weight`` and ``cl_weight``, those that are automatic.
+    stacklevel : int
+        As `warnings.warn` has it.
+    """
+    pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
+    idle = [name for name, weight in weights.items() if weight == 0.0 and len(pairs[name])]
+    if idle:
+        why = (
+            "as many pairs contradict others as agree with them"
+            if log_odds(constraints) == 0.0
+            else "points do not differ within clusters"
+        )
+        warnings.warn(
+            f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "
+            "numbers",
+            PairWeightWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stacklevel: int) -> None:
@@ -86,7 +128,7 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
     """
     costs = costs[(costs > 0) & np.isfinite(costs)]
     # How many are wrong moves this by far less than what is looked for.
-    worth = unit * math.log(_CHECKED / _WRONG - 1.0)
+    worth = unit * USUAL_ODDS
     if not costs.size or worth == 0:
         return
     share = float(np.median(costs)) / worth

@@ -14,11 +14,13 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
 from inference_lab.constraints.pairs import codes_of
+from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = [
     "Side",
     "agreeing",
+    "has_pairs",
     "of_positive_weight",
     "partly_labelled",
     "read_partial_labels",
@@ -156,9 +158,9 @@ def read_side(
     Raises
     ------
     ValueError, TypeError
-        What `Constraints` refuses; repeated `sample_ids`; pairs of rows where cross-validation has
-        cut rows out; labels that are no clusters, or given twice; weights that are negative, not
-        finite or all zero.
+        What `Constraints` and `SampleIds` refuse; names that no row has; pairs of rows where
+        cross-validation has cut rows out; labels that are no clusters, or given twice; weights that
+        are negative, not finite or all zero.
     """
     labels, named = partly_labelled(y), "y"
     if labels is None:
@@ -182,7 +184,7 @@ def read_side(
         cannot_link, cl_weight = _by_ids(
             sample_ids, cannot_link, cl_weight, n_points, "cannot_link"
         )
-    elif _any(must_link) or _any(cannot_link):
+    elif has_pairs(must_link) or has_pairs(cannot_link):
         _refuse_folds()
     if sources is not None:
         # In the order that constraints keep pairs in.
@@ -320,7 +322,7 @@ def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> F
     return None if (given == 1.0).all() else given
 
 
-def _any(pairs: npt.ArrayLike | None) -> bool:
+def has_pairs(pairs: npt.ArrayLike | None) -> bool:
     """Whether there are pairs; what is no list is refused elsewhere."""
     return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
 
@@ -359,14 +361,10 @@ def _by_ids(
     n_points: int,
     name: str,
 ) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
-    """Translate pairs of ids into pairs of rows, without those of ids that no row has."""
-    ids = np.asarray(sample_ids)
+    """Translate pairs of names into pairs of rows, without those of rows in other folds."""
+    ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
     if ids.shape != (n_points,):
         raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
-    order = np.argsort(ids, kind="stable")
-    repeated = np.flatnonzero(ids[order[1:]] == ids[order[:-1]])
-    if repeated.size:
-        raise ValueError(f"sample_ids names {ids[order[repeated[0]]]!r} twice; ids are unique")
     if pairs is None or len(np.asarray(pairs)) == 0:
         return None, weight
     given = np.asarray(pairs)
@@ -378,8 +376,7 @@ def _by_ids(
             "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
             "the numbers differ"
         )
-    place = np.searchsorted(ids, given, sorter=order)
-    place = order[np.minimum(place, n_points - 1)]
-    present = (ids[place] == given).all(axis=1)
+    rows = rows_named(ids, given, name)
+    present = (rows >= 0).all(axis=1)
     weights = np.asarray(weight, dtype=np.float64)
-    return place[present], weights[present] if weights.ndim else weight
+    return rows[present], weights[present] if weights.ndim else weight

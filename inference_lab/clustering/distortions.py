@@ -56,6 +56,7 @@ __all__ = [
     "as_distortion",
     "cluster_sums",
     "counted_shares",
+    "whitened",
 ]
 
 #: A dense float64 matrix, or a sparse CSR array, of one row a point.
@@ -493,6 +494,16 @@ def counted_shares(
     shares = np.zeros((labels.size, n_clusters))
     shares[np.arange(labels.size), labels] = counts
     return shares
+
+
+def whitened(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Return rows times the transposed inverse of a lower Cholesky factor, shape (n, d)."""
+    from scipy.linalg.lapack import dtrtri
+
+    # SciPy's solve_triangular waits for all cores even for small matrices: 12 ms instead of 3 us
+    # for 30 points of 3 features while other processes keep the cores busy.
+    inverse, _ = dtrtri(factor, lower=1)
+    return np.asarray(gaps @ inverse.T)
 
 
 def _farthest(distortion: Distortion, points: Points) -> float:

@@ -19,13 +19,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._odds import USUAL_ODDS
 from inference_lab.clustering._side import Side
+from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -50,6 +52,9 @@ ClusterCost = Literal["farthest-first", "kth-distance"]
 
 #: Columns of costs that are kept free for clusters that open in a sweep.
 _SPARE = 16
+
+#: How often the automatic price of pairs doubles, beginning so low that they count for nothing.
+_DOUBLINGS = 10
 
 
 @kernel
@@ -253,6 +258,18 @@ class _State:
         return np.where(self.labels < 0, np.inf, costs)
 
 
+class Schedule(NamedTuple):
+    """How the price of pairs grows: from where, by what factor, up to where.
+
+    Whether a fit may end before it is grown is `until_grown`.
+    """
+
+    first: float
+    rate: float
+    most: float
+    until_grown: bool
+
+
 class RDPMeans(PairwiseClusterer):
     r"""K-means that opens clusters at a price, and pays for separated friends and joined strangers.
 
@@ -271,10 +288,13 @@ class RDPMeans(PairwiseClusterer):
         ``lambda``. "farthest-first" (Kulis and Jordan): beginning with the mean, add the point
         farthest from all chosen so far, `n_clusters` times; the last one's cost. "kth-distance":
         the `n_clusters`-th largest cost of a point at the mean, as the published code has it.
-    xi : float
-        Price of a violated pair of weight 1.
+    xi : float or "auto"
+        Price of a violated pair of weight 1. "auto" doubles it after each sweep, in ten of them up
+        to what a pair of which one in ten is wrong is worth: ``2 v ln 9``, where ``v`` is the
+        variance of a feature within the clusters of k-means (its root where costs are roots).
     xi_rate : float
-        What ``xi`` is multiplied by after each sweep; 1 keeps it, and the objective monotone.
+        What a number ``xi`` is multiplied by after each sweep; 1 keeps it, and the objective
+        monotone. The paper has ``xi=0.001`` and ``xi_rate=2``, see `release`.
     xi_max : float or None
         Where it stops to grow.
     patience : int
@@ -321,9 +341,9 @@ class RDPMeans(PairwiseClusterer):
 
     Notes
     -----
-    **Guarantees.** With ``xi_rate=1``, no warm-up, squared costs and centroids that minimise them,
-    the objective never rises, whatever does the E-step. With ``xi=0`` the result is that of
-    `DPMeans`.
+    **Guarantees.** With a number ``xi`` and ``xi_rate=1``, no warm-up, squared costs and centroids
+    that minimise them, the objective never rises, whatever does the E-step; with "auto", once
+    ``xi`` has grown. With ``xi=0`` the result is that of `DPMeans`.
 
     **Complexity.** A sweep costs O(n d M + n + p) for p pairs, where M clusters of K have moved,
     and O(n d) for a cluster that it opens; points for which nothing came nearer are passed over.
@@ -343,7 +363,7 @@ class RDPMeans(PairwiseClusterer):
     """
 
     _allowed: ClassVar = {
-        "xi": (Range(at_least=0, below=math.inf),),
+        "xi": ("auto", Range(at_least=0, below=math.inf)),
         "xi_rate": (Range(at_least=1, below=math.inf),),
         "xi_max": (None, Range(at_least=0, below=math.inf)),
         "patience": (Whole(at_least=1),),
@@ -360,7 +380,7 @@ class RDPMeans(PairwiseClusterer):
         n_clusters: int = 3,
         *,
         cluster_cost: float | ClusterCost = "farthest-first",
-        xi: float = 0.001,
+        xi: float | Literal["auto"] = "auto",
         xi_rate: float = 1.0,
         xi_max: float | None = None,
         patience: int = 1,
@@ -429,6 +449,7 @@ class RDPMeans(PairwiseClusterer):
         return RDPMeans(
             n_clusters,
             cluster_cost="kth-distance",
+            xi=0.001,
             xi_rate=2.0,
             patience=20,
             warm_up=1,
@@ -445,7 +466,10 @@ class RDPMeans(PairwiseClusterer):
     def _fit(self, points: Points, side: Side) -> None:
         price = self._price(points, side)
         pairs = Pairs(side.constraints, points.shape[0])
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, price, rng))
+        schedule = self._schedule(points, side)
+        best: _Fit = self._best_of(
+            lambda rng: _Fit(self, points, side, pairs, price, schedule, rng)
+        )
         state = best.state
         self.labels_ = state.labels
         self.cluster_centers_ = self._moved_back(state.centroids)
@@ -460,6 +484,11 @@ class RDPMeans(PairwiseClusterer):
         super()._check_settings()
         if not self.squared and not isinstance(self._distortion(), SquaredEuclidean):
             raise ValueError("squared=False takes roots of squared Euclidean distances only")
+        if isinstance(self.xi, str) and (self.xi_rate != 1.0 or self.xi_max is not None):
+            raise ValueError(
+                f"xi_rate={self.xi_rate:g} and xi_max={self.xi_max} need a number for xi, such as "
+                "0.001; xi='auto' grows by a rule of its own"
+            )
 
     def _price(self, points: Points, side: Side) -> float:
         """Return ``lambda``."""
@@ -490,6 +519,18 @@ class RDPMeans(PairwiseClusterer):
             nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
         return max(price, 0.0)
 
+    def _schedule(self, points: Points, side: Side) -> Schedule:
+        """Return how ``xi`` grows."""
+        if isinstance(self.xi, str):
+            unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+            most = unit * USUAL_ODDS
+            if not self.squared:
+                most = math.sqrt(most)
+            return Schedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
+        # Beyond 1e90 nothing but the pairs counts, and products overflow.
+        most = 1e90 if self.xi_max is None else max(self.xi_max, self.xi)
+        return Schedule(self.xi, self.xi_rate, most, until_grown=False)
+
     def _mean(self, points: Points, side: Side) -> FloatArray:
         """Return the centroid of all points, shape (1, d)."""
         everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, side.weights)
@@ -507,13 +548,11 @@ class DPMeans(RDPMeans):
     n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit
         See `RDPMeans`.
     start, order, max_clusters, n_init, max_iter, random_state
-        See `RDPMeans`. Pairs given to ``fit`` are only counted, in `violations_`.
+        See `RDPMeans`. Pairs given to ``fit`` are refused: `RDPMeans` takes them.
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
-        See `HMRFKMeans`.
-    metrics_, constraints_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, metrics_
         See `HMRFKMeans`.
     n_clusters_, cluster_cost_
         See `RDPMeans`.
@@ -569,6 +608,11 @@ class DPMeans(RDPMeans):
             random_state=random_state,
         )
 
+    def _fit(self, points: Points, side: Side) -> None:
+        if len(side.constraints):
+            raise TypeError("DPMeans takes no must_link or cannot_link; RDPMeans does")
+        super()._fit(points, side)
+
 
 class _Fit:
     """One start."""
@@ -580,13 +624,15 @@ class _Fit:
         side: Side,
         pairs: Pairs,
         price: float,
+        schedule: Schedule,
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.pairs, self.price, self.rng = settings, pairs, price, rng
+        self.schedule = schedule
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
-        self.xi = settings.xi
+        self.xi = schedule.first
         sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
         self.solver = None if sweeping else as_solver(settings.e_step)
         first = self._first(points, side)
@@ -612,9 +658,9 @@ class _Fit:
         return float(state.own().sum()) + self.price * len(state.centroids) + self.xi * weight
 
     def _iterate(self) -> None:
-        settings, state = self.settings, self.state
+        settings, state, schedule = self.settings, self.state, self.schedule
         quiet = 0
-        grown = settings.xi
+        grown = schedule.first
         while self.n_iter < settings.max_iter and not self.converged:
             self.n_iter += 1
             before, self.xi = self.xi, 0.0 if self.n_iter <= settings.warm_up else grown
@@ -631,11 +677,13 @@ class _Fit:
             moved = state.refit()
             self._note("centroids", since, None)
             quiet = 0 if changed or moved else quiet + 1
-            self.converged = quiet >= settings.patience and self.n_iter > settings.warm_up
+            self.converged = (
+                quiet >= settings.patience
+                and self.n_iter > settings.warm_up
+                and not (schedule.until_grown and grown < schedule.most)
+            )
             if self.n_iter > settings.warm_up and not self.converged:
-                most = math.inf if settings.xi_max is None else settings.xi_max
-                # Beyond this size nothing but the pairs counts, and products overflow.
-                grown = min(grown * settings.xi_rate, max(most, settings.xi), 1e90)
+                grown = min(grown * schedule.rate, schedule.most)
 
     def _note(self, step: str, since: float, solution: Solution | None) -> None:
         line = HalfStep(self.n_iter, step, self._objective(), time.perf_counter() - since)

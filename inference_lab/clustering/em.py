@@ -34,6 +34,7 @@ __all__ = [
     "Model",
     "Result",
     "maximise_expectation",
+    "refuse_contradiction",
 ]
 
 #: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
@@ -238,14 +239,10 @@ class EStep:
                     f"e_step={solution.solver} cannot label these points: {solution.message}"
                 )
             found = solution.labels is not None and math.isfinite(solution.energy)
-            reason = "" if found else contradiction(unary, coupling)
-            if solution.status == Status.INFEASIBLE or reason:
-                reason = reason or "each pair of points for itself could keep them"
-                raise InfeasibleConstraintsError(
-                    f"no labelling satisfies the constraints: {reason}. Give finite weights, or "
-                    "more clusters"
-                )
             if not found:
+                refuse_contradiction(unary, coupling)
+                if solution.status == Status.INFEASIBLE:
+                    raise _infeasible("each pair of points for itself could keep them")
                 raise InfeasibleConstraintsError(
                     f"{solution.solver} found no labelling that satisfies the constraints of "
                     "infinite weight; one may exist. Give finite weights, or another e_step, "
@@ -310,6 +307,24 @@ class EStep:
             energies = energies * importance[alone]
         self.free_energy = float(energies.sum())
         return np.asarray(softmax(negative, axis=1))
+
+
+def refuse_contradiction(unary: FloatArray, coupling: Coupling) -> None:
+    """Refuse hard constraints that contradict each other, as far as `contradiction` finds.
+
+    Raises
+    ------
+    InfeasibleConstraintsError
+    """
+    reason = contradiction(unary, coupling)
+    if reason:
+        raise _infeasible(reason)
+
+
+def _infeasible(reason: str) -> InfeasibleConstraintsError:
+    return InfeasibleConstraintsError(
+        f"no labelling satisfies the constraints: {reason}. Give finite weights, or more clusters"
+    )
 
 
 def contradiction(unary: FloatArray, coupling: Coupling) -> str:

@@ -36,7 +36,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 
-__all__ = ["HMRF", "EmptyClusterError", "Violations", "violations"]
+__all__ = ["HMRF", "EmptyClusterError", "Violations", "share_kept", "violations"]
 
 Penalty = Literal["potts", "distance"]
 EmptyClusters = Literal["reseed", "keep", "raise"]
@@ -84,6 +84,36 @@ def violations(constraints: Constraints, labels: IntArray) -> Violations:
     ml, cl = violated(constraints, labels)
     weight = constraints.ml_weights[ml].sum() + constraints.cl_weights[cl].sum()
     return Violations(len(ml), len(cl), float(weight))
+
+
+def share_kept(constraints: Constraints, labels: IntArray) -> float:
+    """Return the share of the pairs that labels keep, must-links and cannot-links alike.
+
+    The mean of the shares of either kind, since labels that are all equal keep all must-links; of
+    one kind where there are none of the other.
+
+    Raises
+    ------
+    ValueError
+        If there are no pairs.
+
+    Examples
+    --------
+    >>> c = Constraints([[0, 1]], [[1, 2], [0, 3]], n_points=4)
+    >>> share_kept(c, np.array([0, 0, 0, 1]))
+    0.75
+    """
+    if len(constraints) == 0:
+        raise ValueError(
+            "no pair has both of its points among the rows that are scored; the folds of "
+            "ConstraintCV hold pairs"
+        )
+    of_kind = zip(
+        violated(constraints, labels),
+        (constraints.must_link, constraints.cannot_link),
+        strict=True,
+    )
+    return float(np.mean([1.0 - len(lost) / len(pairs) for lost, pairs in of_kind if len(pairs)]))
 
 
 class HMRF(Model):
@@ -335,7 +365,9 @@ class HMRF(Model):
 
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each centroid by a share of the way to a random point."""
-        self.centroids = pushed_apart(self.points, self.centroids, self.metrics[0], share, rng)
+        self.centroids = pushed_apart(
+            self.points, self.centroids, self.metrics[0], share, rng, self._counts
+        )
 
     def importance(self) -> FloatArray | None:
         """Return what each point counts for, shape (n,), None for one."""

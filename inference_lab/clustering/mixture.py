@@ -12,7 +12,13 @@ import numpy.typing as npt
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    SquaredEuclidean,
+    cheapest,
+    whitened,
+)
 from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
 from inference_lab.clustering.hmrf import clamped, times_counts
 from inference_lab.clustering.seeding import Init, initial_centroids, pushed_apart
@@ -100,8 +106,6 @@ class Gaussians(Model):
 
     def _whitened(self, points: FloatArray, h: int) -> tuple[FloatArray, float]:
         """Return points as seen from a component, and the ``log det`` of its covariance."""
-        from scipy.linalg import solve_triangular
-
         gaps = points - self.means[h]
         own = self.covariances if self.covariance == "tied" else self.covariances[h]
         if own.ndim < 2:
@@ -113,8 +117,7 @@ class Gaussians(Model):
             factor = np.linalg.cholesky(own)
         except np.linalg.LinAlgError:
             raise ValueError(self._collapsed(h)) from None
-        scaled = solve_triangular(factor, gaps.T, lower=True, check_finite=False).T
-        return scaled, float(2.0 * np.log(np.diagonal(factor)).sum())
+        return whitened(factor, gaps), float(2.0 * np.log(np.diagonal(factor)).sum())
 
     def _collapsed(self, h: int) -> str:
         return (
@@ -189,7 +192,9 @@ class Gaussians(Model):
 
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each mean by a share of the way to a random point."""
-        self.means = pushed_apart(self.points, self.means, SquaredEuclidean(), share, rng)
+        self.means = pushed_apart(
+            self.points, self.means, SquaredEuclidean(), share, rng, self._counts
+        )
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
@@ -461,25 +466,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
         return np.asarray(logsumexp(-self._costs_of(X), axis=1))
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of points under the mixture; see `score_samples`.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-        y : ignored
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> X = [[0.0], [1.0], [5.0], [6.0]]
-        >>> models = [ConstrainedGaussianMixture(k, random_state=0).fit(X) for k in (1, 2)]
-        >>> [round(model.score(X), 3) for model in models]
-        [-2.355, -1.419]
-        """
+    def _score_without_pairs(self, X: Any) -> float:
+        """Return the mean log-likelihood of points; see `score_samples`."""
         return float(self.score_samples(X).mean())
 
     def transform(self, X: Any) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering.hmrf import share_kept
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.vote import connected
 from inference_lab.graph.arrays import IntArray
@@ -180,10 +181,4 @@ class ConstraintCV:
         0.5
         """
         some = self.constraints.restrict(np.asarray(y), renumber=True)
-        labels = np.asarray(estimator.predict(X))
-        same = [
-            labels[pairs[:, 0]] == labels[pairs[:, 1]]
-            for pairs in (some.must_link, some.cannot_link)
-        ]
-        kept = [share.mean() for share in (same[0], ~same[1]) if share.size]
-        return float(np.mean(kept))
+        return share_kept(some, np.asarray(estimator.predict(X)))

@@ -192,10 +192,29 @@ def pushed_apart(
     distortion: Distortion,
     share: float,
     rng: np.random.Generator,
+    counts: FloatArray | None,
 ) -> FloatArray:
     """Move each centroid by a share of the way to a random point, so that equal ones can part."""
-    drawn = rng.choice(points.shape[0], size=len(centroids))
-    return (1.0 - share) * centroids + share * alone(points[drawn], distortion)
+    times = np.ones(points.shape[0]) if counts is None else counts
+    targets = points[_drawn(times, _by_value(points), len(centroids), rng)]
+    return (1.0 - share) * centroids + share * alone(targets, distortion)
+
+
+def _by_value(points: Points) -> IntArray:
+    """Return an order of the rows that depends on their values, not on their places."""
+    # Sorting by a projection on a fixed direction, which keeps rows that differ apart and equal
+    # ones together, is faster than sorting by columns and works for sparse rows.
+    return np.argsort(points @ np.sin(np.arange(1.0, points.shape[1] + 1.0)), kind="stable")
+
+
+def _drawn(weights: FloatArray, order: IntArray, size: int, rng: np.random.Generator) -> IntArray:
+    """Draw rows with replacement in proportion to their weights, by the given order.
+
+    By that of `_by_value`, a generator draws the same values whatever the order of the rows, and
+    with m equal rows in place of a weight of m.
+    """
+    p = weights[order]
+    return order[rng.choice(len(order), size=size, p=p / p.sum())]
 
 
 def _centre(points: Points, distortion: Distortion, counts: FloatArray | None = None) -> FloatArray:
@@ -258,16 +277,15 @@ def _spread(
     if len(known):
         nearest = distortion.distances(points, known).min(axis=1)
     trials = 2 + int(np.log(k))
+    order = _by_value(points)
     times = np.ones(n) if counts is None else counts
     while len(chosen) < k:
         weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
         if chosen and weights.sum() == 0:
             # All points coincide with centroids, or none can be reached from them.
             weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
-        weights *= times
-        total = weights.sum()
         count = min(trials, n) if chosen else 1
-        draws = rng.choice(n, size=count, p=weights / total)
+        draws = _drawn(weights * times, order, count, rng)
         candidates = alone(points[draws], distortion)
         left = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
         left_over = np.where(np.isfinite(left), left, np.finfo(float).max / n / times.max())

@@ -26,9 +26,12 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
 )
+from inference_lab.clustering.em import Coupling, refuse_contradiction
+from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.seeding import Init, initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.specs.settings import Range
 
 __all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "MetricKMeans"]
@@ -105,7 +108,7 @@ class ConstrainedLinkage(_Dense):
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.metrics import euclidean_distances
 
-        pairs = _counted(side)
+        pairs = _counted(side, self.n_clusters)
         gaps = euclidean_distances(points)
         _impose(gaps, pairs)
         labels = np.zeros(len(points), dtype=np.int64)
@@ -120,10 +123,23 @@ class ConstrainedLinkage(_Dense):
         self.n_iter_ = len(points) - self.n_clusters
 
 
-def _counted(side: Side) -> Constraints:
-    """Return the pairs of some weight, and those that labels imply."""
-    counted = replace(side, constraints=of_positive_weight(side.constraints))
-    return counted.labels_as_pairs()
+def _counted(side: Side, n_clusters: int) -> Constraints:
+    """Return the pairs of some weight, and those that labels imply.
+
+    Raises
+    ------
+    InfeasibleConstraintsError
+        If pairs of infinite weight contradict each other, though weights do not count otherwise.
+    """
+    given, n = of_positive_weight(side.constraints), side.known.size
+    hard = [
+        DiagonalTerms(given.must_link, differ=given.ml_weights),
+        DiagonalTerms(given.cannot_link, same=given.cl_weights),
+    ]
+    refuse_contradiction(
+        clamped(np.zeros((n, n_clusters)), side.known), Coupling(np.arange(n), hard)
+    )
+    return replace(side, constraints=given).labels_as_pairs()
 
 
 def _impose(gaps: FloatArray, pairs: Constraints) -> None:
@@ -234,7 +250,7 @@ class ConstrainedSpectral(_Dense):
         if len(points) == 1:
             return csr_array(np.ones((1, 1)))
         similar = lil_array(_similarities(points, self.n_neighbours, self.width))
-        pairs = _counted(side)
+        pairs = _counted(side, self.n_clusters)
         for ends, value in ((pairs.must_link, 1.0), (pairs.cannot_link, 0.0)):
             for i, j in ends.tolist():
                 similar[i, j] = similar[j, i] = value
@@ -549,7 +565,7 @@ class MetricKMeans(_Dense):
         self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
-        pairs = _counted(side)
+        pairs = _counted(side, self.n_clusters)
         rng = self._generator()
         learnt = self._components(points, pairs, side) if self.metric == "rca" else None
         if learnt is None:

@@ -26,11 +26,15 @@ from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, refuse_constraints
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.directions import Directions
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import (
+    Distortion,
+    Points,
+    whitened,
+)
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
 from inference_lab.clustering.word_counts import Multinomials, checked_counts
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -42,6 +46,8 @@ from inference_lab.specs.settings import Range
 
 __all__ = ["TVClust"]
 
+#: Starts of the k-means that a fit begins with.
+_STARTS = 5
 #: Passes over the points that pairs couple, in one E-step.
 _PASSES = 5
 
@@ -133,6 +139,7 @@ class SourcedClusterer(PairwiseClusterer):
 
     p_prior: tuple[float, float]
     q_prior: tuple[float, float]
+    __metadata_request__fit: ClassVar = {"ml_source": True, "cl_source": True}
 
     def fit(
         self,
@@ -245,24 +252,20 @@ class Gaussians:
 
     def expected_log_density(self, points: FloatArray) -> FloatArray:
         """Return ``E ln N(x | mu_k, Lambda_k^{-1})``, shape (n, k)."""
-        from scipy.linalg import solve_triangular
-
         n, d = points.shape
         out = np.empty((n, self.beta.size))
         for h in range(self.beta.size):
-            white = solve_triangular(self.factor[h], (points - self.means[h]).T, lower=True)
-            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->j", white, white)
+            white = whitened(self.factor[h], points - self.means[h])
+            out[:, h] = d / self.beta[h] + self.nu[h] * np.einsum("ij,ij->i", white, white)
         return np.asarray(0.5 * (self.expected_log_det() - d * math.log(2.0 * math.pi) - out))
 
     def divergence(self) -> float:
         """Return the summed divergence of the posteriors from the prior."""
-        from scipy.linalg import solve_triangular
-
         k, d = self.means.shape
         log_det = self.expected_log_det()
         trace, square = np.empty(k), np.empty(k)
         for h in range(k):
-            inverse = solve_triangular(self.factor[h], np.eye(d), lower=True)
+            inverse = whitened(self.factor[h], np.eye(d)).T
             trace[h] = (inverse**2).sum()
             square[h] = ((inverse @ self.means[h]) ** 2).sum()
         prior = 0.5 * (d * math.log(1.0 / (2.0 * math.pi)) + log_det - d / self.beta)
@@ -335,10 +338,10 @@ class TVClust(SourcedClusterer):
     standardise : bool
         Scale features to mean 0 and variance 1 first; the prior of normal components is for such.
         Directions and counts stay as they are.
-    init : {"prior", "k-means++"}
-        Components with means drawn from their prior and sticks of equal halves, so that the first
-        ones take most points at once, as in the published code; or each point in the component of
-        the nearest of `n_clusters` centroids, of which more remain.
+    init : {"k-means", "prior"}
+        Components of the clusters of k-means, the best of five starts, the largest first; or, as in
+        the published code, components with means drawn from their prior and sticks of equal halves.
+        These often lie on one side of the data, and one then takes all points.
     both_ways : bool
         Both points of a pair hear its answer; without, as in the published code, only the first.
     n_init, max_iter, tol, random_state
@@ -387,7 +390,7 @@ class TVClust(SourcedClusterer):
         "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
         "belief": (Range(above=0, below=math.inf),),
-        "init": ("prior", "k-means++"),
+        "init": ("k-means", "prior"),
     }
 
     def __init__(
@@ -402,7 +405,7 @@ class TVClust(SourcedClusterer):
         e_step: Literal["coordinate"] | str | Solver = "coordinate",
         e_step_time_limit: float | None = None,
         standardise: bool = True,
-        init: Literal["prior", "k-means++"] = "prior",
+        init: Literal["k-means", "prior"] = "k-means",
         both_ways: bool = True,
         n_init: int = 1,
         max_iter: int = 300,
@@ -429,8 +432,9 @@ class TVClust(SourcedClusterer):
     def release(cls, random_state: Any = None) -> TVClust:
         """Return the settings of the code published with the paper.
 
-        15 components, at most 30 iterations, a tolerance of 5e-5, answers heard by one point of
-        each pair, and a prior by which must-links are wrong ten times out of eleven.
+        15 components with means drawn from the prior, at most 30 iterations, a tolerance of 5e-5,
+        answers used by one point of each pair, and a prior by which must-links are wrong ten times
+        out of eleven.
 
         Parameters
         ----------
@@ -448,6 +452,7 @@ class TVClust(SourcedClusterer):
         """
         return cls(
             p_prior=(1.0, 10.0),
+            init="prior",
             both_ways=False,
             max_iter=30,
             tol=5e-5,
@@ -595,18 +600,20 @@ class _Fit:
             )
             self.shares += 1.0 / k
             return
-        start = initial_centroids(
-            points,
-            self.pairs.constraints,
+        # Squared distances of directions are twice one minus the cosine.
+        model = HMRFKMeans(
             max(min(k, n), int(self.known.max()) + 1),
-            SquaredEuclidean(),  # for directions, too: twice one minus the cosine
-            "k-means++",
-            self.rng,
-            known=self.known,
-            counts=self.counts,
+            init="k-means++",
+            n_init=_STARTS,
+            random_state=self.rng,
         )
-        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
-        self.shares = np.eye(k)[nearest]
+        model.fit(points, partial_labels=self.known, sample_weight=self.counts)
+        # Early sticks are long: the bound is greatest with the largest components first.
+        sizes = np.bincount(model.labels_, weights=self.counts, minlength=k)
+        free = np.setdiff1d(np.arange(k), self.known)
+        place = np.arange(k)
+        place[free[np.argsort(-sizes[free], kind="stable")]] = free
+        self.shares = np.eye(k)[place[model.labels_]]
         self.maximise()
 
     def _note(self, step: str, since: float) -> None:

@@ -3,12 +3,14 @@
 from inference_lab.constraints.closure import ContradictionError
 from inference_lab.constraints.constraints import ClosurePolicy, Constraints
 from inference_lab.constraints.pairs import check_generator, point_indices, sample_pairs
+from inference_lab.constraints.sample_ids import SampleIds
 from inference_lab.constraints.sampling import split_points
 
 __all__ = [
     "ClosurePolicy",
     "Constraints",
     "ContradictionError",
+    "SampleIds",
     "check_generator",
     "point_indices",
     "sample_pairs",

@@ -47,6 +47,7 @@ from inference_lab.constraints.pairs import (
     point_indices,
     sample_pairs,
 )
+from inference_lab.constraints.sample_ids import SampleIds
 from inference_lab.constraints.sampling import drawn, drawn_in_order, known, split_points
 from inference_lab.io._files import FormatError
 
@@ -668,8 +669,8 @@ class Constraints:
         Parameters
         ----------
         sample_ids : array-like, shape (n_points,), optional
-            Names of the rows, all different. The pairs are then pairs of names, and `sample_ids`
-            is among the arguments: what cross-validation needs, which passes some rows only.
+            Names of the rows, all different. The pairs are then pairs of names, and `SampleIds`
+            are among the arguments: cross-validation needs both, since it passes some rows only.
 
         Returns
         -------
@@ -678,7 +679,7 @@ class Constraints:
         Raises
         ------
         ValueError
-            If `sample_ids` are not as many as the points, or not all different.
+            If `sample_ids` are not as many as the points, not all different, or NaN.
 
         Examples
         --------
@@ -691,13 +692,13 @@ class Constraints:
         ml, cl = self.must_link, self.cannot_link
         named = {}
         if sample_ids is not None:
-            ids = np.asarray(sample_ids)
+            ids = SampleIds(sample_ids)
             if ids.shape != (self.n_points,):
                 raise ValueError(
                     f"sample_ids has shape {ids.shape}; a name for each of the {self.n_points} "
                     "points is needed"
                 )
-            ml, cl, named = ids[ml], ids[cl], {"sample_ids": ids}
+            ml, cl, named = ids.everyone[ml], ids.everyone[cl], {"sample_ids": ids}
         return {
             "must_link": ml,
             "cannot_link": cl,

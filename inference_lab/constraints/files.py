@@ -38,7 +38,7 @@ FloatArray = npt.NDArray[np.float64]
 
 KINDS = ("must-link", "cannot-link")
 _COLUMNS = ("i", "j", "kind", "weight")
-_MEMBERS = {"must_link": 2, "cannot_link": 2, "ml_weight": 1, "cl_weight": 1, "n_points": 0}
+_MEMBERS = ("must_link", "cannot_link", "ml_weight", "cl_weight", "n_points")
 _MAX_BYTES = 2 << 30  # of an unpacked archive: a few bytes can unpack into terabytes
 _INDEX = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+]?[iI]nf")
@@ -209,63 +209,34 @@ def write_npz(constraints: Parts, path: Path) -> None:
 
 
 def read_npz(path: Path) -> Parts:
-    """Read the arrays of an archive, none of them larger than the archive says."""
+    """Read the arrays of an archive; `Constraints` checks them."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
-            if size > _MAX_BYTES:
-                raise FormatError(
-                    f"{path}: {size:,} bytes unpacked; at most {_MAX_BYTES:,} are read"
-                )
-            arrays = {name: _member(path, archive, name) for name in _MEMBERS}
+        if size > _MAX_BYTES:
+            raise FormatError(f"{path}: {size:,} bytes unpacked; at most {_MAX_BYTES:,} are read")
+        with np.load(path, allow_pickle=False) as arrays:
+            ml, cl, ml_weight, cl_weight, n = (_member(path, arrays, name) for name in _MEMBERS)
     except (zipfile.BadZipFile, zlib.error, EOFError, struct.error) as error:
         raise FormatError(f"{path}: no npz archive, or a damaged one: {error}") from None
-    ml_weight, cl_weight = (
-        float(arrays[name]) if arrays[name].ndim == 0 else arrays[name]
-        for name in ("ml_weight", "cl_weight")
-    )
-    return Parts(
-        arrays["must_link"],
-        arrays["cannot_link"],
-        ml_weight,
-        cl_weight,
-        int(arrays["n_points"]),
-    )
+    if n.shape or n.dtype.kind not in "iu":
+        raise FormatError(f"{path}: the array 'n_points' is no integer")
+    return Parts(ml, cl, _scalar(ml_weight), _scalar(cl_weight), int(n))
 
 
-def _member(path: Path, archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """Read one array of integers or floats, without trusting its header."""
+def _member(path: Path, arrays: Any, name: str) -> npt.NDArray[Any]:
     here = f"{path}: the array {name!r}"
     try:
-        info = archive.getinfo(f"{name}.npy")
+        return np.asarray(arrays[name])
     except KeyError:
         raise FormatError(f"{here} is missing; an archive has {', '.join(_MEMBERS)}") from None
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
-        raise FormatError(f"{here} is encrypted or packed in a way that is not read")
-    stream = io.BytesIO(archive.read(info))
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        version = np.lib.format.read_magic(stream)
-        shape, fortran, dtype = readers[version](stream)
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{here} has no readable header: {str(error)[:200]}") from None
-    kinds = "iuf" if name.endswith("_weight") else "iu"
-    if dtype.kind not in kinds:
-        raise FormatError(f"{here} has dtype {dtype}; numbers of kind {' or '.join(kinds)} needed")
-    most = _MEMBERS[name]
-    if len(shape) != most and not (most == 1 and len(shape) == 0):
-        raise FormatError(f"{here} has shape {shape}; {most} dimension(s) are needed")
-    rest = stream.read()
-    count = 1
-    for length in shape:
-        count *= int(length)
-    if min(shape, default=0) < 0 or count * dtype.itemsize != len(rest):
-        raise FormatError(f"{here} has shape {shape} but {len(rest)} bytes of values")
-    values = np.frombuffer(rest, dtype=dtype).reshape(shape, order="F" if fortran else "C")
-    return values.astype(dtype.newbyteorder("="))
+    # Packed in an unknown way or encrypted; no header, or one that does not fit; too large for it.
+    except (NotImplementedError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+        raise FormatError(f"{here} cannot be read: {str(error)[:200]}") from None
+
+
+def _scalar(weight: npt.NDArray[Any]) -> Any:
+    return weight if weight.ndim else weight.item()
 
 
 # --------------------------------------------------------------------------- matrices, graphs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Literal
 
 import numpy as np
@@ -103,7 +103,7 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
 
 def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instance]:
     """Build the problems that a source stands for, and what solvers derive from their graphs."""
-    begin = time.perf_counter()
+    begin = perf_counter()
     instances = []
     for problem in load_problems(source, data_dir):
         try:
@@ -112,8 +112,8 @@ def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instan
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
         # Those of one source are made one after the other, or all at once with the first.
-        instances.append(Instance(problem, time.perf_counter() - begin, truth))
-        begin = time.perf_counter()
+        instances.append(Instance(problem, perf_counter() - begin, truth))
+        begin = perf_counter()
     return instances
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any, TypeVar
 
 from inference_lab.processes.isolation import End, Ended, can_isolate, isolated, undisturbed
@@ -118,7 +118,7 @@ def attempt(
 ) -> _R:
     """Make a run; return the record of it, whatever happens in it."""
     if not limits.hold:
-        begin = time.perf_counter()
+        begin = perf_counter()
         try:
             record = judge(asked, work(*arguments))
         except KeyboardInterrupt:
@@ -127,7 +127,7 @@ def attempt(
             record = crashed(asked, _unrecordable(problem))
         except BaseException as problem:
             record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
-        wall = time.perf_counter() - begin
+        wall = perf_counter() - begin
         return replace(record, wall_seconds=wall, finished=now())
     ended = _patiently(work, arguments, limits)
     if ended.output:

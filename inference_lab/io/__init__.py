@@ -204,10 +204,9 @@ def read(
 def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | None = None) -> None:
     """Write a graph to a model file; `read` gives the same energies back.
 
-    The same graph always gives the same bytes, compressed or not. From ``.uai`` and ``.fg`` files
-    every cost comes back bit for bit, but those of factors whose smallest cost is beyond 700 in
-    size: these are shifted, and may lose half a unit in the last place, see `inference_lab.io.uai`.
-    From ``.wcsp`` files integer costs come back as they are, others within ``0.5 / scale``.
+    The same graph always gives the same bytes, compressed or not. ``.uai`` and ``.fg`` files hold
+    costs of up to 1e18 to the precision of doubles, see `inference_lab.io.uai`. From ``.wcsp``
+    files integer costs come back as they are, others within ``0.5 / scale``.
 
     No format knows of label costs. They are written as terms with auxiliary variables, which come
     after those of the graph: in ``.wcsp`` files, which are about the least energy, one a label or

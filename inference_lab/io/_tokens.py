@@ -18,8 +18,6 @@ _TEXT[33:127] = True
 
 #: A token.
 WORD = re.compile(rb"[^ \t\n\v\f\r]+")
-#: A token that starts like a word or a comparison, and not like a number.
-KEYWORD = re.compile(rb"(?<![^ \t\n\v\f\r])[A-Za-z<>=!][^ \t\n\v\f\r]*")
 #: A decimal numeral: sign, digits with or without a point, exponent.
 NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
@@ -40,8 +38,6 @@ class Tokens:
         For messages.
     first : int
         The tokens before this one are not taken as numbers.
-    keywords : bool
-        Whether words may stand among the numbers; their values are ``nan``.
 
     Attributes
     ----------
@@ -55,11 +51,10 @@ class Tokens:
         If the content is not ASCII text, or a token from ``first`` on is not a number.
     """
 
-    def __init__(self, data: bytes, path: str, first: int = 0, *, keywords: bool = False) -> None:
+    def __init__(self, data: bytes, path: str, first: int = 0) -> None:
         self.data = data
         self.path = path
         self.first = first
-        self.keywords = keywords
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]
         if not text.all():
@@ -108,16 +103,6 @@ class Tokens:
             return np.empty(0)
         begin = int(self.starts[self.first])
         tail = self.data[begin:]
-        words: IntArray = np.empty(0, dtype=np.int64)
-        if self.keywords:
-            # Zeros take the place of the words, so that all other tokens are read at once.
-            spans = [match.span() for match in KEYWORD.finditer(self.data, begin)]
-            if spans:
-                numbers = bytearray(tail)
-                for start, stop in spans:
-                    numbers[start - begin : stop - begin] = b"0" * (stop - start)
-                tail = bytes(numbers)
-                words = np.searchsorted(self.starts, [start for start, _ in spans]) - self.first
         try:
             with warnings.catch_warnings():
                 # Older numpy only warns about what it cannot read, newer numpy raises.
@@ -127,7 +112,6 @@ class Tokens:
             values = np.empty(0)
         if values.size != len(self) - self.first:
             raise self._first_bad()
-        values[words] = np.nan
         return values
 
     def _first_bad(self) -> FormatError:
@@ -135,8 +119,7 @@ class Tokens:
             (
                 t - self.first
                 for t in range(self.first, len(self))
-                if not NUMERAL.fullmatch(text := self.text(t))
-                and not (self.keywords and KEYWORD.fullmatch(text))
+                if not NUMERAL.fullmatch(self.text(t))
             ),
             len(self) - 1 - self.first,
         )

@@ -15,8 +15,7 @@ What is read
     (``1e-400``) keep their energy. Factors of no variables are the constant of the energy.
 
 What is written
-    Numerals as in UAI files (see `inference_lab.io.uai`, also for what comes back bit for bit),
-    zeros left out. A variable of no factor
+    Numerals as in UAI files (see `inference_lab.io.uai`), zeros left out. A variable of no factor
     gets one of ones, which tells its number of labels.
 
 References
@@ -264,7 +263,7 @@ def serialise(graph: FactorGraph) -> list[str]:
     Raises
     ------
     ValueError
-        If a finite cost exceeds 1e99 in size, or a factor over variables of one label each
+        If a finite cost exceeds 1e18 in size, or a factor over variables of one label each
         forbids everything, so that no product of tables with non-zero entries can say so.
 
     Examples

@@ -13,31 +13,20 @@ that is meant comes from evidence or from several factors.
 
 What is read
     Numbers out of the range of doubles (``1e-400``) keep their energy: taken as zero, they would
-    silently become hard constraints. Numerals of more than 24 characters, which is longer than any
-    double prints, keep all their digits: their ``-ln`` is rounded once. Factors of arity 0 are the
-    constant of the energy.
-    Nothing may follow the tables, except what some files of the merlin distribution have there:
-    a line ``0`` (no evidence in this file) and lists of integers with their lengths, for example
-    of query variables; it is ignored.
+    silently become hard constraints. Factors of arity 0 are the constant of the energy.
+    Nothing may follow the tables, except the annotations of the merlin distribution, which are
+    ignored: a line ``0`` (no evidence in this file) and lists of integers with their lengths.
     Some files hold costs in place of potentials, and nothing in them says so: `parse` takes the
     numbers as energies if it is told to.
 
 What is written
-    Every cost comes back bit for bit, but for the factors that are shifted.
+    Energies come back within 1e-15, absolutely or relatively.
 
-    * Entries with ``|theta| <= 700`` are ``repr(exp(-theta))`` where that has the energy theta,
-      and else have more digits than doubles (20 and more): every tool reads them, and those that
-      compute in doubles get the energy within 1e-15 or so, absolutely. Of costs drawn from 0 to
-      0.5, four in five need these digits, from 0 to 10 one in sixteen, from 2 on none.
-    * Entries beyond 700 are written with an extended exponent (``1.2345e-2171``): we read them
-      back; tools that compute in doubles take them as zero.
+    * Entries with ``|theta| <= 700`` are ``repr(exp(-theta))``. Entries beyond are written with an
+      extended exponent (``1.2345e-2171``), which tools that compute in doubles take as zero.
     * A factor whose smallest cost is beyond 700 in size would be zeros only, or overflow, for such
-      tools. It is first shifted so that its minimum is 0; the shifts join the constant. What is
-      lost is the rounding of these differences and of the constant, half a unit in the last place
-      each.
-    * The constant becomes factors of arity 0, after all others, with so many digits that it is
-      read back exactly: one of them where ``|constant| <= 700``, else parts of 512, so that each
-      is in the range of doubles up to a constant of half a million.
+      tools. It is first shifted so that its minimum is 0; the shifts join the constant.
+    * The constant becomes factors of arity 0, after all others, each in the range of doubles.
       toulbar2 1.4 accepts factors of arity 0; pgmpy 1.1 does not (nor any number with an
       exponent), so subtract the constant first for such tools.
     * A factor that forbids everything becomes two whose product is zero everywhere, because
@@ -345,7 +334,7 @@ def serialise(graph: FactorGraph) -> list[str]:
     Raises
     ------
     ValueError
-        If a finite cost exceeds 1e99 in size, or a factor over variables of one label each
+        If a finite cost exceeds 1e18 in size, or a factor over variables of one label each
         forbids everything, so that no product of tables with non-zero entries can say so.
 
     Examples
@@ -363,7 +352,7 @@ def serialise(graph: FactorGraph) -> list[str]:
     1.0 0
     <BLANKLINE>
     1
-    6.065306597126334236038e-1
+    0.6065306597126334
     <BLANKLINE>
     """
     # Scopes come before all tables in the file, so the text of the tables waits in memory.

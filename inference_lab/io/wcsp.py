@@ -17,9 +17,8 @@ What is read
 
     A number of variables that is negative starts a shared function; a negative number of tuples
     stands for the tuples of an earlier shared function. A negative number of labels is an interval
-    domain, and read like a positive one. Of the functions given by a keyword (default cost -1),
-    the binary ones (``>=``, ``>``, ``<=``, ``<``, ``=``, ``disj``, ``sdisj``) are read, and global
-    constraints such as ``salldiff`` are refused.
+    domain, and read like a positive one. Functions given by a keyword (formulas and global
+    constraints) are refused: only tables are read.
 
 What is written
     Costs times `scale`, rounded to integers: each cost comes back within ``0.5 / scale``. By
@@ -44,11 +43,9 @@ import math
 import re
 from decimal import Decimal
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-import inference_lab.io._arithmetic as _arithmetic
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
@@ -86,7 +83,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     Raises
     ------
     FormatError
-        If the content is not such a model, or holds a global constraint; see the module.
+        If the content is not such a model, or has functions that are no tables.
 
     Notes
     -----
@@ -102,7 +99,10 @@ def parse(data: bytes, path: str) -> FactorGraph:
     name = WORD.search(data)
     if name is None:
         raise FormatError(f"{path}: the file is empty; expected the name of the problem")
-    tokens = Tokens(data, path, first=1, keywords=True)
+    try:
+        tokens = Tokens(data, path, first=1)
+    except FormatError as problem:
+        raise FormatError(f"{problem}; functions given by a keyword are not read") from None
     end = int(tokens.values.size)
     n = tokens.integer(0, "the number of variables", high=max(0, end - 4))
     tokens.integer(1, "the largest number of labels")
@@ -177,14 +177,6 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
     return values.astype(np.int64)
 
 
-class _Formula(NamedTuple):
-    """A cost function given by a keyword."""
-
-    f: int
-    keyword: str
-    parameters: list[float]
-
-
 class _Functions:
     """Where everything stands: one walk through the file, because each count places the next."""
 
@@ -198,7 +190,6 @@ class _Functions:
         self.tuples_at = np.zeros(n_functions, dtype=np.int64)
         #: For each function the shared one whose tuples it uses, or -1.
         self.uses = np.full(n_functions, -1, dtype=np.int64)
-        self.formulas: list[_Formula] = []
         shared: list[int] = []
         at = 4 + n
         for f in range(n_functions):
@@ -232,15 +223,7 @@ class _Functions:
         self.heads[f] = at
         self.arities[f] = arity
         at += 1 + arity
-        default = tokens.integer(at, f"the default cost of function {f}, or -1", low=-1)
-        if default == -1:
-            if at + 1 >= end:
-                raise tokens.error(
-                    end, f"the file ends where the keyword of function {f} is expected"
-                )
-            if signed < 0:
-                raise tokens.error(at, f"function {f} is shared, which only tables can be")
-            return self._walk_formula(f, at + 1)
+        default = tokens.integer(at, f"the default cost of function {f}")
         self.defaults[f] = default
         count = tokens.integer(
             at + 1,
@@ -266,27 +249,6 @@ class _Functions:
         self.counts[f] = count
         self.tuples_at[f] = at + 2
         return at + 2 + count * (arity + 1)
-
-    def _walk_formula(self, f: int, at: int) -> int:
-        tokens = self.tokens
-        keyword = tokens.text(at + 1).decode("ascii")
-        if keyword not in _arithmetic.PARAMETERS:
-            raise tokens.error(
-                at,
-                f"function {f} is given by {tokens.shown(at + 1)}; of the functions that are "
-                f"not tables, {', '.join(_arithmetic.PARAMETERS)} can be read, global constraints "
-                "cannot",
-            )
-        if self.arities[f] != 2:
-            raise tokens.error(at, f"function {f} is given by {keyword!r}, which needs 2 variables")
-        n_parameters = _arithmetic.PARAMETERS[keyword]
-        limit = 2**53
-        parameters = [
-            float(tokens.integer(at + 1 + p, f"a parameter of {keyword!r}", low=-limit))
-            for p in range(n_parameters)
-        ]
-        self.formulas.append(_Formula(f, keyword, parameters))
-        return at + 1 + n_parameters
 
     def _owner(self, position: int) -> int:
         """Return the function that a position in the scopes belongs to."""
@@ -363,17 +325,6 @@ class _Functions:
         for arity in np.unique(self.arities[listing]).tolist():
             members = np.flatnonzero(listing & (self.arities == arity))
             self._fill(energies, members, arity, cardinalities, starts, top)
-        scope_starts = np.cumsum(self.arities) - self.arities
-        for f, keyword, parameters in self.formulas:
-            k_x, k_y = cardinalities[self.scopes[scope_starts[f] : scope_starts[f] + 2]].tolist()
-            costs = _arithmetic.table(keyword, parameters, k_x, k_y)
-            if (costs < 0).any():
-                raise self.tokens.error(
-                    int(self.heads[f]),
-                    f"{self._name(f)} has negative costs; costs are integers >= 0",
-                )
-            costs[costs >= top] = math.inf
-            energies[starts[f] : starts[f] + sizes[f]] = costs.ravel()
         return energies, starts
 
     def _fill(

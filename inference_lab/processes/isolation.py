@@ -31,6 +31,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from select import select
+from time import perf_counter
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -227,7 +228,7 @@ def isolated(
     token = os.urandom(16)
     with tempfile.TemporaryFile() as output, LoadingMeter.memory() as memory:
         reading, writing = os.pipe()
-        begin = time.perf_counter()
+        begin = perf_counter()
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
@@ -241,7 +242,7 @@ def isolated(
         finally:
             os.close(reading)
             code, spent = _end(child)
-        wall = time.perf_counter() - begin
+        wall = perf_counter() - begin
         ended = _ended(answer, watch, code, _tail(output))
     return replace(
         ended,

@@ -32,12 +32,14 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
     "wekaut": WekaUTKMeans,
-    "dp-means": clustering.DPMeans,
-    "rdp-means": clustering.RDPMeans,
+    # DPMeans refuses pairs; studies give all methods the same ones.
+    "dp-means": partial(clustering.RDPMeans, xi=0.0),
+    "rdp-means": partial(clustering.RDPMeans, xi=0.001),
     "rdp-means-release": clustering.RDPMeans.release,
     "lcvqe": clustering.LCVQE,
     "cvqe": clustering.CVQE,
-    "tvclust": clustering.TVClust,
+    # As in the paper; by default TVClust begins with k-means.
+    "tvclust": partial(clustering.TVClust, init="prior"),
     "tvclust-release": _tvclust_release,
 }
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -238,9 +238,9 @@ def _fit(
         # Weights that are far off may be what is studied.
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
-        loaded, since = meter.seconds, time.perf_counter()
+        loaded, since = meter.seconds, perf_counter()
         estimator.fit(points.values, **told)
-        seconds = max(0.0, time.perf_counter() - since - (meter.seconds - loaded))
+        seconds = max(0.0, perf_counter() - since - (meter.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
     e_steps = [line for line in estimator.history_ if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]

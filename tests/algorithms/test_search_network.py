@@ -103,3 +103,16 @@ def test_it_stops_when_told(looks):
     rounding = plan_rounding(graph, np.inf, BITS)
     network = integer_network(graph, allowed_labels(graph), rounding, lambda: next(answers))
     assert network is None
+
+
+def test_it_looks_often_also_where_no_two_variables_share_a_term() -> None:
+    graph = FactorGraph.potts(np.random.default_rng(0).random((50_000, 2)), [], [])
+    rounding = plan_rounding(graph, np.inf, BITS)
+    looks: list[int] = []
+
+    def stop() -> bool:
+        looks.append(0)
+        return False
+
+    integer_network(graph, allowed_labels(graph), rounding, stop)
+    assert len(looks) >= 50

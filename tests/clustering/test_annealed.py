@@ -8,10 +8,13 @@ import pytest
 from inference_lab.clustering import (
     AnnealedConstrainedKMeans,
     AnnealedConstrainedMixture,
+    ConstrainedGaussianMixture,
     PCKMeans,
     SquaredEuclidean,
+    TVClust,
 )
 from inference_lab.clustering.annealed import _critical, critical_temperature
+from inference_lab.clustering.distortions import whitened
 from inference_lab.clustering.em import EStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import Gaussians
@@ -174,3 +177,26 @@ def test_bad_settings_of_annealing(settings, message):
 def test_bad_settings_of_the_annealed_mixture(settings, message):
     with pytest.raises(ValueError, match=message):
         AnnealedConstrainedMixture(2, **settings).fit(np.arange(5.0)[:, None])
+
+
+@pytest.mark.parametrize("kind", [AnnealedConstrainedMixture, ConstrainedGaussianMixture, TVClust])
+def test_small_components_do_not_wait_for_all_cores(kind, monkeypatch):
+    """SciPy's triangular solver uses all cores: 30 points took 10 s while others were busy."""
+
+    def refuse(*arguments, **settings):
+        raise AssertionError("solve_triangular was called")
+
+    monkeypatch.setattr("scipy.linalg.solve_triangular", refuse)
+    points = np.ones((30, 3))  # one feature is constant
+    points[:, :2] = np.random.default_rng(0).normal(size=(30, 2))
+    points[15:, :2] += 6.0
+    model = kind(2, random_state=0).fit(points, cannot_link=[(0, 20)])
+    assert np.unique(model.labels_).tolist() == [0, 1]
+
+
+def test_whitened_gaps_are_exact_whatever_the_units_of_features():
+    rng = np.random.default_rng(0)
+    units = np.array([1e-6, 1.0, 1e6])
+    factor = units[:, None] * np.linalg.cholesky(np.cov(rng.normal(size=(3, 9))))
+    white = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(whitened(factor, white @ factor.T), white, rtol=1e-9)

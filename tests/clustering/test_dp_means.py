@@ -202,10 +202,10 @@ def test_rules_for_the_price():
 def test_pairs_that_count_are_kept_and_the_weight_grows():
     points, _ = IRIS
     constraints = Constraints.sample(IRIS[1], 300, np.random.default_rng(0))
-    model = RDPMeans(3, xi_rate=2.0, patience=20, random_state=0)
+    model = RDPMeans(3, xi=0.001, xi_rate=2.0, patience=20, random_state=0)
     model.fit(points, **links(constraints))
     assert model.violations_.weight == 0 and model.xi_ > 1.0
-    capped = RDPMeans(3, xi_rate=2.0, xi_max=0.01, patience=20, random_state=0)
+    capped = RDPMeans(3, xi=0.001, xi_rate=2.0, xi_max=0.01, patience=20, random_state=0)
     assert capped.fit(points, **links(constraints)).xi_ == 0.01
 
 

@@ -30,7 +30,7 @@ from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuc
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.metric_learning import Penalised, gradient
-from inference_lab.constraints import Constraints
+from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.solvers.icm import ICM
 
 
@@ -294,14 +294,15 @@ def test_pipeline_and_grid_search():
     search = GridSearchCV(
         PCKMeans(random_state=0), {"n_clusters": [2, 3], "e_step": ["icm", "loopy-bp"]}, cv=3
     )
-    search.fit(iris.data, **pairs.fit_params(sample_ids=np.arange(150)))
+    with pytest.warns(UserWarning, match="scoring=cv.score"):
+        search.fit(iris.data, **pairs.fit_params(sample_ids=np.arange(150)))
     assert search.best_params_["n_clusters"] == 3
     assert not np.isnan(search.cv_results_["mean_test_score"]).any()
 
 
 def test_rows_by_name():
     points = np.array([[0.0], [1.0], [5.0], [6.0]])
-    names = np.array(["a", "b", "c", "d"])
+    names = SampleIds(["a", "b", "c", "d", "zz"])[:4]
     model = PCKMeans(2, random_state=0, init=[[0.0], [6.0]])
     model.fit(points, must_link=[("a", "d"), ("a", "zz")], ml_weight=100.0, sample_ids=names)
     assert model.constraints_.must_link.tolist() == [[0, 3]]

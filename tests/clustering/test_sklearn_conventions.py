@@ -1,11 +1,15 @@
 """All exported estimators keep scikit-learn's conventions."""
 
 import inspect
+import re
 import warnings
 
 import numpy as np
 import pytest
+from places import ROOT
 from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 import inference_lab.clustering as clustering
@@ -28,14 +32,20 @@ SETTINGS = {
     "TVClust": [{"max_iter": 10}],
     "TVClustSampler": [{"n_samples": 10, "burn_in": 0, "thinning": 1}],
 }
-#: Starts are drawn from rows in their order, which equal rows in another order change, as in
-#: scikit-learn's own k-means; from the same start, test_weights_and_labels tests the same.
-DRAWN = dict.fromkeys(
-    (
-        "check_sample_weight_equivalence_on_dense_data",
-        "check_sample_weight_equivalence_on_sparse_data",
-    ),
-    "the start is drawn",
+#: Why weights differ from equal rows in another order, as for scikit-learn's own KMeans; from one
+#: start and in one order, test_weights_and_labels tests that they do not.
+UNEQUAL = {
+    "COPKMeans": "starts at rows of a permutation",
+    "ConstrainedSpectral": "copies take the places of other neighbours",
+    "DPMeans": "copies are visited one by one",
+    "FlexibleSpectral": "copies take the places of other neighbours",
+    "KernelHMRFKMeans": "copies move one by one",
+    "RDPMeans": "copies are visited one by one",
+    "TVClustSampler": "copies are visited one by one",
+}
+WEIGHT_CHECKS = (
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
 )
 
 
@@ -52,10 +62,39 @@ def test_all_are_found():
     ids=repr,
 )
 def test_check_estimator(estimator):
-    results = check_estimator(estimator, on_skip=None, on_fail=None, expected_failed_checks=DRAWN)
+    reason = UNEQUAL.get(type(estimator).__name__)
+    results = check_estimator(
+        estimator,
+        on_skip=None,
+        on_fail=None,
+        expected_failed_checks=dict.fromkeys(WEIGHT_CHECKS, reason) if reason else None,
+    )
     failed = [r["check_name"] for r in results if r["status"] == "failed"]
     assert failed == []
     assert len(results) > 30
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*UNEQUAL, "KMeans"])
+def test_exceptions_are_still_needed(name):
+    kind = KMeans if name == "KMeans" else getattr(clustering, name)
+    for settings in SETTINGS.get(name, [{}]):
+        failed = []
+        for check in WEIGHT_CHECKS:
+            try:
+                getattr(estimator_checks, check)(name, kind(**settings))
+            except AssertionError:
+                failed.append(check)
+        assert failed, settings
+
+
+def test_documents_name_the_exceptions():
+    text = (ROOT / "docs/howto/clustering.md").read_text(encoding="utf-8")
+    sentence = re.search(r"16 of these 23 estimators[^.]*\.[^.]*\.", text).group()
+    assert set(re.findall(r"`([A-Z]\w+)`", sentence)) - {"KMeans"} == set(UNEQUAL)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "16 of the 23 pass all of scikit-learn's `check_estimator`; seven fail only" in readme
+    assert (len(UNEQUAL), len(ESTIMATORS)) == (7, 23)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)

@@ -177,13 +177,6 @@ def _wcsp(rng: np.random.Generator) -> Made:
         if same and scope and rng.random() < 0.5:
             _, default, table = shared[same[0]]
             functions.append(f"{len(scope)} {variables} {default} {-1 - same[0]}")
-        elif len(scope) == 2 and rng.random() < 0.3:
-            shift, most = (int(v) for v in rng.integers(-1, 4, size=2))
-            functions.append(f"2 {variables} -1 >= {shift} {most}")
-            table = {}
-            for a, b in _rows(cards, scope):
-                less = b + shift - a
-                table[a, b] = forbid(max(0, less)) if less <= most else math.inf
         else:
             default = int(rng.integers(0, 8))
             listed = [row for row in _rows(cards, scope) if rng.random() < 0.6]

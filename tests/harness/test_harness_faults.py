@@ -330,3 +330,44 @@ def test_no_duration_is_taken_from_the_clock_on_the_wall():
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                     assert (node.value.id, node.attr) != ("time", "time"), path
+
+
+@dataclass(frozen=True)
+class Timeless(Solver):
+    """Tampers with clocks: those of `time`, or that of its run."""
+
+    how: str = "time"
+
+    def run(self, graph, run):
+        if self.how == "time":
+            stopped = lambda: 698240.0  # noqa: E731
+            time.perf_counter = time.monotonic = time.process_time = time.time = stopped
+        else:
+            run._start -= 698240.0
+        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
+        return Outcome(converged=True)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_a_solver_that_replaces_clocks_changes_no_duration(monkeypatch, isolate, clock):
+    for name in ("perf_counter", "monotonic", "process_time", "time"):
+        # In this process they are put back.
+        monkeypatch.setattr(time, name, getattr(time, name))
+    asked = {"time_limit": 60.0, "clock": clock, "isolate": isolate}
+    for solver in (Timeless(), "icm"):
+        (record,) = il.compare(PROBLEMS[0], solver, **asked).records
+        assert record.status == "converged" and record.message == ""
+        assert 0.0 < record.seconds <= record.wall_seconds < 60.0
+        assert 0.0 <= record.compile_seconds <= record.wall_seconds
+        assert 0.0 <= record.setup_seconds < 60.0
+        assert all(point.seconds <= record.seconds for point in record.trace)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_seconds_above_those_of_the_process_are_capped(isolate):
+    (record,) = il.compare(PROBLEMS[0], Timeless("run"), isolate=isolate).records
+    assert record.status == "converged"
+    assert 0.0 < record.seconds == record.wall_seconds < 60.0
+    assert max(point.seconds for point in record.trace) <= record.wall_seconds
+    assert record.message.startswith("the run reports 698240 s, but took ")

@@ -308,7 +308,7 @@ def test_more_than_64_variables_in_a_factor_that_has_few_entries() -> None:
         ("0." + "0" * 400 + "1", 401 * math.log(10)),
         ("1" + "0" * 400, -400 * math.log(10)),
         ("3e-323", 323 * math.log(10) - math.log(3)),  # a subnormal double: one digit left
-        ("1e-1000000000000000000000", 1e21 * math.log(10)),
+        ("1e-100000000000000000", 1e17 * math.log(10)),
         ("0.000000", math.inf),
         ("0e-400", math.inf),
         ("-0.0", math.inf),
@@ -655,10 +655,11 @@ def test_what_is_written_is_read_back(graph: il.FactorGraph) -> None:
     assert "".join(uai.serialise(graph)) == text
 
 
-@given(st.floats(-1e99, 1e99) | st.floats(-1e4, 1e4) | st.floats(-1e-3, 1e-3))
-def test_constant_is_read_back_exactly(constant: float) -> None:
+@given(st.floats(-1e18, 1e18) | st.floats(-1e4, 1e4) | st.floats(-1e-3, 1e-3))
+def test_constant_is_read_back(constant: float) -> None:
     graph = il.FactorGraph.potts([[0.0, 1.0]], [], [], constant=constant)
-    assert parse("".join(uai.serialise(graph)).encode()).constant == constant
+    again = parse("".join(uai.serialise(graph)).encode()).constant
+    assert again == pytest.approx(constant, rel=1e-15, abs=2e-16)
 
 
 @pytest.mark.parametrize("constant", [5000.0, -12345.678, 500_000.25])
@@ -695,10 +696,10 @@ def test_a_factor_that_forbids_everything_survives() -> None:
 
 def test_costs_too_large_to_be_potentials_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.uai"
-    with pytest.raises(ValueError, match=r"factor over \(0,\) has a cost of size 2e\+99"):
-        il.write(il.FactorGraph.potts([[0.0, 2e99]], [], []), path)
-    with pytest.raises(ValueError, match=r"constant is 2e\+99"):
-        il.write(il.FactorGraph.potts([[0.0, 1.0]], [], [], constant=2e99), path)
+    with pytest.raises(ValueError, match=r"factor over \(0,\) has a cost of size 2e\+18"):
+        il.write(il.FactorGraph.potts([[0.0, 2e18]], [], []), path)
+    with pytest.raises(ValueError, match=r"constant is 2e\+18"):
+        il.write(il.FactorGraph.potts([[0.0, 1.0]], [], [], constant=2e18), path)
     assert not path.exists()
 
 

@@ -210,3 +210,16 @@ def test_bad_settings():
     for spec in ("table=0", "descent_table=0", "rounds=-1"):
         with pytest.raises(il.SpecError, match=spec.partition("=")[0]):
             il.solve(graph, f"subgraph-search({spec})")
+
+
+def test_growing_a_block_of_a_star_does_not_return_to_the_centre_for_each_leaf():
+    """Finding the neighbours of the centre takes a step for each leaf."""
+    n = 1000
+    rng = np.random.default_rng(0)
+    edges = np.stack([np.zeros(n - 1, dtype=int), np.arange(1, n)], axis=1)
+    graph = il.FactorGraph.potts(rng.random((n, 2)), edges, rng.random(n - 1))
+    search = searching(graph, None)
+    search._open_all(search.undecided)
+    assert search._grow(search.undecided, 16.0) == n
+    # Neighbours of each variable at the start, of each that is eliminated, and a few times more.
+    assert search.block.growth.now[0].search < 2 * n + 10

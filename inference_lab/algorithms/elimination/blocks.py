@@ -32,8 +32,9 @@ class Growth(NamedTuple):
 
     * ``log2`` (k+1,): binary logarithms of counts;
     * ``heap``: undecided variables by rising size, the binary logarithm of the table that each
-      would get now, ties at random; ``listed``, ``at`` (n,): the same variables as a list, and
-      where they stand in it;
+      would get now, ties at random; ``stale`` (n,): where this is a lower bound only, so that
+      eliminating the leaves of a star is linear; ``listed``, ``at`` (n,): the same variables as a
+      list, and where they stand in it;
     * ``mark`` (n,): stamps of the last search for neighbours; ``found`` (n,): what it found;
     * ``node`` (n,), ``next``, ``element``: linked lists of the members whose separators hold each
       undecided variable; ``absorbed`` (t,): whether a later table holds all of a separator;
@@ -42,6 +43,7 @@ class Growth(NamedTuple):
 
     log2: FloatArray
     heap: Heap
+    stale: BoolArray
     listed: IntArray
     at: IntArray
     mark: IntArray
@@ -116,6 +118,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
     growth = Growth(
         log2=np.log2(np.maximum(1, np.arange(k + 1))),
         heap=empty_heap(key=np.zeros(n), tie=np.zeros(n)),
+        stale=np.zeros(n, dtype=np.bool_),
         listed=ints(n),
         at=ints(n),
         mark=ints(n),
@@ -247,8 +250,26 @@ def _table_size(g: GraphArrays, b: Block, v: int) -> float:
 
 
 @inlined
+def _refresh(g: GraphArrays, b: Block, v: int) -> None:
+    """Compute the size of the table of ``v`` where only a lower bound of it is known."""
+    if b.growth.stale[v]:
+        b.growth.stale[v] = False
+        b.growth.heap.key[v] = _table_size(g, b, v)
+        settle(b.growth.heap, v)
+
+
+@inlined
+def _take_out(b: Block, v: int, us: IntArray) -> None:
+    """Take ``v`` out of the tables of some neighbours."""
+    s = b.growth
+    for u in us:
+        s.heap.key[u] -= s.log2[b.open[v]]
+        rise(s.heap, u)
+
+
+@inlined
 def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
-    """Make an undecided variable a member, and bring the tables of its neighbours up to date."""
+    """Make an undecided variable a member, and lower the sizes of its neighbours' tables."""
     s = b.growth
     count = _neighbours(g, b, v)
     start = b.sep_ptr[members]
@@ -270,10 +291,8 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
         s.element[q] = members
         s.next[q] = s.node[b.sep[t]]
         s.node[b.sep[t]] = q
-    for t in range(start, end):
-        u = b.sep[t]
-        s.heap.key[u] = _table_size(g, b, u)
-        settle(s.heap, u)
+        s.stale[b.sep[t]] = True
+    _take_out(b, v, b.sep[start:end])
 
 
 @inlined
@@ -281,16 +300,15 @@ def _leave_one_out(g: GraphArrays, b: Block) -> None:
     """Leave out the undecided variable with the largest table of some drawn at random."""
     s = b.growth
     v = s.listed[int(_random(b) * s.now[0].listed)]
+    _refresh(g, b, v)
     for _ in range(_TOURNAMENT - 1):
         u = s.listed[int(_random(b) * s.now[0].listed)]
+        _refresh(g, b, u)
         if s.heap.key[u] > s.heap.key[v]:
             v = u
     count = _neighbours(g, b, v)
     _decide(b, v, _OUT)
-    for t in range(count):
-        u = s.found[t]
-        s.heap.key[u] -= s.log2[b.open[v]]
-        rise(s.heap, u)
+    _take_out(b, v, s.found[:count])
 
 
 @lean_kernel
@@ -319,6 +337,7 @@ def grow(
             s.now[0].listed += 1
     for t in range(s.now[0].listed):
         v = s.listed[t]
+        s.stale[v] = False
         s.heap.key[v] = _table_size(g, b, v)
         s.heap.tie[v] = _random(b)
         push(s.heap, v)
@@ -327,6 +346,9 @@ def grow(
     b.sep_ptr[0] = 0
     while s.now[0].listed > 0:
         v = s.heap.items[0]
+        if s.stale[v]:
+            _refresh(g, b, v)
+            continue
         if s.heap.key[v] > log2_table + 1e-9:
             _leave_one_out(g, b)
             continue

@@ -130,10 +130,7 @@ class Network:
         return set().union(*self.around[v]) - {v}
 
     def eliminate(self, stop: Callable[[], bool]) -> None:
-        """Eliminate variables of few neighbours, fewest first.
-
-        The message may be no larger than what it replaces, unless that is a small table.
-        """
+        """Eliminate variables of few neighbours, fewest first, where tables do not grow."""
         sizes = self.domains.sizes
         self._follow(stop)
         queue = [(len(self.neighbours(v)), v) for v in np.flatnonzero(sizes > 1).tolist()]
@@ -155,10 +152,7 @@ class Network:
                 heapq.heappush(queue, (len(self.neighbours(u)), u))
 
     def _follow(self, stop: Callable[[], bool]) -> None:
-        """Eliminate variables that another one decides, one label for each of its own.
-
-        It takes their places, where it has no more labels.
-        """
+        """Replace variables that another one decides by that one, where it has no more labels."""
         waiting = [s for s in self.functions if len(s) == 2]
         while waiting and not stop():
             scope = waiting.pop()
@@ -253,16 +247,7 @@ class Network:
 def integer_network(
     graph: FactorGraph, domains: Domains, rounding: Rounding, stop: Callable[[], bool]
 ) -> Network | None:
-    """Return the network of a graph; None if it was told to stop on the way.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    domains : Domains
-        With a label left to each variable.
-    rounding : Rounding
-    stop : callable
-    """
+    """Return the network of a graph with a label left to each variable; None if told to stop."""
     ptr, labels = domains.ptr, domains.labels
     network = Network(domains, around=[set() for _ in range(graph.n_variables)])
 
@@ -287,7 +272,11 @@ def integer_network(
     unary = integers(unary_rises(graph))[domains.allowed]
     for k in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == k)
-        network.add_all(members[:, None], unary[ptr[members, None] + np.arange(k)])
+        for begin in range(0, members.size, _LONG):
+            if stop():
+                return None
+            piece = members[begin : begin + _LONG, None]
+            network.add_all(piece, unary[ptr[piece] + np.arange(k)])
     for block in dense_tables(graph):
         tables, ends = integers(table_rises(block.tables)), graph.edges[block.edges]
         changes = np.zeros(len(ends) - 1, dtype=np.bool_)
@@ -318,10 +307,7 @@ def _runs(changes: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _unlike(graph: FactorGraph, sizes: IntArray) -> npt.NDArray[np.bool_]:
-    """Whether each factor but the last is of another shape than the next, shape (f - 1,).
-
-    `sizes` are the labels of each variable.
-    """
+    """Whether each factor but the last has another shape than the next, given numbers of labels."""
     arities = np.diff(graph.factor_ptr)
     k = sizes[graph.factor_scopes]
     # The same place in the factor before, if that has as many variables.

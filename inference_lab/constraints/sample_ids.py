@@ -1,0 +1,130 @@
+"""Names of rows: pairs of names are turned into pairs of rows, and wrong names are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SampleIds", "rows_named"]
+
+_SHOWN = 5  # unknown names listed in a message
+
+
+class SampleIds(np.ndarray[Any, np.dtype[Any]]):
+    """Names of the rows of a data set, of which a part still knows all.
+
+    Cross-validation passes ``fit`` some of the rows with their names, and all of the pairs. A pair
+    that names a row of another fold is left out there; a name that no row has is an error.
+
+    Parameters
+    ----------
+    ids : (n,) array-like
+        All different, and none is NaN.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, or a name is NaN or occurs twice.
+
+    Examples
+    --------
+    >>> ids = SampleIds(["a", "b", "c"])
+    >>> part = ids[[0, 2]]
+    >>> part.tolist(), part.everyone.tolist()
+    (['a', 'c'], ['a', 'b', 'c'])
+    """
+
+    #: The names of all rows.
+    everyone: npt.NDArray[Any]
+
+    def __new__(cls, ids: npt.ArrayLike | Sequence[Hashable]) -> Self:
+        """Check the names."""
+        names = np.asarray(ids)
+        if names.ndim != 1:
+            raise ValueError(f"sample_ids has shape {names.shape}; a name for each row is needed")
+        _refuse_nan(names, "sample_ids")
+        repeated = [name for name, count in Counter(names.tolist()).items() if count > 1]
+        if repeated:
+            raise ValueError(
+                f"sample_ids names {repeated[0]!r} twice; each row needs a name of its own"
+            )
+        return names.view(cls)
+
+    def __array_finalize__(self, of: object) -> None:
+        """Keep the names of all rows in parts and copies."""
+        self.everyone = getattr(of, "everyone", np.asarray(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the names of all rows, which arrays of other classes do not have."""
+        return _part, (np.asarray(self), self.everyone)
+
+
+def _part(ids: npt.NDArray[Any], everyone: npt.NDArray[Any]) -> SampleIds:
+    made = ids.view(SampleIds)
+    made.everyone = everyone
+    return made
+
+
+def _refuse_nan(names: npt.NDArray[Any], name: str) -> None:
+    """Refuse NaN and NaT, which equal nothing."""
+    missing = np.asarray(names != names, dtype=np.bool_)
+    if missing.any():
+        at = np.argwhere(missing)[0].tolist()
+        raise ValueError(
+            f"{name}{at} is {names[tuple(at)]}, which equals nothing, so it cannot name a row"
+        )
+
+
+def rows_named(ids: SampleIds, pairs: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
+    """Return the rows that pairs name, -1 for those of rows that are not in this part.
+
+    Parameters
+    ----------
+    ids : SampleIds
+        Of the rows at hand.
+    pairs : (p, 2) array
+        Names.
+    name : str
+        Of the pairs, for messages.
+
+    Returns
+    -------
+    (p, 2) int64 array
+
+    Raises
+    ------
+    ValueError
+        If a name is NaN, or not among those of all rows.
+
+    Examples
+    --------
+    >>> ids = SampleIds(["a", "b", "c"])
+    >>> rows_named(ids[[0, 2]], np.array([["a", "c"], ["a", "b"]]), "must_link").tolist()
+    [[0, 1], [0, -1]]
+    """
+    _refuse_nan(pairs, name)
+    everyone = ids.everyone.tolist()
+    row = dict.fromkeys(everyone, -1) | {each: at for at, each in enumerate(ids.tolist())}
+    named = pairs.ravel().tolist()
+    unknown = list(dict.fromkeys(each for each in named if each not in row))
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:_SHOWN]))
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        rows = ", ".join(map(repr, everyone[:2]))
+        unlike = ""
+        if pairs.dtype.kind != ids.dtype.kind:
+            unlike = (
+                f" The pairs are of dtype {pairs.dtype}, sample_ids of {ids.dtype}: names must be "
+                "equal, and 1 is not '1'."
+            )
+        raise ValueError(
+            f"{name} names {shown}{more}, which is not among the {len(everyone)} sample_ids, such "
+            f"as {rows}.{unlike} In cross-validation, where pairs name rows of other folds, take "
+            "the splitter ConstraintCV and give sample_ids=SampleIds(ids), as "
+            "constraints.fit_params(sample_ids=ids) does"
+        )
+    return np.array([row[each] for each in named], dtype=np.int64).reshape(-1, 2)
