@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import product
 from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
@@ -61,11 +61,15 @@ class Planned(JsonLine):
     def check(self) -> None:
         """Refuse what is no plan, or too large a one."""
         try:
-            beyond = next(islice(self.runs(), _LARGEST_PLAN, None), None)
+            total = sum(part.count() for part in self.parts())
         except msgspec.ValidationError as reason:
-            raise RecordError(f"field 'plan': {reason}") from None
-        if beyond is not None:
-            raise RecordError(f"a plan has more than {_LARGEST_PLAN} runs, the most that are read")
+            raise RecordError(f"a plan cannot be read: {reason}") from None
+        if total > _LARGEST_PLAN:
+            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
+
+    @abstractmethod
+    def parts(self) -> Sequence[_Runs | _Stage]:
+        """Return the parts of the plan, with their types checked."""
 
     @abstractmethod
     def runs(self) -> Iterator[PlannedRun]:
@@ -84,13 +88,21 @@ class _Runs(msgspec.Struct):
     threads: int
     clock: str = "wall"
 
+    def count(self) -> int:
+        """Return the number of planned runs."""
+        return len(self.problems) * len(self.solvers) * len(self.seeds) * self.repeats
+
 
 class PlannedRuns(Planned):
     """What a comparison of solvers is going to run; ``plan`` has the fields of `_Runs`."""
 
+    def parts(self) -> list[_Runs]:
+        """Return the plan, which has one part."""
+        return [msgspec.convert(self.plan, _Runs)]
+
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
-        plan = msgspec.convert(self.plan, _Runs)
+        (plan,) = self.parts()
         for (problem, digest), solver, seed in product(plan.problems, plan.solvers, plan.seeds):
             spec, version, source = solver
             for repeat in range(plan.repeats):
@@ -122,13 +134,21 @@ class _Stage(msgspec.Struct):
     noise: float
     unit: str
 
+    def count(self) -> int:
+        """Return the number of planned fits."""
+        return len(self.data) * len(self.methods) * len(self.constraints) * self.runs
+
 
 class PlannedFits(Planned):
     """What a study of clustering is going to fit; ``plan`` has ``stages``, each a `_Stage`."""
 
+    def parts(self) -> list[_Stage]:
+        """Return the stages."""
+        return msgspec.convert(self.plan.get("stages"), list[_Stage])
+
     def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned fits; parts of a study may share some."""
-        for s in msgspec.convert(self.plan.get("stages"), list[_Stage]):
+        for s in self.parts():
             for data, value, (label, method) in product(s.data, s.constraints, s.methods):
                 for run in range(s.runs):
                     key = FitKey(data, method, value, run, s.train, s.scored, s.noise, s.unit)
