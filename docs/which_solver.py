@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.statistics import primal_gap_percent
-from inference_lab.results.findings import Findings
+from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import proof
 from inference_lab.words import seconds_text

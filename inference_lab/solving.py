@@ -39,7 +39,7 @@ from inference_lab.loading import timer
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import ProblemSource, as_problem
-from inference_lab.results.judging import judged
+from inference_lab.results.validation import judged
 from inference_lab.specs.grammar import format_value
 from inference_lab.words import alike, shortened
 

@@ -28,7 +28,7 @@ _folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path
 
 def _runs(folder: Path) -> RecordStore:
     """Return the store of runs in a folder."""
-    from inference_lab.harness.folder import find_store
+    from inference_lab.harness.results_dir import find_store
     from inference_lab.results.records import RecordStore
 
     store = find_store(folder)
@@ -134,7 +134,7 @@ def report(
 @debug
 def status(folder: Path, as_json: bool) -> None:
     """Show how far the runs of DIR are: done, failed, timed out, unsupported, missing."""
-    from inference_lab.harness.folder import find_store, states
+    from inference_lab.harness.results_dir import find_store, states
 
     with as_input():
         found = states(find_store(folder))
@@ -151,21 +151,24 @@ def status(folder: Path, as_json: bool) -> None:
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     required=True,
-    help="Folder that gets all records.",
+    help="Folder that gets all records, or a file runs.jsonl.xz that gets them compressed.",
 )
 @debug
 def merge(folders: tuple[str, ...], out: Path) -> None:
     """Put the records of several folders, such as those of shards, into one."""
-    from inference_lab.harness.folder import find_store, store_in
-    from inference_lab.harness.folder import merge as merge_stores
+    from inference_lab.harness.results_dir import find_store, store_in
+    from inference_lab.harness.results_dir import merge as merge_stores
 
     with as_input():
         sources = [find_store(folder) for folder in folders]
         target = store_in(out, sources[0])
         new, old = merge_stores(sources, target)
-    click.echo(f"{new} records added to {target.path}, {old} were there already")
+        if out.suffix == ".xz":
+            target.compress()
+    path = target.archive if out.suffix == ".xz" else target.path
+    click.echo(f"{new} records added to {path}, {old} were there already")
 
 
 @click.command()
@@ -201,8 +204,8 @@ def labels(record: str, folder: Path, out: Path | None) -> None:
 
     RECORD is the id of the run in runs.csv, or the beginning of it.
     """
+    from inference_lab.results.analysis import Findings
     from inference_lab.results.files import write_whole
-    from inference_lab.results.findings import Findings
 
     with as_input():
         found = Findings.of_store(_runs(folder))

@@ -84,7 +84,7 @@ def solve(
     as_json: bool,
 ) -> None:
     """Run one solver on FILE, a model file or a problem's spec."""
-    from inference_lab.harness.planning import load_problem
+    from inference_lab.harness.instances import load_problem
     from inference_lab.registry.registry import as_solver
     from inference_lab.solving import solve as solve_graph
 
@@ -142,7 +142,7 @@ def _check_picture(problem: Problem, path: Path) -> None:
 
 def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
     """Read a model file with evidence."""
-    from inference_lab.harness.planning import load_problem
+    from inference_lab.harness.instances import load_problem
     from inference_lab.registry.registry import problem_registry
     from inference_lab.specs.grammar import build
 

@@ -60,7 +60,7 @@ def warm_up(
     Without SOLVER, those that "compare" runs by default. Machine code stays on the disk until the
     library, numba or the processor changes; what is there already is only loaded.
     """
-    from inference_lab.harness.planning import Settings
+    from inference_lab.harness.instances import Settings
     from inference_lab.harness.running import warm_up_all
 
     # The one that takes longest is begun first.

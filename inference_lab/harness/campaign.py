@@ -14,9 +14,9 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from inference_lab.harness.attempts import crashed, one_line
 from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.plans import Planned, note_plan
+from inference_lab.harness.isolated_run import crashed, one_line
+from inference_lab.harness.manifest import Planned, note_plan
 from inference_lab.harness.progress import Progress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
@@ -43,11 +43,6 @@ class Shard:
     ----------
     index, count : int
         ``1 <= index <= count``.
-
-    Examples
-    --------
-    >>> Shard.parse("2/8")
-    Shard(index=2, count=8)
     """
 
     index: int
@@ -55,13 +50,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read ``i/n``.
-
-        Raises
-        ------
-        InputError
-            If it is not of this form.
-        """
+        """Read ``i/n``."""
         index, _, count = text.partition("/")
         digits = text.isascii() and index.isdecimal() and count.isdecimal()
         if digits and 1 <= int(index) <= int(count):
@@ -81,11 +70,6 @@ class Execution:
     ----------
     jobs, cluster, rerun, shard, threads, memory_limit, progress
         As in `inference_lab.compare`.
-
-    Raises
-    ------
-    InputError
-        If one is none of what is allowed.
     """
 
     jobs: int = 1
@@ -130,12 +114,7 @@ class Execution:
 
 
 def at_least_one(name: str, value: Any) -> None:
-    """Refuse what is no integer from 1 on.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is no integer from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
 
@@ -189,38 +168,16 @@ class Campaign(ABC, Generic[_R]):
 def run_campaign(
     campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
 ) -> list[_R]:
-    """Run what a store has no records of, and return those of all tasks that are asked for.
-
-    Parameters
-    ----------
-    campaign : Campaign
-    store : LineStore, optional
-    execution : Execution
-
-    Returns
-    -------
-    list of RunRecord
-        In the order of the tasks.
-
-    Raises
-    ------
-    InputError
-        If `store` cannot be written, or is something else than a store.
-    ClusterError
-        If the cluster cannot be reached.
-    OSError
-        If a record cannot be written; those before are on the disk.
-    """
+    """Run the tasks that a store has no records of; return the records of all, in order."""
     kept: dict[Hashable, _R] = {}
     share = execution.share
     with ExitStack() as stack:
         if store is not None:
             try:
-                plan = campaign.planned()
-                part = (f"{plan.id}/{share.count}", share.index)
-                stack.enter_context(store.alone(part))
+                part = None if execution.shard is None else (share.index, share.count)
+                stack.enter_context(store.exclusive_lock(part))
                 kept = {record.key: record for record in store.prepare()}
-                note_plan(store, plan)
+                note_plan(store, campaign.planned())
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         asked = share.of(campaign.in_order())

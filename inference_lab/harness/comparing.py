@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple, Never
 
 from inference_lab.contract import Solver, small_energy
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import (
     Campaign,
     Execution,
@@ -27,22 +26,23 @@ from inference_lab.harness.campaign import (
     run_campaign,
 )
 from inference_lab.harness.executors import Call
-from inference_lab.harness.planning import (
-    Case,
+from inference_lab.harness.instances import (
+    Instance,
     ProblemSource,
     Settings,
-    build_cases,
+    build_instances,
     refuse_repeats,
     seed_list,
     solver_source,
 )
-from inference_lab.harness.plans import PlannedRuns
+from inference_lab.harness.isolated_run import one_line
+from inference_lab.harness.manifest import PlannedRuns
 from inference_lab.harness.progress import Progress, in_notebook
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.findings import gap_percent
+from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
 from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
 
@@ -55,7 +55,7 @@ _LONGEST = 1e8
 class Task(NamedTuple):
     """One run: which problem and solver of the plan, the seed, and the number of the repeat."""
 
-    case: int
+    instance: int
     solver: int
     seed: int
     repeat: int
@@ -66,7 +66,7 @@ class Plan(Campaign[Record]):
 
     Parameters
     ----------
-    cases : list of Case
+    instances : list of Instance
     sources : list of str or Solver
         The solvers, in the form in which they go to other processes.
     seeds : list of int
@@ -83,13 +83,13 @@ class Plan(Campaign[Record]):
 
     def __init__(
         self,
-        cases: list[Case],
+        instances: list[Instance],
         sources: Sequence[str | Solver],
         seeds: list[int],
         repeats: int,
         settings: Settings,
     ) -> None:
-        self.cases = cases
+        self.instances = instances
         self.sources = sources
         self.seeds = seeds
         self.repeats = repeats
@@ -97,21 +97,22 @@ class Plan(Campaign[Record]):
         self.solvers = [as_solver(source) for source in sources]
         self.tasks = [
             Task(c, s, seed, repeat)
-            for c in range(len(cases))
+            for c in range(len(instances))
             for seed in seeds
             for repeat in range(repeats)
             for s in range(len(sources))
         ]
         self.keys = [self._key(task) for task in self.tasks]
         # Of each problem, the best energy and the best bound so far.
-        self._best = [math.inf] * len(cases)
+        self._best = [math.inf] * len(instances)
         self._bound = [
-            -math.inf if case.problem.optimum is None else case.problem.optimum for case in cases
+            -math.inf if instance.problem.optimum is None else instance.problem.optimum
+            for instance in instances
         ]
-        self._number = {case.problem.name: c for c, case in enumerate(cases)}
+        self._number = {instance.problem.name: c for c, instance in enumerate(instances)}
 
     def _key(self, task: Task) -> RunKey:
-        problem, solver = self.cases[task.case].problem, self.solvers[task.solver]
+        problem, solver = self.instances[task.instance].problem, self.solvers[task.solver]
         return RunKey(
             problem.name,
             problem.graph.content_hash,
@@ -137,7 +138,7 @@ class Plan(Campaign[Record]):
         place = {seed: at for at, seed in enumerate(self.seeds)}
         blocks: dict[tuple[int, int, int], list[int]] = {}
         for number, task in enumerate(self.tasks):
-            block = (place[task.seed], task.repeat, task.case)
+            block = (place[task.seed], task.repeat, task.instance)
             blocks.setdefault(block, []).append(number)
         shuffled = {block: draw.random() for block in sorted(blocks)}
         order = []
@@ -149,20 +150,24 @@ class Plan(Campaign[Record]):
     def call(self, number: int) -> Call:
         """Return the call that makes a run."""
         task = self.tasks[number]
-        case, source = self.cases[task.case], self.sources[task.solver]
-        return Call(number, run, task.case, case, (source, task.seed, task.repeat, self.settings))
+        instance, source = self.instances[task.instance], self.sources[task.solver]
+        return Call(
+            number, run, task.instance, instance, (source, task.seed, task.repeat, self.settings)
+        )
 
     def blank(self, number: int) -> Record:
         """Return the record of a run of which nothing is known but what was asked."""
         task = self.tasks[number]
-        case, solver = self.cases[task.case], self.solvers[task.solver]
-        return blank(case, solver, task.seed, task.repeat, self.settings)
+        instance, solver = self.instances[task.instance], self.solvers[task.solver]
+        return blank(instance, solver, task.seed, task.repeat, self.settings)
 
     def planned(self) -> PlannedRuns:
         """Return what is noted of the plan."""
         return PlannedRuns.of(
             {
-                "problems": [[c.problem.name, c.problem.graph.content_hash] for c in self.cases],
+                "problems": [
+                    [c.problem.name, c.problem.graph.content_hash] for c in self.instances
+                ],
                 "solvers": [
                     [solver.spec, solver.version, solver_source(solver)] for solver in self.solvers
                 ],
@@ -180,27 +185,27 @@ class Plan(Campaign[Record]):
         """Get our own solvers ready for problems of each kind; others when they are run."""
         for number in numbers:
             task = self.tasks[number]
-            case, solver = self.cases[task.case], self.solvers[task.solver]
-            if is_ours(solver) and not is_warmed_up(solver, case, self.settings):
+            instance, solver = self.instances[task.instance], self.solvers[task.solver]
+            if is_ours(solver) and not is_warmed_up(solver, instance, self.settings):
                 yield number
-                warmed_up(solver, case, self.settings)
+                warmed_up(solver, instance, self.settings)
 
     def names(self, number: int) -> tuple[str, str, int]:
         """Return what a run is called where progress is told."""
         task = self.tasks[number]
-        return self.cases[task.case].problem.name, self.solvers[task.solver].spec, task.seed
+        return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 
     def see(self, record: Record) -> None:
         """Note the best energy and bound of a problem."""
-        case = self._number[record.problem]
-        self._best[case] = min(self._best[case], record.energy)
-        self._bound[case] = max(self._bound[case], record.lower_bound)
+        instance = self._number[record.problem]
+        self._best[instance] = min(self._best[instance], record.energy)
+        self._bound[instance] = max(self._bound[instance], record.lower_bound)
 
     def gap_percent(self, number: int) -> float | None:
         """Return the gap of the best energy to the best bound on the problem of a run."""
-        case = self.tasks[number].case
-        small = small_energy(self.cases[case].problem.graph)
-        return gap_percent(self._best[case], self._bound[case], small=small)
+        instance = self.tasks[number].instance
+        small = small_energy(self.instances[instance].problem.graph)
+        return gap_percent(self._best[instance], self._bound[instance], small=small)
 
 
 def compare(
@@ -262,12 +267,11 @@ def compare(
         Address of the scheduler of a Dask cluster that makes the runs instead, such as
         ``tcp://head:8786``. Its workers need the same versions, and `jobs` is ignored.
     store : path or RecordStore, optional
-        Where each record is appended the moment its run ends, packed if its name ends in
-        ``.gz`` or ``.xz``. Runs of which it holds a record already are not made again: the same
-        call after an interruption does what is missing. What was planned is noted in a file
-        beside it, ``NAME.plan.jsonl``; lines that are no records are moved to
-        ``NAME.rejected.jsonl``. While another comparison is adding runs to it, this one waits,
-        unless both are shards of the same.
+        File to which each record is appended the moment its run ends. Runs of which it, or an
+        archive ``NAME.jsonl.xz`` beside it, holds a record are not made again: the same call after
+        an interruption does what is missing. What was planned is noted in ``NAME.plan.jsonl``;
+        lines that are no records are moved to ``NAME.rejected.jsonl``. While another comparison
+        is adding runs to it, this one waits, unless both are shards.
     rerun : {"failed", "timeout", "all"}, optional
         Runs to make again although the store has a record: those that ended in an error, a crash,
         or for want of memory or time; only the last; all. The new record counts.
@@ -355,8 +359,8 @@ def compare(
     refuse_repeats("solver", [as_solver(source).spec for source in sources])
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
-    cases = [case for source in given for case in build_cases(source, folder)]
-    refuse_repeats("problem", [case.problem.name for case in cases])
+    instances = [instance for source in given for instance in build_instances(source, folder)]
+    refuse_repeats("problem", [instance.problem.name for instance in instances])
     settings = Settings(
         time_limit=time_limit,
         clock=clock,
@@ -366,7 +370,7 @@ def compare(
         memory=execution.memory,
         trace_limit=trace_limit,
     )
-    plan = Plan(cases, sources, chosen_seeds, repeats, settings)
+    plan = Plan(instances, sources, chosen_seeds, repeats, settings)
     called = _labels_of(labels or {}, [solver.spec for solver in plan.solvers])
     _check_recordable(plan)
     if jobs > 1 or cluster is not None:
@@ -397,19 +401,15 @@ def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
 
 def _check_recordable(plan: Plan) -> None:
     """Refuse problems and solvers of which no record could be made."""
-    for number in range(max(len(plan.cases), len(plan.solvers))):
-        case = plan.cases[min(number, len(plan.cases) - 1)]
+    for number in range(max(len(plan.instances), len(plan.solvers))):
+        instance = plan.instances[min(number, len(plan.instances) - 1)]
         solver = plan.solvers[min(number, len(plan.solvers) - 1)]
-        record = blank(case, solver, max(plan.seeds), 0, plan.settings)
         try:
-            if Record.from_json(record.to_json()).key == record.key:
-                continue
-            reason = "a name is too long, or holds half a character"
+            blank(instance, solver, max(plan.seeds), 0, plan.settings)
         except RecordError as problem:
-            reason = str(problem)
-        raise InputError(
-            f"no record can be made of {solver.spec!r} on {case.problem.name!r}: {reason}"
-        )
+            raise InputError(
+                f"no record can be made of {solver.spec!r} on {instance.problem.name!r}: {problem}"
+            ) from None
 
 
 def _check_portable(plan: Plan) -> None:
@@ -424,11 +424,11 @@ def _check_portable(plan: Plan) -> None:
                     f"({one_line(reason)}); use jobs=1"
                 ) from reason
     bare = FactorGraph.from_factors([], [])
-    for case in plan.cases:
+    for instance in plan.instances:
         try:
-            pickle.dumps(replace(case.problem, graph=bare, truth=None))
+            pickle.dumps(replace(instance.problem, graph=bare, truth=None))
         except Exception as reason:
             raise InputError(
-                f"problem {case.problem.name!r} cannot be sent to another process "
+                f"problem {instance.problem.name!r} cannot be sent to another process "
                 f"({one_line(reason)}); use jobs=1"
             ) from reason

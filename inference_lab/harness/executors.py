@@ -70,14 +70,7 @@ class Executor(ABC):
     def run(
         self, calls: Iterable[Call], start: Callable[[int], None]
     ) -> Generator[tuple[int, Any | Crash], None, None]:
-        """Make all calls; yield the number and the result of each as it ends.
-
-        Parameters
-        ----------
-        calls : iterable of Call
-        start : callable
-            Given the number of each call when it is started.
-        """
+        """Make all calls; yield the number and the result of each as it ends."""
 
 
 class _Here(Executor):

@@ -16,7 +16,9 @@ import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
-from inference_lab.harness.attempts import (
+from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.instances import Instance, Settings, build_instances, solver_source
+from inference_lab.harness.isolated_run import (
     Limits,
     attempt,
     crashed,
@@ -26,9 +28,7 @@ from inference_lab.harness.attempts import (
     unanswered,
     warm_up_apart,
 )
-from inference_lab.harness.executors import Call, executor
-from inference_lab.harness.planning import Case, Settings, build_cases, solver_source
-from inference_lab.harness.warming import warm_up, warmth
+from inference_lab.harness.warm_up import warm_up, warmth
 from inference_lab.problem import Problem
 from inference_lab.processes.isolation import Board, Ended
 from inference_lab.processes.workers import Crash
@@ -54,27 +54,27 @@ _FOREIGN_WARM_UP_LIMIT = 10.0
 _STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 
-def _info(case: Case) -> Mapping[str, Any]:
+def _info(instance: Instance) -> Mapping[str, Any]:
     """Return the facts about a problem, label costs among them where there are any."""
-    n = case.problem.graph.n_label_costs
-    return {"label_costs": n, **case.problem.info} if n else case.problem.info
+    n = instance.problem.graph.n_label_costs
+    return {"label_costs": n, **instance.problem.info} if n else instance.problem.info
 
 
-def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings) -> Record:
+def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: Settings) -> Record:
     """Return the record of a run of which nothing is known but what was asked."""
-    graph = case.problem.graph
+    graph = instance.problem.graph
     return Record(
-        problem=case.problem.name,
+        problem=instance.problem.name,
         problem_hash=graph.content_hash,
         n_variables=graph.n_variables,
         n_edges=graph.n_edges,
         n_factors=graph.n_factors,
         n_labels=int(graph.cardinalities.max()) if graph.n_variables else 0,
-        optimum=case.problem.optimum,
-        optimum_source=case.problem.optimum_source,
-        truth_energy=case.truth_energy,
+        optimum=instance.problem.optimum,
+        optimum_source=instance.problem.optimum_source,
+        truth_energy=instance.truth_energy,
         small_energy=small_energy(graph),
-        problem_info=_info(case),
+        problem_info=_info(instance),
         solver=solver.spec,
         solver_name=solver.name(),
         settings=solver.settings(),
@@ -86,7 +86,7 @@ def blank(case: Case, solver: Solver, seed: int, repeat: int, settings: Settings
         repeat=repeat,
         threads=settings.threads,
         clock=settings.clock,
-        setup_seconds=case.setup_seconds,
+        setup_seconds=instance.setup_seconds,
         status="error",
         started=now(),
     )
@@ -116,39 +116,29 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
     )
 
 
-def run(case: Case, source: str | Solver, seed: int, repeat: int, settings: Settings) -> Record:
-    """Run a solver on a problem; whatever it does, return the record.
-
-    Parameters
-    ----------
-    case : Case
-    source : str or Solver
-    seed, repeat : int
-    settings : Settings
-
-    Returns
-    -------
-    Record
-    """
+def run(
+    instance: Instance, source: str | Solver, seed: int, repeat: int, settings: Settings
+) -> Record:
+    """Run a solver on a problem; whatever it does, return the record."""
     solver = as_solver(source)
     limits = limits_of(settings)
     ours = is_ours(solver)
-    warm = warmed_up(solver, case, settings)
-    asked = blank(case, solver, seed, repeat, settings)
-    if case.problem.truth is not None:
+    warm = warmed_up(solver, instance, settings)
+    asked = blank(instance, solver, seed, repeat, settings)
+    if instance.problem.truth is not None:
         # Scores need them, and the process of each run would load them anew, which takes longer
         # than most runs.
-        for module in ("inference_lab.results.scoring", "scipy.optimize"):
+        for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
             import_module(module)
-    board = Board(case.problem.graph.n_variables) if limits.hold else None
+    board = Board(instance.problem.graph.n_variables) if limits.hold else None
     try:
         record = attempt(
             asked,
             _solved,
-            *(asked, case.problem, solver, board, warm and limits.hold and not ours),
+            *(asked, instance.problem, solver, board, warm and limits.hold and not ours),
             limits=limits,
-            judge=partial(_judge, case.problem),
-            salvage=partial(_salvage, case.problem, board),
+            judge=partial(_judge, instance.problem),
+            salvage=partial(_salvage, instance.problem, board),
         )
         record = replace(record, trace=thin_trace(record.trace, settings.trace_limit))
         return _capped(record)
@@ -176,18 +166,18 @@ def _capped(record: Record) -> Record:
     )
 
 
-def is_warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:
+def is_warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
     """Whether `warmed_up` was called here for a solver, and a problem of the same kind."""
-    return is_warm(warmth(solver, case.problem.graph, settings.temperature))
+    return is_warm(warmth(solver, instance.problem.graph, settings.temperature))
 
 
-def warmed_up(solver: Solver, case: Case, settings: Settings) -> bool:
+def warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
     """Warm a solver up for a problem, unless it is; return whether that ended well.
 
     Our own solvers are warmed up here, before the run forks off; somebody's may change this
     process, and is warmed up in the process of each run instead, if it ended well in one before.
     """
-    graph, ours = case.problem.graph, is_ours(solver)
+    graph, ours = instance.problem.graph, is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
     return warm_up_apart(
         warmth(solver, graph, settings.temperature),
@@ -210,28 +200,30 @@ def warm_up_all(
 
     Each that is ready is told, with the seconds it took.
     """
-    cases = [case for problem in problems for case in build_cases(problem, data_dir)]
+    instances = [
+        instance for problem in problems for instance in build_instances(problem, data_dir)
+    ]
     # A spec that is wrong is said before anything is done.
     specs = [as_solver(solver).spec for solver in solvers]
-    pairs = [(case, spec) for case in cases for spec in specs]
+    pairs = [(instance, spec) for instance in instances for spec in specs]
     calls = (
-        Call(n, _timed_warm_up, cases.index(case), case, (spec, settings))
-        for n, (case, spec) in enumerate(pairs)
+        Call(n, _timed_warm_up, instances.index(instance), instance, (spec, settings))
+        for n, (instance, spec) in enumerate(pairs)
     )
     here = executor(jobs)
     for number, seconds in here.run(calls, lambda number: None):
-        case, spec = pairs[number]
-        on = f" on {case.problem.name}" if len(cases) > 1 else ""
+        instance, spec = pairs[number]
+        on = f" on {instance.problem.name}" if len(instances) > 1 else ""
         if isinstance(seconds, Crash):
             tell(f"  {spec}{on}: {seconds.message}")
         else:
             tell(f"  {spec}{on}: ready after {seconds:.1f} s")
 
 
-def _timed_warm_up(case: Case, spec: str, settings: Settings) -> float:
+def _timed_warm_up(instance: Instance, spec: str, settings: Settings) -> float:
     """Warm a solver up in a process of its own, whatever came before; return the seconds."""
     begin = perf_counter()
-    warmed_up(as_solver(spec), case, settings)
+    warmed_up(as_solver(spec), instance, settings)
     return perf_counter() - begin
 
 

@@ -1,4 +1,4 @@
-"""Comparisons as they are shown and saved; what they say is in `inference_lab.results.findings`."""
+"""Comparisons as they are shown and saved; what they say is in `inference_lab.results.analysis`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from inference_lab.reporting.tables import (
     rich_table,
     summary_table,
 )
+from inference_lab.results.analysis import Findings
 from inference_lab.results.files import write_whole
-from inference_lab.results.findings import Findings
 from inference_lab.results.records import RecordStore
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inference_lab.reporting.csv_text import csv_frame
+from inference_lab.results.analysis import Findings
 from inference_lab.results.files import write_whole
-from inference_lab.results.findings import Findings
 from inference_lab.results.records import Record
 from inference_lab.specs.extras import how_to_install
 

@@ -16,7 +16,7 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.document import Cell, Section, Table, Text
 from inference_lab.reporting.statistics import median
-from inference_lab.results.findings import Findings
+from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
 from inference_lab.words import NONE, decimals_for
 

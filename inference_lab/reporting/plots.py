@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-    from inference_lab.results.findings import Findings
+    from inference_lab.results.analysis import Findings
 
 __all__ = ["draw_comparison"]
 

@@ -34,8 +34,8 @@ from inference_lab.reporting.runs import (
 from inference_lab.reporting.short import in_short
 from inference_lab.reporting.sizes import sizes_section
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
-from inference_lab.results.findings import Findings
-from inference_lab.results.known import Known
+from inference_lab.results.analysis import Findings
+from inference_lab.results.best_known import Known
 from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
@@ -96,7 +96,7 @@ def report_document(
         The setting by which problems differ in size, of which is told how time and gap grow
         with it.
     known : mapping, optional
-        Best energies that other runs found, see `inference_lab.results.known`.
+        Best energies that other runs found, see `inference_lab.results.best_known`.
     contrasts : sequence of Contrast
         What was asked of the runs before they were made.
     blocks : str, optional

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from inference_lab.reporting.contrasts import Observation
 from inference_lab.reporting.statistics import median, primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
-from inference_lab.results.findings import Findings
-from inference_lab.results.known import Known, KnownBest, known_best, merged
+from inference_lab.results.analysis import Findings
+from inference_lab.results.best_known import Known, KnownBest, known_best, merged
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value

@@ -11,8 +11,8 @@ from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.reporting.cells import count_cell, text_cell
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
 from inference_lab.reporting.statistics import median
-from inference_lab.results.alarms import environment_id, memory_limits
-from inference_lab.results.findings import Findings
+from inference_lab.results.analysis import Findings
+from inference_lab.results.consistency_checks import environment_id, memory_limits
 from inference_lab.results.records import TRACE_LIMIT, Record
 from inference_lab.words import NONE, bytes_text, counted
 

@@ -30,7 +30,7 @@ from inference_lab.reporting.facts import (
     sizes,
 )
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
-from inference_lab.results.findings import Findings
+from inference_lab.results.analysis import Findings
 from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
 from inference_lab.words import (

@@ -19,19 +19,7 @@ KEPT_BELOW, LONGEST = 100_000, 100_000
 def encode_labels(labels: IntArray | None) -> str:
     """Return a labelling as a string: base64 of zlib of a code for its width, and its bytes.
 
-    Parameters
-    ----------
-    labels : (n,) array of int, or None
-
-    Returns
-    -------
-    str
-        Empty without a labelling, for `KEPT_BELOW` variables or more, and beyond `LONGEST`.
-
-    Examples
-    --------
-    >>> decode_labels(encode_labels(np.array([0, 300, 2])))
-    array([  0, 300,   2])
+    Empty without a labelling, from `KEPT_BELOW` variables on, and beyond `LONGEST` characters.
     """
     if labels is None or len(labels) >= KEPT_BELOW:
         return ""
@@ -43,26 +31,7 @@ def encode_labels(labels: IntArray | None) -> str:
 
 
 def decode_labels(text: str) -> IntArray:
-    """Return the labelling that `encode_labels` made a string of.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    (n,) array of int64
-
-    Raises
-    ------
-    ValueError
-        If the string is none of `encode_labels`.
-
-    Examples
-    --------
-    >>> decode_labels(encode_labels(np.array([1, 0])))
-    array([1, 0])
-    """
+    """Return the labelling that `encode_labels` made a string of."""
     try:
         content = zlib.decompress(base64.b64decode(text, validate=True))
         return np.frombuffer(content[1:], dtype=f"<u{content[0]}").astype(np.int64)

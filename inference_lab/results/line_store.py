@@ -1,42 +1,47 @@
-"""Stores of records: files of JSON lines that survive crashes, plain or packed by gzip or xz.
+"""Stores of records: files of JSON lines that survive crashes.
 
-In a packed store each call of `LineStore.extend` is a member of its own, so it grows at its end as
-a plain one does: a crash costs the last member at most, and git keeps the new members only.
-``gzip -9n runs.jsonl`` or ``xz -9 runs.jsonl`` packs a store, ``gunzip`` or ``unxz`` unpacks it;
-pandas reads all three.
+A store is one file, ``runs.jsonl``, that is only ever appended to. ``xz -9 runs.jsonl`` makes an
+archive of it, ``runs.jsonl.xz``, which is read before the records that are appended later. pandas
+reads both.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import lzma
 import os
-import re
-import sys
+import stat
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from inference_lab.results import packed
-from inference_lab.results.files import alone, open_locked, write_whole
-from inference_lab.results.json_lines import JsonLine, RecordError
+from filelock import lock_descriptor
 
-if sys.platform != "win32":
-    import fcntl
+from inference_lab.results.files import exclusive_lock, write_whole
+from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
+from inference_lab.words import counted
 
 __all__ = ["LineStore", "RecordWarning"]
 
+#: The beginning of each line that a store wrote.
 _START = b'{"schema": '
-_SCHEMA = re.compile(rb'\{"schema": (\d{1,9})\b')
 
-#: Of so many lines that are no records it is said why.
+#: Damaged lines of which the reason is given.
 _NAMED = 3
+
+#: Suffix of archives.
+_ARCHIVED = ".xz"
+
+#: Errors of a disk that is full, or on which a file may not grow.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RecordWarning(UserWarning):
-    """Lines of a store are left out, or somebody else is writing to it."""
+    """Lines of a store are left out, the store was changed, or another process writes to it."""
 
 
 _L = TypeVar("_L", bound=JsonLine)
@@ -45,137 +50,97 @@ _L = TypeVar("_L", bound=JsonLine)
 class LineStore(Generic[_L]):
     """A file of objects, one JSON line each, that is only ever appended to.
 
+    What `append` has returned from is on the disk and can be read back. Several processes may
+    append to one file. A line that was cut off by a crash is left out, and replaced by the next
+    record; any other damaged line is left out, and `prepare` moves it to a file beside the store.
+    A store that disappears while it is written to is written again. All of this is reported by a
+    `RecordWarning`.
+
     Parameters
     ----------
     path : str or path
-        The file; it and its folder are made by the first `append`, or by `prepare`. It is packed
-        if its name ends in ``.gz`` or ``.xz``; where there is no ``runs.jsonl`` but a
-        ``runs.jsonl.gz`` or a ``runs.jsonl.xz``, that is meant.
+        The file; it and its folder are made by the first `append`, or by `prepare`. The name of an
+        archive stands for the store that it belongs to.
     kind : type
         The class of the objects, a `JsonLine`.
 
     Attributes
     ----------
     path : path
-        The file that holds the records.
+    archive : path
+        The archive, there or not.
     remarks : list of str
         What was left out when the store was last read or prepared, each a sentence.
-
-    Guarantees: what `append` has returned from is on the disk and can be read back; several
-    processes may append to one file (where the system has file locks). A line that was cut off by
-    a crash is recognised, left out, and replaced by the next record; any other line that is no
-    record is left out, and set aside by `prepare` in a file beside it, as it is. Both are told by
-    a `RecordWarning`. A packed file that is damaged otherwise is refused with a `RecordError`, and
-    so is a store that is there in two forms.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
-        self.path = Path(path)
-        if not os.path.exists(self.path) and (others := self._other_forms()):
-            self.path = others[0]
+        self.path = Path(os.fspath(path).removesuffix(_ARCHIVED))
+        self.archive = Path(f"{self.path}{_ARCHIVED}")
         self.kind = kind
-        #: What a packed file was after the last `extend`: then nobody else has changed it.
-        self._left: tuple[int, int, int] | None = None
         self.remarks: list[str] = []
+        #: The file as this process left it, and its records, once `prepare` was called.
+        self._left: os.stat_result | None = None
+        self._held: list[_L] = []
 
     def __repr__(self) -> str:
         """Return the constructor call."""
         return f"{type(self).__name__}({str(self.path)!r})"
 
-    @property
-    def _is_packed(self) -> bool:
-        return self.path.suffix in packed.SUFFIXES
-
-    @property
-    def _plain_path(self) -> Path:
-        return self.path.with_suffix("") if self._is_packed else self.path
-
-    def _other_forms(self) -> list[Path]:
-        """Return the files that are there and hold the same store packed otherwise, or plain."""
-        forms = (Path(f"{self._plain_path}{suffix}") for suffix in ("", *packed.SUFFIXES))
-        return [path for path in forms if path != self.path and os.path.exists(path)]
+    def exists(self) -> bool:
+        """Whether there is a file, or an archive."""
+        return os.path.exists(self.path) or self.archive.is_file()
 
     def beside(self, suffix: str) -> Path:
-        """Return a file that belongs to the store, such as ``runs.lock``, packed or not."""
-        return self._plain_path.with_suffix(suffix)
+        """Return a file that belongs to the store, such as ``runs.lock``."""
+        return self.path.with_suffix(suffix)
 
     @property
     def rejected(self) -> Path:
-        """The file beside it that lines are set aside in: ``runs.rejected.jsonl``."""
-        return self.beside(f".rejected{self._plain_path.suffix}")
+        """The file beside the store that damaged lines are moved to: ``runs.rejected.jsonl``."""
+        return self.beside(f".rejected{self.path.suffix}")
 
     def prepare(self, *, ours: bool = False) -> list[_L]:
-        """Make sure that records can be appended, so that this does not fail after a long run.
+        """Make sure that records can be appended, and return those that there are.
 
-        Lines that are no records are moved to the file `rejected`; those of a later version stay.
-
-        Parameters
-        ----------
-        ours : bool
-            Whether the file is known to be a store, whatever it holds.
-
-        Returns
-        -------
-        list
-            All records that the file holds.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be made or written.
-        RecordError
-            If the file is something else than a store: it holds no record, and nothing like one;
-            or is packed and damaged.
+        Damaged lines are moved to the file `rejected`; those of a later version stay. A file with
+        other lines only is refused, unless it is known to be `ours`.
         """
         with self._naming(), self._locked():
             lines = _Lines(self)
             records = list(lines)
-            if lines.bad and not (ours or records) and not any(map(self._is_like_ours, lines.bad)):
+            known = ours or records or any(line.startswith(_START) for line in lines.damaged)
+            if lines.reasons and not known:
                 raise RecordError(lines.reasons[0])
-            moved = {line for line in lines.bad if not self._is_later(line)}
-            if moved and sys.platform != "win32":  # there nobody may replace an open file
-                self._set_aside(moved)
+            if lines.damaged and os.name == "posix":  # elsewhere an open file cannot be replaced
+                self._set_aside(set(lines.damaged))
                 lines = _Lines(self)
                 records = list(lines)
+            self._held, self._left = records, os.stat(self.path)
         self._remark(lines)
-        return records
+        return list(records)
 
     def _set_aside(self, lines: set[bytes]) -> None:
-        """Move lines to the file beside, which has them before they leave."""
-        there = set(_lines_of(self.rejected)) if self.rejected.exists() else set()
-        kept: list[bytes] = []
-        new: list[bytes] = []
-        with self._open()[0] as stream:
-            for line in stream:
-                if line not in lines:
-                    kept.append(line)
-                elif (whole := line.rstrip(b"\n") + b"\n") not in there:
-                    new.append(whole)
+        """Move lines to the file beside the store; they are there before they leave."""
+        content = list(_lines(self.path))
+        whole = {line.rstrip(b"\n") + b"\n" for line in lines}
+        new = whole - set(_lines(self.rejected)) if self.rejected.exists() else whole
         with self.rejected.open("ab") as stream:
-            stream.writelines(new)
+            stream.writelines(line for line in content if line.rstrip(b"\n") + b"\n" in new)
             stream.flush()
             os.fsync(stream.fileno())
-        write_whole(self.path, self._packed(b"".join(kept)), synced=True)
+        kept = b"".join(line for line in content if line not in lines)
+        write_whole(self.path, kept, synced=True)
 
     @contextmanager
-    def alone(self, share: tuple[str, int] | None = None) -> Iterator[None]:
-        """Have the store to this process: nobody else does `alone` what it is doing in the block.
+    def exclusive_lock(self, shard: tuple[int, int] | None = None) -> Iterator[None]:
+        """Hold an exclusive lock on the store for the duration of the block.
 
-        Waits, after a `RecordWarning`, until others have ended, however they end. Appending and
-        reading need no such thing.
-
-        Parameters
-        ----------
-        share : (str, int), optional
-            Others with the same name and another number may go on at the same time.
-
-        Raises
-        ------
-        OSError
-            If the file that is locked, ``runs.lock`` beside ``runs.jsonl``, cannot be made.
+        Waits, after a `RecordWarning`, until other processes have released theirs, however they
+        end. Different shards, each an index and a count, do not wait for each other. Appending and
+        reading need no such lock.
         """
 
-        def say() -> None:
+        def waiting() -> None:
             warnings.warn(
                 f"{self.path}: somebody else is adding runs to it; this goes on when they have "
                 "ended",
@@ -183,54 +148,89 @@ class LineStore(Generic[_L]):
                 stacklevel=6,
             )
 
-        with alone(self.beside(".lock"), share, say):
+        with ExitStack() as stack:
+            with exclusive_lock(self.beside(".lock"), waiting):
+                if shard is None:
+                    for other in sorted(self.path.parent.glob(f"{self.path.stem}.*-of-*.lock")):
+                        with exclusive_lock(other, waiting):
+                            pass
+                    yield
+                    return
+                mine = self.beside(f".{shard[0]}-of-{shard[1]}.lock")
+                stack.enter_context(exclusive_lock(mine, waiting))
             yield
 
     def append(self, record: _L) -> None:
         """Write a record to the end of the file and wait until it is on the disk.
 
-        Raises
-        ------
-        OSError
-            If it cannot be written; the file is left as it was.
-        RecordError
-            If a field of the record holds what could not be read back, or the file is something
-            else than a store; it is left as it was.
+        The file is left as it was where that cannot be done, or where it is not a store.
         """
         self.extend([record])
 
     def extend(self, records: Iterable[_L]) -> None:
         """Write all records, or none, to the end of the file; see `append`."""
-        lines = b"".join(record.to_json().encode("ascii") + b"\n" for record in records)
-        if not lines:
+        new = list(records)
+        if not new:
             return
-        with self._naming(), self._locked() as handle:
-            size, first = self._end_last_line(handle)
-            content = self._packed(first + lines)
-            try:
-                written = 0
-                while written < len(content):
-                    written += os.write(handle, content[written:])
-                os.fsync(handle)
-            except BaseException as problem:
-                # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
-                whole = os.fstat(handle).st_size == size + len(content)
-                if not whole or isinstance(problem, OSError):
-                    os.ftruncate(handle, size)
-                raise
-            self._left = _identity(handle)
+        with self._naming():
+            lost = self._lost()
+            with self._locked() as handle:
+                size, first = self._end_last_line(handle)
+                lines = (record.to_json().encode("ascii") + b"\n" for record in (*lost, *new))
+                content = first + b"".join(lines)
+                try:
+                    written = 0
+                    while written < len(content):
+                        written += os.write(handle, content[written:])
+                    os.fsync(handle)
+                except BaseException as problem:
+                    # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
+                    whole = os.fstat(handle).st_size == size + len(content)
+                    if not whole or isinstance(problem, OSError):
+                        os.ftruncate(handle, size)
+                    raise
+                if self._left is not None:
+                    self._held += new
+                    self._left = os.fstat(handle)
+
+    def compress(self) -> None:
+        """Move all lines of the file into the archive."""
+        with self._naming(), self._locked():
+            paths = [path for path in (self.archive, self.path) if path.exists()]
+            content = b"".join(line for path in paths for line in _lines(path))
+            packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+            write_whole(self.archive, packed, synced=True)
+            self.path.unlink()
+
+    def _lost(self) -> list[_L]:
+        """Return the records that this process knows of and that the file holds no longer.
+
+        A run may remove the file, or put another file or a folder in its place.
+        """
+        if self._left is None:
+            return []
+        found = os.stat(self.path) if os.path.exists(self.path) else None
+        if found is not None:
+            # A folder may have the number that the file had.
+            if stat.S_ISDIR(found.st_mode):
+                os.rename(self.path, self.path.with_name(f"{self.path.name}.{os.getpid()}.folder"))
+            elif os.path.samestat(found, self._left) and found.st_size >= self._left.st_size:
+                return []
+        there = {record.to_json() for record in _Lines(self)}
+        lost = [record for record in self._held if record.to_json() not in there]
+        if lost:
+            warnings.warn(
+                f"{self.path}: the file was removed, cut or replaced during a run; it is written "
+                f"again, with the {counted(len(lost), 'record')} that it held",
+                RecordWarning,
+                stacklevel=4,
+            )
+        return lost
 
     def read(self) -> list[_L]:
         """Return all records, in the order in which they were written.
 
-        A line that is not a record is left out with a `RecordWarning`.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        RecordError
-            If it is packed and damaged.
+        A damaged line is left out with a `RecordWarning`.
         """
         return list(self)
 
@@ -238,180 +238,132 @@ class LineStore(Generic[_L]):
         """Iterate over the records as in `read`."""
         lines = _Lines(self)
         with self._naming():
+            if not self.exists():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
             yield from lines
         self._remark(lines)
 
     def _remark(self, lines: _Lines[_L]) -> None:
-        """Note what was left out, and what earlier ones set aside, and warn of it."""
+        """Note what was left out, and what was set aside before, and warn of it."""
         self.remarks = lines.remarks()
         if self.rejected.exists():
-            count = len(_lines_of(self.rejected))
+            count = len(list(_lines(self.rejected)))
             self.remarks.append(
                 f"{self.path}: {_counted(count)} set aside in {self.rejected.name} before"
             )
         for remark in self.remarks:
             warnings.warn(remark, RecordWarning, stacklevel=3)
 
-    def _parse(self, line: bytes, number: int) -> _L:
-        try:
-            return self.kind.from_json(line.decode("utf-8"))
-        except (UnicodeDecodeError, RecordError) as problem:
-            raise RecordError(f"{self.path}:{number}: {problem}") from None
-
-    def _is_later(self, line: bytes) -> bool:
-        """Whether a line says that a later version of the library wrote it."""
-        found = _SCHEMA.match(line)
-        return found is not None and int(found[1]) > self.kind.SCHEMA
-
-    def _is_like_ours(self, line: bytes) -> bool:
-        """Whether a line that is no record was one: it has half of the fields."""
-        names = self.kind._hints()
-        held = sum(f'"{name}"'.encode() in line for name in names)
-        return 2 * held >= len(names) and not self._is_later(line)
-
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Refuse a store that is there twice, and let errors of the system name the file."""
-        if os.path.exists(self.path) and (others := self._other_forms()):
-            raise RecordError(
-                f"{self.path} and {others[0].name} are both there; move one of them to "
-                "another folder (inference-lab merge puts the records of both into one)"
-            )
+        """Let errors of the system name the file, and say what to do where the disk is full."""
         try:
             yield
         except OSError as problem:
             if problem.filename is None:
                 problem.filename = str(self.path)
+            if problem.errno in _FULL:
+                problem.add_note(
+                    "Make room there, or move the records to another disk; the same call then "
+                    "goes on from what is recorded."
+                )
             raise
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open the file for appending, alone."""
+        """Open the file for reading and appending, made if it is missing, and lock it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open_locked(self.path, fcntl.flock if sys.platform != "win32" else None)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
-
-    # ------------------------------------------------------------------ plain and packed
-
-    def _packed(self, content: bytes) -> bytes:
-        """Return lines as the file holds them."""
-        return packed.pack(content, self.path.suffix) if self._is_packed and content else content
-
-    def _unpack(self) -> packed.Unpacked:
-        """Return what a packed file holds."""
-        try:
-            found = packed.unpack(self.path.read_bytes(), self.path.suffix)
-        except ValueError as problem:
-            raise RecordError(f"{self.path}: {problem}") from None
-        if not found.content and not _begins_a_record(found.rest):
-            raise RecordError(f"{self.path}: not records that were cut off while they were written")
-        return found
-
-    def _open(self) -> tuple[IO[bytes], bool]:
-        """Return the lines of the file, and whether its last member was cut off and is left out."""
-        if not self._is_packed:
-            return self.path.open("rb"), False
-        found = self._unpack()
-        return io.BytesIO(found.content), found.size < found.of
+        while True:
+            handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            try:
+                lock_descriptor(handle, poll_interval=0.002)
+                # Whoever had the lock may have put another file in its place, or removed it.
+                if _is_at(handle, self.path):
+                    yield handle
+                    return
+            finally:
+                os.close(handle)
 
     def _end_last_line(self, handle: int) -> tuple[int, bytes]:
-        """Drop what a crash cut off.
+        """Drop a line that a crash cut off.
 
-        Returns
-        -------
-        int
-            Bytes of the file.
-        bytes
-            What has to be written first, so that the last line is ended.
+        Returns the size of the file, and the bytes that end its last line, if it has no end.
         """
         size = os.fstat(handle).st_size
-        if size == 0:
-            return 0, b""
-        if self._is_packed:
-            if self._left == _identity(handle):
-                return size, b""
-            found = self._unpack()
-            whole = found.size
-            lines = io.BytesIO(found.content).readlines()
-        else:
-            os.lseek(handle, size - 1, os.SEEK_SET)
-            if os.read(handle, 1) == b"\n":
-                return size, b""
-            lines = _lines_of(self.path)
-            whole = size - (len(lines.pop()) if _is_cut_off(lines[-1]) else 0)
-        if whole < size:
+        if size == 0 or os.pread(handle, 1, size - 1) == b"\n":
+            return size, b""
+        lines = list(_lines(self.path))
+        if _is_cut_off(lines[-1]):
             warnings.warn(
                 f"{self.path}: the last line was cut off while it was written; it is removed",
                 RecordWarning,
                 stacklevel=5,
             )
-            os.ftruncate(handle, whole)
-        if not lines or lines[-1].endswith(b"\n"):
-            return whole, b""
+            size -= len(lines[-1])
+            os.ftruncate(handle, size)
+            return size, b""
         try:
-            self._parse(lines[-1], len(lines))
-        except RecordError:
-            if not any(map(self._is_like_ours, lines)):
-                raise
-        return whole, b"\n"
+            self.kind.from_json(lines[-1])
+        except RecordError as problem:
+            if not any(line.startswith(_START) for line in lines):
+                raise RecordError(f"{self.path}:{len(lines)}: {problem}") from None
+        return size, b"\n"
 
 
 class _Lines(Generic[_L]):
-    """The records of a file of lines, and what else it holds, known after they were gone through.
+    """The records of a store, and its other lines, known after the iteration.
 
     Attributes
     ----------
-    bad : list of bytes
-        The lines that are no records.
+    damaged : list of bytes
+        The lines of the file that are no records.
     reasons : list of str
-        Why, of the first ones.
-    cut_off : int
-        Number of the last line if it was cut off while it was written, else 0.
+        Why, of all lines that are left out.
+    cut_off : str
+        Place of the last line if it was cut off while it was written, else empty.
     """
 
     def __init__(self, store: LineStore[_L]) -> None:
         self.store = store
-        self.bad: list[bytes] = []
+        self.damaged: list[bytes] = []
         self.reasons: list[str] = []
-        self.cut_off = 0
+        self.cut_off = ""
 
     def __iter__(self) -> Iterator[_L]:
-        number = 0
-        stream, cut = self.store._open()
-        with stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.endswith(b"\n") and _is_cut_off(line):
-                    self.cut_off = number
-                    return
-                try:
-                    record = self.store._parse(line, number)
-                except RecordError as problem:
-                    self.bad.append(line)
-                    if len(self.reasons) < _NAMED:
-                        self.reasons.append(str(problem))
-                else:
-                    yield record
-        if cut:
-            self.cut_off = number + 1
+        if self.store.archive.is_file():
+            yield from self._records(self.store.archive)
+            self.damaged.clear()
+        if os.path.exists(self.store.path):
+            yield from self._records(self.store.path)
+
+    def _records(self, path: Path) -> Iterator[_L]:
+        for number, line in enumerate(_lines(path), start=1):
+            if not line.endswith(b"\n") and _is_cut_off(line):
+                self.cut_off = f"{path}:{number}"
+                return
+            try:
+                record = self.store.kind.from_json(line)
+            except RecordError as problem:
+                self.reasons.append(f"{path}:{number}: {problem}")
+                if not isinstance(problem, LaterRecordError):
+                    self.damaged.append(line)
+            else:
+                yield record
 
     def remarks(self) -> list[str]:
         """Return a sentence for each kind of line that was left out."""
-        said = []
-        if self.bad:
-            more = "; ..." if len(self.bad) > len(self.reasons) else ""
-            said.append(
-                f"{self.store.path}: {_counted(len(self.bad))} left out: "
-                f"{'; '.join(self.reasons)}{more}"
+        remarks = []
+        if self.reasons:
+            more = "; ..." if len(self.reasons) > _NAMED else ""
+            remarks.append(
+                f"{self.store.path}: {_counted(len(self.reasons))} left out: "
+                f"{'; '.join(self.reasons[:_NAMED])}{more}"
             )
         if self.cut_off:
-            said.append(
-                f"{self.store.path}:{self.cut_off}: the last line was cut off while it was "
-                "written; it is left out"
+            remarks.append(
+                f"{self.cut_off}: the last line was cut off while it was written; it is left out"
             )
-        return said
+        return remarks
 
 
 def _counted(count: int) -> str:
@@ -420,20 +372,39 @@ def _counted(count: int) -> str:
     return f"{count} lines that are no records were"
 
 
-def _lines_of(path: Path) -> list[bytes]:
-    """Return the lines of a file, all with their ends but perhaps the last one."""
-    with path.open("rb") as stream:
-        return stream.readlines()
+def _opened(path: Path, flags: int) -> int:
+    """Open a file; refuse a FIFO or a device before it is read."""
+    # Without waiting: to open a FIFO waits for a writer.
+    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, flags, 0o666)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return handle
+    os.close(handle)
+    kind = "a FIFO" if stat.S_ISFIFO(mode) else "a device"
+    raise RecordError(f"{path} is {kind}; records are kept in regular files: choose another path")
 
 
-def _identity(handle: int) -> tuple[int, int, int]:
-    """Return what tells whether a file is another one, or was changed."""
-    found = os.fstat(handle)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one that a path leads to."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
-def _begins_a_record(text: bytes) -> bool:
-    return text.startswith(_START) or _START.startswith(text)
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file or an archive, all with their ends but perhaps the last one."""
+    if path.suffix == _ARCHIVED:
+        from inference_lab.io._files import FormatError, read_bytes
+
+        try:
+            yield from io.BytesIO(read_bytes(path))
+        except FormatError as problem:
+            raise RecordError(str(problem)) from None
+    else:
+        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as stream:
+            yield from stream
 
 
 def _is_cut_off(line: bytes) -> bool:
@@ -441,7 +412,7 @@ def _is_cut_off(line: bytes) -> bool:
     text = line.rstrip(b"\0")
     if not text:
         return True
-    if not _begins_a_record(text):
+    if not (text.startswith(_START) or _START.startswith(text)):
         return False
     try:
         json.loads(text)

@@ -20,21 +20,16 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from inference_lab.contract import Status, TracePoint
-from inference_lab.results.json_lines import (
-    JsonLine,
-    RecordError,
-    json_object,
-    jsonable,
-)
+from inference_lab.results.json_lines import JsonLine, RecordError, jsonable
 from inference_lab.results.line_store import LineStore, RecordWarning
 
 __all__ = [
@@ -60,9 +55,6 @@ FAILURES = ("error", "crash", "memory", "timeout")
 
 _STATUSES = frozenset(status.value for status in Status)
 
-#: Decimals of seconds in records, and of bytes of memory: what is beyond differs from run to run.
-_TIME, _MEMORY = 6, -6
-
 #: A record keeps at most this many points of its run's history.
 TRACE_LIMIT = 200
 
@@ -72,12 +64,6 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
 
     Points at which neither the best energy nor the bound moved go first; if that is not enough,
     the rest is taken at even steps.
-
-    Examples
-    --------
-    >>> points = [TracePoint(t, 5.0, 5.0, 0.0) for t in range(1000)]
-    >>> [p.seconds for p in thin_trace(points)]
-    [0, 999]
     """
     points = list(trace)
     if len(points) <= limit:
@@ -93,20 +79,11 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
     return tuple(kept)
 
 
-def _rounded_up(seconds: float) -> float:
-    """Return a time as the next whole number of microseconds, if it is finite."""
-    if not math.isfinite(seconds):
-        return seconds
-    # One that is a whole number stays so, whatever its nearest float is.
-    return math.ceil(round(seconds * 1e6, 3)) / 1e6
-
-
 @cache
 def environment() -> dict[str, Any]:
-    """Return what a timing depends on: versions, platform, number of processors.
+    """Return versions, platform and processors; ``id`` is a digest of the rest.
 
-    Nothing is imported for it. ``id`` is a digest of the rest: runs with the same can be compared
-    by their timings.
+    Times of runs with the same ``id`` can be compared. No package is imported.
     """
     import inference_lab
 
@@ -151,7 +128,7 @@ def physical_memory() -> int | None:
 
 
 class RunKey(NamedTuple):
-    """What a run was asked: of runs with the same key, one is enough.
+    """The question of a run: of runs with the same key, one is enough.
 
     Limits of memory are no part of it, since they only decide whether a run fails.
     """
@@ -170,9 +147,7 @@ class RunKey(NamedTuple):
 
 
 class RunRecord(JsonLine):
-    """What one run left, of a solver or of a fit, whatever happened in it.
-
-    Base of frozen dataclasses that have the fields below, and what else there is to tell.
+    """Base of records of runs, of a solver or of a fit.
 
     Attributes
     ----------
@@ -183,6 +158,8 @@ class RunRecord(JsonLine):
     started, finished : str
         Times in UTC, ISO 8601.
     """
+
+    CLEANED: ClassVar[tuple[str, ...]] = ("message", "traceback")
 
     status: str
     message: str
@@ -225,36 +202,10 @@ class RunRecord(JsonLine):
         """Whether the run ended in an error, or was ended."""
         return self.status in FAILURES
 
-    def to_resolution(self) -> Self:
-        """Make times those to the microsecond, and the peak of memory that to the megabyte.
-
-        Digits that say nothing take a quarter of a packed store. What the run found stays as it is.
-
-        Returns
-        -------
-        Self
-
-        Examples
-        --------
-        >>> run = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
-        ...              n_labels=2, solver="icm", solver_name="icm", status="converged",
-        ...              energy=1 / 3, seconds=1 / 3, peak_memory=123_456_789)
-        >>> rounded = run.to_resolution()
-        >>> rounded.energy, rounded.seconds, rounded.peak_memory
-        (0.3333333333333333, 0.333333, 123000000)
-        """
-        times = {
-            entry.name: round(value, _TIME)
-            for entry in fields(self)
-            if entry.name.endswith("seconds") and (value := getattr(self, entry.name)) is not None
-        }
-        peak = self.peak_memory
-        return replace(self, **times, peak_memory=None if peak is None else round(peak, _MEMORY))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Record(RunRecord):
-    """One run of one solver on one problem: what was asked, what came out, and where it ran.
+    """One run of one solver on one problem: the question, the answer, and the machine.
 
     Attributes
     ----------
@@ -271,8 +222,7 @@ class Record(RunRecord):
     truth_energy : float or None
         Energy of the ground truth.
     small_energy : float
-        What an energy of the problem is small against, see `inference_lab.contract.proves`. New in
-        schema 5.
+        What an energy of the problem is small against, see `inference_lab.contract.proves`.
     problem_info : mapping
         Further facts about the problem.
     solver, solver_name : str
@@ -282,16 +232,16 @@ class Record(RunRecord):
     solver_version : int
     solver_source : str
         Digest of the file that the solver's class is in, of one from outside the library: when it
-        is edited, its runs are made again. New in schema 4.
+        is edited, its runs are made again.
     seed, time_limit, temperature
         What the run was given.
     repeat : int
-        Number of the run among those that were asked the same. New in schema 3.
+        Number of the run among those that were asked the same.
     threads : int
-        Threads that numerical libraries may use. New in schema 3.
+        Threads that numerical libraries may use.
     clock : str
         What ``seconds`` and those of the trace and the limit are: of wall time, "wall", or those
-        that processors worked, "cpu". New in schema 6.
+        that processors worked, "cpu".
     status : str
         A value of `inference_lab.Status`.
     message, traceback : str
@@ -299,20 +249,19 @@ class Record(RunRecord):
     energy, claimed_energy, lower_bound, gap, iterations, log_partition, log_partition_kind
         As in `inference_lab.Solution`; ``energy`` is the independent evaluation.
     labels_hash : str
-        Digest of the best labelling, empty without one: whether two runs found the same. New in
-        schema 3.
+        Digest of the best labelling, empty without one: whether two runs found the same.
     labels : str
         The best labelling as a compressed string, see `inference_lab.results.labellings`; empty
-        without one, and for 100,000 variables or more. New in schema 7.
+        without one, and for 100,000 variables or more.
     pairwise_f, nmi, ari, accuracy : float or None
         Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
     scores : mapping
-        Further scores of the problem's own, such as ``bad_pixels``. New in schema 2.
+        Further scores of the problem's own, such as ``bad_pixels``.
     cpu_seconds, peak_memory, memory_limit, exit_code
         Of the run's own process, where it had one: user and system time, with loading and
-        evaluation; bytes resident at most; bytes it might take; how it ended. New in schema 2.
+        evaluation; bytes resident at most; bytes it might take; how it ended.
     wall_seconds : float or None
-        From the start of the process to its end, everything included. New in schema 3.
+        From the start of the process to its end, everything included.
     seconds, compile_seconds, setup_seconds : float
         The solver's own time; compilation of kernels within the run; building the problem.
     trace : tuple of TracePoint
@@ -326,7 +275,6 @@ class Record(RunRecord):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
-    OLDER: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6)
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -384,21 +332,12 @@ class Record(RunRecord):
     finished: str = ""
 
     def __post_init__(self) -> None:
-        """Thin the trace, and bring texts and mappings into the form that JSON gives back."""
+        """Check the fields, and thin the trace."""
+        super().__post_init__()
         object.__setattr__(self, "trace", thin_trace(self.trace))
-        for name in ("message", "traceback"):
-            object.__setattr__(self, name, jsonable(getattr(self, name)))
-        for name in ("problem_info", "settings", "scores", "diagnostics", "environment"):
-            object.__setattr__(self, name, json_object(getattr(self, name)))
 
     def check(self) -> None:
-        """Refuse what no run could have been recorded with.
-
-        Raises
-        ------
-        RecordError
-            The message names the field.
-        """
+        """Refuse values that no run can have."""
         if self.status not in _STATUSES:
             known = ", ".join(sorted(_STATUSES))
             raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
@@ -455,26 +394,6 @@ class Record(RunRecord):
         energy = f"energy {self.energy:.7g}" if found else "no labelling of finite energy"
         return f"{energy}, {self.status}, {self.seconds:.3g} s"
 
-    def to_resolution(self) -> Self:
-        """Do as with all runs, and round the times of the history up to the microsecond.
-
-        What was found within any number of whole microseconds was found within them still.
-
-        Returns
-        -------
-        Record
-
-        Examples
-        --------
-        >>> run = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
-        ...              n_labels=2, solver="icm", solver_name="icm", status="converged",
-        ...              trace=(TracePoint(1 / 3, 0.1, 0.1, 0.0),))
-        >>> run.to_resolution().trace[0].seconds
-        0.333334
-        """
-        points = (p._replace(seconds=_rounded_up(p.seconds)) for p in self.trace)
-        return replace(super().to_resolution(), trace=tuple(points))
-
     @property
     def answered(self) -> bool:
         """Whether the run gave a labelling of finite energy, or the proof that there is none."""
@@ -487,13 +406,6 @@ class RecordStore(LineStore[Record]):
     Parameters
     ----------
     path : str or path
-
-    Examples
-    --------
-    >>> record = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
-    ...                 n_labels=2, solver="icm", solver_name="icm", status="converged")
-    >>> Record.from_json(record.to_json()) == record
-    True
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

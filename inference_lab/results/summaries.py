@@ -227,17 +227,7 @@ class SolverSummary:
 def summarise_problem(
     name: str, records: Sequence[Record], names: Mapping[str, str]
 ) -> ProblemSummary:
-    """Return what the runs on one problem say together.
-
-    Parameters
-    ----------
-    name : str
-        What the problem is called.
-    records : sequence of Record
-        At least one.
-    names : mapping
-        The name of each solver by its spec.
-    """
+    """Return what the runs on one problem say together."""
     first = records[0]
     energies = [(r.energy, r.solver) for r in records if math.isfinite(r.energy)]
     energy, energy_by = min(energies, key=lambda e: e[0], default=(math.inf, ""))
@@ -265,13 +255,7 @@ def summarise_problem(
 
 
 def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the remarks in a problem's info; a file may hold anything in their place.
-
-    Examples
-    --------
-    >>> remarks_of({"remarks": ["a weight far out"]}), remarks_of({"remarks": 3}), remarks_of({})
-    (('a weight far out',), (), ())
-    """
+    """Return the remarks in a problem's info; a file may hold anything in their place."""
     given = info.get("remarks")
     return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
@@ -352,16 +336,7 @@ def _is_best(record: Record, problem: ProblemSummary) -> bool:
 def summarise_solver(
     solver: str, rows: Sequence[Row], runs: Sequence[tuple[Record, ProblemSummary]]
 ) -> SolverSummary:
-    """Return what one solver did over all problems.
-
-    Parameters
-    ----------
-    solver : str
-    rows : sequence of Row
-        One a problem.
-    runs : sequence of (Record, ProblemSummary)
-        All runs, with their problems.
-    """
+    """Return what one solver did over all problems."""
     records = [record for record, _ in runs]
     gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
     timed = [r.seconds for r in records if not (r.failed or r.refused)]

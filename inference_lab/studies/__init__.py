@@ -4,7 +4,7 @@ A study is a folder with ``study.toml``. One of clustering compares methods agai
 constraints over many random draws (`Study`); one of solvers runs them on problems (`SolverStudy`).
 """
 
-from inference_lab.results.fits import StudyRecord
+from inference_lab.results.clustering_records import StudyRecord
 from inference_lab.studies.comparison import SolverStudy, render_comparison, run_comparison
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.finding import find_study, load_study

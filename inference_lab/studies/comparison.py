@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from inference_lab.registry.registry import as_solver, problem_registry
 from inference_lab.reporting.claims import Claim, with_claims
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.results.known import FILE, known_best, merged, read_known, write_known
+from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.designs import Design, Grid
@@ -513,7 +513,7 @@ def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
 
 def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
     """Return the records that a store holds of a study, superseded ones included."""
-    if not store.path.exists():
+    if not store.exists():
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
     # Names are in the normal form of specs, without settings that are the default.
     problems = {problem_registry.make(spec).spec for spec in study.all_problems()}

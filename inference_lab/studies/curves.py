@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.results.fits import COSTS, StudyRecord
+from inference_lab.results.clustering_records import COSTS, StudyRecord
 
 __all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from inference_lab.reporting.claims import Claim
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.results.fits import COSTS
+from inference_lab.results.clustering_records import COSTS
 from inference_lab.studies.designs import check_names, check_values
 from inference_lab.studies.points import told_apart
 from inference_lab.studies.reading import StudyError, read_value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inference_lab.reporting.style import RC, line_style
-from inference_lab.results.fits import COSTS
+from inference_lab.results.clustering_records import COSTS
 from inference_lab.studies.curves import Results
 
 if TYPE_CHECKING:

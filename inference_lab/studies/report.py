@@ -30,8 +30,8 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.quoting import with_quotations
 from inference_lab.reporting.statistics import holm
+from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
 from inference_lab.results.files import write_whole
-from inference_lab.results.fits import COSTS, StudyRecord, environments
 from inference_lab.studies.curves import Results, paired
 from inference_lab.studies.definition import Method, Study
 from inference_lab.studies.figures import learning_curves, score_name

@@ -10,13 +10,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from inference_lab.harness.attempts import Limits, attempt, now, warm_up_apart
 from inference_lab.harness.campaign import Campaign, Execution, InputError, run_campaign
 from inference_lab.harness.executors import Call
-from inference_lab.harness.plans import PlannedFits
+from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
+from inference_lab.harness.manifest import PlannedFits
 from inference_lab.harness.progress import Progress
 from inference_lab.registry.registry import as_solver
-from inference_lab.results.fits import FitKey, FitStore, StudyRecord, note_environments
+from inference_lab.results.clustering_records import (
+    FitKey,
+    FitStore,
+    StudyRecord,
+    note_environments,
+)
 from inference_lab.results.json_lines import jsonable
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
@@ -274,7 +279,7 @@ def run_study(
     _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
     if jobs == 0:
-        known = {record.key: record for record in store} if store.path.exists() else {}
+        known = {record.key: record for record in store} if store.exists() else {}
         return [known[cell.key] for cell in cells(study) if cell.key in known]
     try:
         execution = Execution(

@@ -13,7 +13,7 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table
 from inference_lab.reporting.style import RC, line_style
-from inference_lab.results.fits import COSTS, StudyRecord
+from inference_lab.results.clustering_records import COSTS, StudyRecord
 from inference_lab.studies.curves import Mean, mean_of
 from inference_lab.studies.definition import Study, Summary
 from inference_lab.studies.figures import score_name

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import inference_lab as il
-from inference_lab.harness.warming import warm_up_graph
+from inference_lab.harness.warm_up import warm_up_graph
 
 SIZES = (10_000, 100_000, 1_000_000)
 LIMITS = (0.1, 1.0, 5.0)

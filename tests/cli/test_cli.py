@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
-from inference_lab.harness import attempts
+from inference_lab.harness import isolated_run
 from inference_lab.registry.registry import problem_registry, solver_registry
 from inference_lab.results.records import RecordStore
 
@@ -177,7 +177,7 @@ def test_version_and_help():
 
 def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     # As in a process of its own, where no test before has made a solver ready.
-    monkeypatch.setattr(attempts, "_warm", {})
+    monkeypatch.setattr(isolated_run, "_warm", {})
     result = call(
         "compare", "model.uai", "--solver", "icm", "--solver", "brute-force", "--seeds", 2
     )

@@ -20,7 +20,7 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.folder import states
+from inference_lab.harness.results_dir import states
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.export import write_table
 from inference_lab.reporting.report import report_document

@@ -16,7 +16,7 @@ from inference_lab.contract import Outcome, Solver, Status
 from inference_lab.convert import from_networkx, from_pgmpy, to_networkx, to_pgmpy
 from inference_lab.graph.label_encoding import chain, star
 from inference_lab.graph.random_graphs import LABEL_COSTS, random_graph
-from inference_lab.harness.warming import warm_up_graph
+from inference_lab.harness.warm_up import warm_up_graph
 from inference_lab.registry.registry import solver_registry
 from inference_lab.solvers.brute_force import BruteForce
 from inference_lab.solvers.icm import ICM

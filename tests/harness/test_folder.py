@@ -1,10 +1,8 @@
-"""A folder of results goes on when its records are packed: resumed, looked at, merged, reported."""
+"""A folder of results goes on when its records are compressed: resumed, merged, reported."""
 
 from __future__ import annotations
 
-import gzip
 import lzma
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -17,14 +15,13 @@ from inference_lab.results.records import RecordStore
 PROBLEM = "potts-grid(height=2, width=2)"
 
 
-@pytest.fixture(params=[("gz", gzip.compress), ("xz", lzma.compress)], ids=["gz", "xz"])
-def packed(tmp_path, request):
-    """Return the records of a folder of two runs, packed as one would by hand."""
-    suffix, pack = request.param
+@pytest.fixture
+def archive(tmp_path):
+    """Return the archive of a folder of two runs, made as one would by hand."""
     store = tmp_path / "packed" / "runs.jsonl"
     il.compare(PROBLEM, "icm", seeds=2, store=store)
-    path = Path(f"{store}.{suffix}")
-    path.write_bytes(pack(store.read_bytes()))
+    path = store.with_name("runs.jsonl.xz")
+    path.write_bytes(lzma.compress(store.read_bytes()))
     store.unlink()
     return path
 
@@ -35,36 +32,47 @@ def said(*arguments):
     return done.output
 
 
-def test_a_comparison_goes_on_in_a_packed_folder(packed):
-    folder, before = packed.parent, packed.read_bytes()
+def test_a_comparison_goes_on_after_its_archive(archive):
+    folder, before = archive.parent, archive.read_bytes()
     asked = ("--solver", "icm", "--seeds", 3, "--time-limit", "none")
-    output = said("compare", PROBLEM, *asked, "--out", folder)
-    assert f"{folder}: {packed.name}, runs.csv" in output and "2 of 3 runs were recorded" in output
-    assert not (folder / "runs.jsonl").exists()
-    assert packed.read_bytes().startswith(before)
-    assert [r.seed for r in RecordStore(packed)] == [0, 1, 2]
+    assert "2 of 3 runs were recorded" in said("compare", PROBLEM, *asked, "--out", folder)
+    assert archive.read_bytes() == before
+    assert len((folder / "runs.jsonl").read_bytes().splitlines()) == 1
+    assert [r.seed for r in RecordStore(archive)] == [0, 1, 2]
     assert "3: 3 done" in said("status", folder)
-    assert len(pd.read_json(packed, lines=True)) == 3
 
 
-def test_packed_folders_are_merged_both_ways_and_reported(packed, tmp_path):
-    folder, plain = packed.parent, tmp_path / "plain"
+def test_folders_are_merged_into_folders_and_archives(archive, tmp_path):
+    plain = tmp_path / "plain"
     il.compare(PROBLEM, "icm", seeds=[5, 6, 7], store=plain / "runs.jsonl")
-    before = packed.stat().st_size
-    assert f"3 records added to {packed}, 0" in said("merge", plain, "--out", folder)
-    # One member, smaller than three.
-    one = packed.stat().st_size - before
-    assert one < sum(len(r.to_json()) for r in RecordStore(plain / "runs.jsonl")) / 3
-    assert f"5 records added to {tmp_path / 'all' / 'runs.jsonl'}" in said(
-        "merge", folder, plain, "--out", tmp_path / "all"
+    everything = tmp_path / "all" / "runs.jsonl"
+    assert f"5 records added to {everything}, 0" in said(
+        "merge", archive.parent, plain, "--out", everything.parent
     )
-    said("report", packed)
-    assert "5 runs" in (folder / "report" / "README.md").read_text()
+    assert f"3 records added to {archive}, 2" in said("merge", everything.parent, "--out", archive)
+    assert [path.name for path in archive.parent.glob("runs.jsonl*")] == [archive.name]
+    assert list(pd.read_json(archive, lines=True)["seed"]) == [0, 1, 5, 6, 7]
+    said("report", archive)
+    assert "5 runs" in (archive.parent / "report" / "README.md").read_text()
 
 
-def test_a_folder_with_both_forms_is_refused(packed):
-    folder = packed.parent
-    (folder / "runs.jsonl").write_bytes(b"")
-    for command in ("status", "report"):
-        done = CliRunner().invoke(main, [command, str(folder)])
-        assert done.exit_code == 2 and "are both there" in done.output
+def test_a_run_that_removes_the_store_loses_no_record(tmp_path):
+    """The store is written again, and the comparison says so."""
+    path = tmp_path / "runs.jsonl"
+    il.compare(PROBLEM, "icm", seeds=2, store=path)
+
+    def remove(event):
+        if event.record is None and event.done == 3:
+            path.unlink()
+            path.mkdir()
+
+    with pytest.warns(UserWarning, match="written again, with the 3 records that it held"):
+        il.compare(PROBLEM, "icm", seeds=5, store=path, progress=remove)
+    assert [r.seed for r in RecordStore(path)] == [0, 1, 2, 3, 4]
+
+
+def test_a_fifo_or_a_device_is_no_store(tmp_path):
+    (tmp_path / "runs.jsonl").symlink_to("/dev/full")
+    for arguments in (["status", tmp_path], ["compare", PROBLEM, "--out", tmp_path]):
+        done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+        assert done.exit_code == 2 and "runs.jsonl is a device" in done.output, done.output

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.folder import find_store, states
+from inference_lab.harness.results_dir import find_store, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.records import RecordStore
 
@@ -297,7 +297,7 @@ def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
 
 
 def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypatch):
-    from inference_lab.harness import attempts
+    from inference_lab.harness import isolated_run
 
     rng = random.Random(0)
     real = time.time
@@ -306,7 +306,9 @@ def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypa
         return real() + rng.choice([-86400.0, 3600.0, 0.0, 1e6])
 
     monkeypatch.setattr(time, "time", jumping)
-    monkeypatch.setattr(attempts, "now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00")
+    monkeypatch.setattr(
+        isolated_run, "now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00"
+    )
     asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 2, "time_limit": 1.0}
     path = tmp_path / "runs.jsonl"
     first = il.compare(**asked, store=path)

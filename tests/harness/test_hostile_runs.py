@@ -233,7 +233,7 @@ def test_lines_that_are_no_records_are_told_by_status_and_report_and_set_aside(t
     made, lines = poisoned(path)
     before = path.read_bytes()
     said = (
-        rf"note: .*3 lines .* left out: {path}:1: field 'message' .*:2: .*iterations.*:3: .*_kind"
+        rf"note: .*3 lines .* left out: {path}:1: not a line of JSON.*:2: .*iterations.*:3: .*_kind"
     )
     status = told("status", tmp_path, "--json")
     assert re.search(said, status.stderr)
@@ -424,7 +424,7 @@ def test_a_process_that_outlives_its_parent_keeps_no_lock(tmp_path):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        with store.alone():
+        with store.exclusive_lock():
             grandchild = os.fork()
             if grandchild == 0:
                 os.setsid()
@@ -434,7 +434,7 @@ def test_a_process_that_outlives_its_parent_keeps_no_lock(tmp_path):
     os.waitpid(child, 0)
     grandchild = int(os.read(reading, 100))
     try:
-        with store.alone():  # would warn, and wait
+        with store.exclusive_lock():  # would warn, and wait
             os.kill(grandchild, 0)
     finally:
         os.kill(grandchild, signal.SIGKILL)

@@ -9,7 +9,7 @@ from sample_records import record
 
 import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.harness.folder import merge
+from inference_lab.harness.results_dir import merge
 from inference_lab.results import labellings
 from inference_lab.results.json_lines import clean_text
 from inference_lab.results.labellings import KEPT_BELOW, decode_labels, encode_labels

@@ -24,9 +24,9 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
-from inference_lab.harness.warming import hard_graph, warm_up_graph
+from inference_lab.harness.warm_up import hard_graph, warm_up_graph
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.findings import gap_percent
+from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import RecordStore
 
 

@@ -18,7 +18,7 @@ from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.results import Results, problem_class
-from inference_lab.results.findings import environment_id, latest
+from inference_lab.results.analysis import environment_id, latest
 
 INF = math.inf
 

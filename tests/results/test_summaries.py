@@ -9,7 +9,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
-from inference_lab.results.alarms import contradictions
+from inference_lab.results.consistency_checks import contradictions
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import proof, summarise_problem
 

@@ -15,8 +15,8 @@ from rendered import REPORTS, rendered
 
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.reporting.quoting import bare_numbers, quoted
-from inference_lab.results.fits import FitStore
-from inference_lab.results.known import read_known
+from inference_lab.results.best_known import read_known
+from inference_lab.results.clustering_records import FitStore
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import load_study
 from inference_lab.studies.definition import Protocol

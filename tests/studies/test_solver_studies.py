@@ -17,7 +17,7 @@ from inference_lab.cli import main
 from inference_lab.registry.registry import problem_registry
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
-from inference_lab.results.known import FILE
+from inference_lab.results.best_known import FILE
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import (
     SolverStudy,

@@ -17,10 +17,9 @@ from rendered import REPORTS, rendered
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
-from inference_lab.harness.folder import LETTERS, states
+from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
-from inference_lab.results.fits import FitStore, environments
-from inference_lab.results.packed import SUFFIXES
+from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies.curves import mean_of, paired
 from inference_lab.studies.definition import Method, Protocol
@@ -1027,7 +1026,7 @@ def test_reports_stay_small():
         if path.is_file() and not any(map(path.relative_to(REPORTS).match, made))
     ]
     stores = [path for path in files if "jsonl" in path.name and "plan" not in path.name]
-    assert {path.suffix for path in stores} <= set(SUFFIXES)
+    assert {path.suffix for path in stores} <= {".gz", ".xz"}
     assert not any("<metadata" in p.read_text() for p in files if p.suffix == ".svg")
     # What there is more of is packed more tightly.
     assert all(path.suffix == ".xz" for path in stores if path.stat().st_size > 1_000_000)

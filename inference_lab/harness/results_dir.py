@@ -1,7 +1,7 @@
 """What a folder of results holds: states of runs, and merging.
 
 The records are those of runs, in ``runs.jsonl``, or those of fits, in ``records.jsonl``; what was
-planned is noted beside them (`inference_lab.harness.plans`).
+planned is noted beside them (`inference_lab.harness.manifest`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.plans import plans_of
-from inference_lab.results import packed
-from inference_lab.results.fits import FitStore, environments, note_environments
+from inference_lab.harness.manifest import plans_of
+from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord
 from inference_lab.words import printable
@@ -45,30 +44,23 @@ LETTERS: Mapping[str, str] = {
 
 
 def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
-    """Return the store of a folder, or of a file of records.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the store of a folder, or of a file of records."""
     path = Path(place)
     if path.is_dir():
         for name, kind in _FILES.items():
-            if (store := kind(path / name)).path.is_file():
+            if (store := kind(path / name)).exists():
                 return store
         raise InputError(f"{path} holds no records: there is no {' or '.join(_FILES)} in it")
-    plain = path.stem if path.suffix in packed.SUFFIXES else path.name
-    found = _FILES.get(plain, RecordStore)(path)
-    if not found.path.is_file():
+    found = _FILES.get(path.name.removesuffix(".xz"), RecordStore)(path)
+    if not found.exists():
         raise InputError(f"{path} does not exist")
     return found
 
 
-def store_in(folder: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
-    """Return the store of a folder, there or not, that holds what another one does."""
-    (name,) = (name for name, kind in _FILES.items() if isinstance(like, kind))
-    return _FILES[name](folder / name)
+def store_in(place: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
+    """Return the store of a folder, or of an archive, that holds what another one does."""
+    ((name, kind),) = ((n, k) for n, k in _FILES.items() if isinstance(like, k))
+    return kind(place if place.suffix == ".xz" else place / name)
 
 
 # ---------------------------------------------------------------------- states
@@ -119,14 +111,7 @@ class States:
         }
 
     def lines(self, width: int = 100) -> RenderableType:
-        """Return a table of the solvers, and under it the matrix of states, a letter for each run.
-
-        Parameters
-        ----------
-        width : int
-            Characters there is room for. Problems of which all runs are done are left out where
-            there are many.
-        """
+        """Return a table of the solvers and a matrix of states, one letter a run."""
         from rich import box
         from rich.console import Group
         from rich.table import Table
@@ -189,17 +174,11 @@ def _letters(cell: Mapping[str, int]) -> str:
 
 
 def states(store: LineStore[Any]) -> States:
-    """Return the state of each run that was planned for a store or has a record there.
-
-    Raises
-    ------
-    OSError
-        If the files cannot be read.
-    """
+    """Return the state of each run that was planned for a store or has a record there."""
     places: dict[Hashable, tuple[str, str]] = {}
     remarks: list[str] = []
     plans = plans_of(store)
-    if plans.path.exists():
+    if plans.exists():
         for plan in plans:
             places.update((run.key, run.place) for run in plan.runs())
         remarks = plans.remarks
@@ -231,20 +210,6 @@ def merge(
 
     Records are known by their identity, so merging again changes nothing. Of runs with the same
     key, the last one counts: of the last store that has one.
-
-    Returns
-    -------
-    tuple of int
-        Numbers of records added, and of records that were there already.
-
-    Raises
-    ------
-    InputError
-        If one holds runs and another fits.
-    OSError
-        If a file cannot be read or written; nothing is written before all are read.
-    RecordError
-        If the file of the target is something else than a store.
     """
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}
@@ -256,7 +221,7 @@ def merge(
             found.setdefault(record.identity, record)
             total += 1
         plans = plans_of(source)
-        if plans.path.exists():
+        if plans.exists():
             noted.update((plan.id, plan) for plan in plans)
     into: LineStore[Any] = target
     held = {record.identity for record in into.prepare()}

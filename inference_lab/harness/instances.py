@@ -16,18 +16,18 @@ import numpy as np
 
 from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.harness.attempts import one_line
 from inference_lab.harness.campaign import InputError
+from inference_lab.harness.isolated_run import one_line
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problems
 from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
 __all__ = [
-    "Case",
+    "Instance",
     "ProblemSource",
     "Settings",
-    "build_cases",
+    "build_instances",
     "derive",
     "load_problem",
     "load_problems",
@@ -53,7 +53,7 @@ _DERIVED = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Instance:
     """A problem that is ready to be run on.
 
     Parameters
@@ -101,16 +101,10 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
     return found[0]
 
 
-def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
-    """Build the problems that a source stands for, and what solvers derive from their graphs.
-
-    Raises
-    ------
-    InputError
-        If one cannot be built.
-    """
+def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instance]:
+    """Build the problems that a source stands for, and what solvers derive from their graphs."""
     begin = perf_counter()
-    cases = []
+    instances = []
     for problem in load_problems(source, data_dir):
         try:
             truth = None if problem.truth is None else float(problem.graph.energy(problem.truth))
@@ -118,9 +112,9 @@ def build_cases(source: ProblemSource, data_dir: Path | None) -> list[Case]:
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
         # Those of one source are made one after the other, or all at once with the first.
-        cases.append(Case(problem, perf_counter() - begin, truth))
+        instances.append(Instance(problem, perf_counter() - begin, truth))
         begin = perf_counter()
-    return cases
+    return instances
 
 
 def derive(graph: FactorGraph) -> None:
@@ -135,12 +129,7 @@ def derive(graph: FactorGraph) -> None:
 
 
 def seed_list(seeds: int | Iterable[int]) -> list[int]:
-    """Return the seeds that a number N, for 0 to N - 1, or a sequence stands for.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return the seeds that a number N, for 0 to N - 1, or a sequence stands for."""
     if isinstance(seeds, bool | str) or not isinstance(seeds, int | Iterable):
         raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds!r}")
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -155,12 +144,7 @@ def seed_list(seeds: int | Iterable[int]) -> list[int]:
 
 
 def refuse_repeats(kind: str, names: Sequence[str]) -> None:
-    """Refuse an empty list, and one that names something twice.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse an empty list, and one that names something twice."""
     if not names:
         raise InputError(f"no {kind}s are given")
     for name, count in Counter(names).items():

@@ -85,18 +85,6 @@ def warm_up_apart(
     """Warm something up in a process of its own, once; return whether it ended well there.
 
     Compiled code goes to the disk there.
-
-    Parameters
-    ----------
-    key : hashable
-        What has the same is warm already.
-    warm_up, arguments
-        A call that loads and compiles what runs need, and raises nothing.
-    limits : Limits
-    here : bool
-        Whether it is then done here as well, once for all runs, which fork off with everything
-        loaded. Not what may change this process in ways that reach the runs of others (signals,
-        limits, threads, settings of numpy).
     """
     if key not in _warm:
         if limits.hold:
@@ -128,40 +116,31 @@ def attempt(
     judge: Callable[[_R, Any], _R],
     salvage: Callable[[_R, Ended], _R] | None = None,
 ) -> _R:
-    """Make a run; return the record of it, whatever happens in it.
-
-    Parameters
-    ----------
-    asked : RunRecord
-        The record of a run of which nothing is known but what was asked.
-    work, arguments
-        The run is this call. What it returns must be picklable.
-    limits : Limits
-    judge : callable
-        Given the record that was asked and what the call returned; returns the record.
-    salvage : callable, optional
-        Given the record that was asked and how the process ended, where there was no answer;
-        returns the record. By default `unanswered`.
-    """
+    """Make a run; return the record of it, whatever happens in it."""
     if not limits.hold:
         begin = perf_counter()
         try:
             record = judge(asked, work(*arguments))
         except KeyboardInterrupt:
             raise
+        except RecordError as problem:
+            record = crashed(asked, _unrecordable(problem))
         except BaseException as problem:
             record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
         wall = perf_counter() - begin
-        return _recordable(asked, replace(record, wall_seconds=wall, finished=now()))
+        return replace(record, wall_seconds=wall, finished=now())
     ended = _patiently(work, arguments, limits)
     if ended.output:
         # What runs print is for people, and results are on standard output.
         print(ended.output, end="", file=sys.stderr, flush=True)
     if ended.end == End.RETURNED:
-        record = judge(asked, ended.value)
+        try:
+            record = judge(asked, ended.value)
+        except RecordError as problem:
+            record = crashed(asked, _unrecordable(problem))
     else:
         record = (salvage or unanswered)(asked, ended)
-    record = replace(
+    return replace(
         record,
         memory_limit=limits.memory,
         cpu_seconds=ended.cpu_seconds,
@@ -170,7 +149,6 @@ def attempt(
         wall_seconds=ended.wall_seconds,
         finished=now(),
     )
-    return _recordable(asked, record)
 
 
 def unanswered(asked: _R, ended: Ended) -> _R:
@@ -190,10 +168,5 @@ def crashed(asked: _R, crash: Crash) -> _R:
     )
 
 
-def _recordable(asked: _R, record: _R) -> _R:
-    """Return a record as its store gives it back, or one that says why no store can hold it."""
-    try:
-        return type(record).from_json(record.to_json()).to_resolution()
-    except RecordError as problem:
-        message = f"the run reports what no record can hold: {problem}"
-        return crashed(asked, Crash(message, ""))
+def _unrecordable(problem: RecordError) -> Crash:
+    return Crash(f"the run reports what no record can hold: {problem}", "")

@@ -6,16 +6,18 @@ two of them make one, in either order: what a long run found elsewhere is kept.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from inference_lab.contract import proves
 from inference_lab.results.files import write_whole
 from inference_lab.results.json_lines import RecordError, jsonable
-from inference_lab.results.packed import pack, unpack
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import grouped
 
@@ -65,24 +67,7 @@ class KnownBest:
         return one == other or proves(one, other, self.small_energy)
 
     def with_(self, other: KnownBest) -> KnownBest:
-        """Return what both know together.
-
-        Parameters
-        ----------
-        other : KnownBest
-            Of the same problem.
-
-        Returns
-        -------
-        KnownBest
-
-        Examples
-        --------
-        >>> one = KnownBest("p", "", 3.0, ("icm",), 2.0)
-        >>> two = KnownBest("p", "", 2.5, ("ilp",), 2.5, ("ilp",))
-        >>> one.with_(two) == two.with_(one) == two
-        True
-        """
+        """Return what both know together."""
         return _of_all(
             self,
             [(k.energy, k.found_by) for k in (self, other)],
@@ -112,26 +97,7 @@ Known = Mapping[tuple[str, str], KnownBest]
 
 
 def known_best(records: Iterable[Record]) -> dict[tuple[str, str], KnownBest]:
-    """Return what runs found and proved of each problem, in the order of the records.
-
-    Parameters
-    ----------
-    records : iterable of Record
-
-    Returns
-    -------
-    dict
-        By name and hash of the problem.
-
-    Examples
-    --------
-    >>> record = Record(problem="pair", problem_hash="", n_variables=2, n_edges=1, n_factors=0,
-    ...                 n_labels=2, solver="ilp", solver_name="ilp", seed=0, status="optimal",
-    ...                 energy=0.5, lower_bound=0.5)
-    >>> known = known_best([record])["pair", ""]
-    >>> known.found_by, known.bound_by, known.open
-    (('ilp',), ('ilp',), False)
-    """
+    """Return what runs found and proved of each problem, in the order of the records."""
     return {
         key: _of_one(runs)
         for key, runs in grouped(list(records), lambda r: (r.problem, r.problem_hash)).items()
@@ -151,17 +117,7 @@ def _of_one(runs: list[Record]) -> KnownBest:
 
 
 def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
-    """Return what several know together; the order makes no difference to what is known.
-
-    Parameters
-    ----------
-    *parts : mapping
-        As `known_best` returns them.
-
-    Returns
-    -------
-    dict
-    """
+    """Return what several know together; the order makes no difference to what is known."""
     result: dict[tuple[str, str], KnownBest] = {}
     for part in parts:
         for key, known in part.items():
@@ -170,33 +126,32 @@ def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
 
 
 def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
-    """Read a file that `write_known` wrote; nothing is known where there is none.
-
-    Raises
-    ------
-    RecordError
-        If the file is no such file; the message names the line.
-    """
+    """Read a file that `write_known` wrote; nothing is known where there is none."""
     if not path.exists():
         return {}
     known = {}
-    for number, line in enumerate(unpack(path.read_bytes()).content.splitlines(), start=1):
+    for number, line in enumerate(_lines_of(path), start=1):
         try:
-            entry = json.loads(line)
-            for name in ("energy", "bound", "small_energy"):
-                entry[name] = float(entry[name])
-            for name in ("found_by", "bound_by"):
-                entry[name] = tuple(str(solver) for solver in entry[name])
-            best = KnownBest(**entry)
-        except (ValueError, TypeError, KeyError) as problem:
+            # Not strict: numbers that are not finite stand in strings.
+            best = msgspec.json.decode(line, type=KnownBest, strict=False)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
             raise RecordError(f"{path}:{number}: no entry of best energies: {problem}") from None
         known[best.problem, best.problem_hash] = best
     return known
 
 
+def _lines_of(path: Path) -> list[bytes]:
+    from inference_lab.io._files import FormatError, read_bytes
+
+    try:
+        return read_bytes(path).splitlines()
+    except FormatError as problem:
+        raise RecordError(str(problem)) from None
+
+
 def write_known(path: Path, known: Known) -> None:
     """Write what is known, sorted by problem: the same content gives the same bytes."""
     lines = [json.dumps(jsonable(asdict(known[key])), sort_keys=True) for key in sorted(known)]
-    content = pack("".join(f"{line}\n" for line in lines).encode())
+    content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0)
     if not path.exists() or path.read_bytes() != content:
         write_whole(path, content)

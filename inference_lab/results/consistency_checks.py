@@ -131,20 +131,7 @@ def _log_partition(record: Record) -> float:
 def repetitions(
     records: Iterable[Record], names: Mapping[tuple[str, str], str]
 ) -> tuple[list[str], list[str]]:
-    """Return what runs that were asked the same and ended by themselves say differently.
-
-    Parameters
-    ----------
-    records : iterable of Record
-        Runs that were done anew included.
-    names : mapping
-        What problems are called, by name and content hash.
-
-    Returns
-    -------
-    alarms, warnings : list of str
-        Different energies; different labellings of the same energy.
-    """
+    """Return what runs that were asked the same and ended by themselves say differently."""
     asked: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         if record.status in _ENDED and record.seed is not None:

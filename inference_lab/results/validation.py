@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,6 @@ import numpy as np
 
 from inference_lab.contract import Outcome
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.results.json_lines import clean_text, jsonable
 
 __all__ = [
     "MARGINAL_TOLERANCE",
@@ -38,21 +38,7 @@ _MOST_ITERATIONS = 1 << 63
 
 
 def judged(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
-    """Return an outcome in plain numbers, and what is wrong with it.
-
-    Parameters
-    ----------
-    outcome : Outcome
-    graph : FactorGraph
-
-    Returns
-    -------
-    Outcome
-        What is of a wrong type or out of range is replaced by the default of its field; marginals
-        and log-partition are left as they are, to be looked at.
-    str
-        The first fault, in one sentence that names the field; empty if there is none.
-    """
+    """Return an outcome in plain numbers, and what is wrong with it."""
     faults = []
 
     def number(name: str, convert: Any, allowed: str) -> Any:
@@ -176,10 +162,13 @@ def _text(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return clean_text(value)
+        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
     raise TypeError
 
 
 def _shown(value: Any) -> str:
-    """Return a value on one line, shortened, whatever it is."""
-    return " ".join(repr(jsonable(value)).split())[:80]
+    """Return a value on one line, shortened, of whatever class it is."""
+    try:
+        return " ".join(reprlib.repr(value).split())[:80]
+    except Exception:  # an integer of too many digits, or an object that raises
+        return f"a value of type {type(value).__name__}"

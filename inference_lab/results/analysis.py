@@ -14,7 +14,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
-from inference_lab.results.alarms import contradictions, environment_id, repetitions, unfairness
+from inference_lab.results.consistency_checks import (
+    contradictions,
+    environment_id,
+    repetitions,
+    unfairness,
+)
 from inference_lab.results.labellings import KEPT_BELOW, decode_labels
 from inference_lab.results.records import Record, RecordStore, jsonable
 from inference_lab.results.summaries import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from inference_lab.results.files import alone, write_whole
-from inference_lab.results.json_lines import RecordError, json_object, jsonable
+from inference_lab.results.files import exclusive_lock, write_whole
+from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import FAILURES, RunRecord, environment
 
@@ -78,18 +78,9 @@ class StudyRecord(RunRecord):
         Times in UTC, ISO 8601.
     environment : str
         Name of the machine and the versions, which ``environments.json`` beside the records tells.
-
-    Examples
-    --------
-    >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
-    >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
-    >>> record = StudyRecord(**asked, **drawn, status="timeout", message="after 60 s")
-    >>> record.outcome, record.key.task
-    ('timeout: after 60 s', 'iris, 50 pairs')
     """
 
     SCHEMA: ClassVar[int] = 2
-    OLDER: ClassVar[tuple[int, ...]] = (1,)
 
     schema: int = 2
     study: str
@@ -125,29 +116,8 @@ class StudyRecord(RunRecord):
     finished: str = ""
     environment: str = field(default_factory=lambda: environment()["id"])
 
-    def __post_init__(self) -> None:
-        """Bring texts and mappings into the form that JSON gives back."""
-        for name in ("message", "traceback"):
-            object.__setattr__(self, name, jsonable(getattr(self, name)))
-        for name in ("settings", "scores", "e_steps"):
-            object.__setattr__(self, name, json_object(getattr(self, name)))
-
     def check(self) -> None:
-        """Refuse a status that no fit ends with.
-
-        Raises
-        ------
-        RecordError
-
-        Examples
-        --------
-        >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
-        >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
-        >>> StudyRecord(**asked, **drawn, status="done").check()  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        inference_lab.results.json_lines.RecordError: field 'status' is 'done'; it is none of ...
-        """
+        """Refuse a status that no fit ends with."""
         if self.status not in ("ok", *FAILURES):
             known = ", ".join(("ok", *FAILURES))
             raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
@@ -177,26 +147,7 @@ class StudyRecord(RunRecord):
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def score(self, name: str) -> Any:
-        """Return a score, or what the fit cost.
-
-        Parameters
-        ----------
-        name : str
-            Of a score, or one of `COSTS`.
-
-        Returns
-        -------
-        float or None
-            None where there is no such score.
-
-        Examples
-        --------
-        >>> asked = dict(study="s", data="iris", method="A", method_key="a", estimator="pckmeans")
-        >>> drawn = dict(constraints=50, run=0, train=0.5, scored="all", noise=0.0, unit="pairs")
-        >>> fit = StudyRecord(**asked, **drawn, status="ok", scores={"nmi": 0.5}, seconds=0.1)
-        >>> fit.score("nmi"), fit.score("seconds"), fit.score("ari")
-        (0.5, 0.1, None)
-        """
+        """Return a score, or what the fit cost."""
         return getattr(self, name) if name in COSTS else self.scores.get(name)
 
     @property
@@ -233,7 +184,7 @@ def note_environments(folder: Path, more: Mapping[str, Mapping[str, Any]]) -> No
     """Add environments to those that the folder of a store names."""
     path = folder / "environments.json"
     # Shards start at the same time.
-    with alone(path.with_suffix(".lock"), None, lambda: None):
+    with exclusive_lock(path.with_suffix(".lock"), lambda: None):
         text = json.dumps({**more, **environments(folder)}, indent=1, sort_keys=True) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_whole(path, text.encode())

@@ -1,0 +1,174 @@
+"""What was planned for a store, noted beside it, so that what is missing is known without it.
+
+Beside ``runs.jsonl`` stands ``runs.plan.jsonl``: each campaign that writes there notes what it is
+going to run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, ClassVar, NamedTuple, Self
+
+import msgspec
+
+from inference_lab.results.clustering_records import FitKey, StudyRecord
+from inference_lab.results.json_lines import JsonLine, RecordError
+from inference_lab.results.line_store import LineStore
+from inference_lab.results.records import Record, RunKey, RunRecord
+
+__all__ = ["Planned", "PlannedFits", "PlannedRun", "PlannedRuns", "note_plan", "plans_of"]
+
+#: A plan with more runs than these is none.
+_LARGEST_PLAN = 10_000_000
+
+
+class PlannedRun(NamedTuple):
+    """The key and the place of the record that a run is going to leave."""
+
+    key: Hashable
+    place: tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(JsonLine):
+    """What one campaign is going to run.
+
+    Attributes
+    ----------
+    id : str
+        Digest of the plan.
+    plan : mapping
+    """
+
+    SCHEMA: ClassVar[int] = 1
+
+    schema: int = 1
+    id: str
+    #: No `Mapping`, which would be cut: a plan is kept in full, however many runs it has.
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: dict[str, Any]) -> Self:
+        """Return what is noted of a plan that JSON can hold."""
+        text = json.dumps(plan, sort_keys=True)
+        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=plan)
+
+    def check(self) -> None:
+        """Refuse what is no plan, or too large a one."""
+        try:
+            total = sum(part.count() for part in self.parts())
+        except msgspec.ValidationError as reason:
+            raise RecordError(f"a plan cannot be read: {reason}") from None
+        if total > _LARGEST_PLAN:
+            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
+
+    @abstractmethod
+    def parts(self) -> Sequence[_Runs | _Stage]:
+        """Return the parts of the plan, with their types checked."""
+
+    @abstractmethod
+    def runs(self) -> Iterator[PlannedRun]:
+        """Yield the planned runs."""
+
+
+class _Runs(msgspec.Struct):
+    """The plan of a comparison: names with hashes, specs with versions and sources, and so on."""
+
+    problems: list[tuple[str, str]]
+    solvers: list[tuple[str, int, str]]
+    seeds: list[int]
+    repeats: int
+    time_limit: float | None
+    temperature: float
+    threads: int
+    clock: str = "wall"
+
+    def count(self) -> int:
+        """Return the number of planned runs."""
+        return len(self.problems) * len(self.solvers) * len(self.seeds) * self.repeats
+
+
+class PlannedRuns(Planned):
+    """What a comparison of solvers is going to run; ``plan`` has the fields of `_Runs`."""
+
+    def parts(self) -> list[_Runs]:
+        """Return the plan, which has one part."""
+        return [msgspec.convert(self.plan, _Runs)]
+
+    def runs(self) -> Iterator[PlannedRun]:
+        """Yield the planned runs."""
+        (plan,) = self.parts()
+        for (problem, digest), solver, seed in product(plan.problems, plan.solvers, plan.seeds):
+            spec, version, source = solver
+            for repeat in range(plan.repeats):
+                key = RunKey(
+                    problem,
+                    digest,
+                    spec,
+                    version,
+                    source,
+                    seed,
+                    repeat,
+                    plan.time_limit,
+                    plan.temperature,
+                    plan.threads,
+                    plan.clock,
+                )
+                yield PlannedRun(key, (problem, spec))
+
+
+class _Stage(msgspec.Struct):
+    """A stage of a study: data, methods with their keys, constraints, and the protocol."""
+
+    data: list[str]
+    methods: list[tuple[str, str]]
+    constraints: list[float]
+    runs: int
+    train: float
+    scored: str
+    noise: float
+    unit: str
+
+    def count(self) -> int:
+        """Return the number of planned fits."""
+        return len(self.data) * len(self.methods) * len(self.constraints) * self.runs
+
+
+class PlannedFits(Planned):
+    """What a study of clustering is going to fit; ``plan`` has ``stages``, each a `_Stage`."""
+
+    def parts(self) -> list[_Stage]:
+        """Return the stages."""
+        return msgspec.convert(self.plan.get("stages"), list[_Stage])
+
+    def runs(self) -> Iterator[PlannedRun]:
+        """Yield the planned fits; parts of a study may share some."""
+        for s in self.parts():
+            for data, value, (label, method) in product(s.data, s.constraints, s.methods):
+                for run in range(s.runs):
+                    key = FitKey(data, method, value, run, s.train, s.scored, s.noise, s.unit)
+                    yield PlannedRun(key, (key.task, label))
+
+
+#: How the plans of a store are noted, by what it holds.
+_KINDS: Mapping[type[RunRecord], type[Planned]] = {
+    Record: PlannedRuns,
+    StudyRecord: PlannedFits,
+}
+
+
+def plans_of(store: LineStore[Any]) -> LineStore[Planned]:
+    """Return the file beside a store that holds what was planned for it."""
+    return LineStore(store.beside(".plan.jsonl"), _KINDS[store.kind])
+
+
+def note_plan(store: LineStore[Any], plan: Planned) -> None:
+    """Write down what is going to be run, unless it is noted already."""
+    plans = plans_of(store)
+    if all(old.id != plan.id for old in plans.prepare(ours=True)):
+        plans.append(plan)
