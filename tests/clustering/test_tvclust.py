@@ -162,9 +162,13 @@ def test_counts_are_clustered_sparse_as_dense():
     found = model.cluster_centers_[held]
     assert np.abs(found[found.argmax(axis=1).argsort()] - expected).max() < 0.03
     np.testing.assert_array_equal(model.predict(points), model.labels_)
-    sparse = clone(some).fit(csr_array(points.astype(float)))
-    np.testing.assert_array_equal(sparse.labels_, model.labels_)
-    assert sparse.objective_ == pytest.approx(model.objective_)
+    sparse = csr_array(points.astype(float))
+    assert agreement(clone(some).fit(sparse).labels_, truth) == 1.0
+    # From one start; that by k-means depends on ties, which rounding breaks another way.
+    some.set_params(init="prior")
+    dense, sparse = clone(some).fit(points), clone(some).fit(sparse)
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    assert sparse.objective_ == pytest.approx(dense.objective_)
     with pytest.raises(ValueError, match="X has negative values; data='counts' needs counts"):
         clone(some).fit(points - 1)
 
