@@ -40,13 +40,7 @@ NONE = "-"
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return the decimals that give the largest of the values seven significant digits.
-
-    Examples
-    --------
-    >>> decimals_for([1.0, 123.456]), decimals_for([1e9]), decimals_for([])
-    (4, 1, 1)
-    """
+    """Return the decimals that give the largest of the values seven significant digits."""
     sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
     if not sizes:
         return 1
@@ -61,13 +55,7 @@ def energy_text(value: float | None, decimals: int) -> str:
 
 
 def percent_text(value: float | None) -> str:
-    """Return a gap in percent, or `NONE` where there is none.
-
-    Examples
-    --------
-    >>> [percent_text(v) for v in (None, 0.0, 0.001, 12.345, 123456.0)]
-    ['-', '0', '<0.01', '12.35', '1.2e+05']
-    """
+    """Return a gap in percent, or `NONE` where there is none."""
     if value is None or math.isnan(value):
         return NONE
     if value == 0:
@@ -78,13 +66,7 @@ def percent_text(value: float | None) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """Return a time in seconds, or `NONE` where there is none.
-
-    Examples
-    --------
-    >>> [seconds_text(v) for v in (None, 0.0, 0.000123, 0.01234, 0.5, 12.345, 1234.5)]
-    ['-', '0', '0.00012', '0.0123', '0.500', '12.35', '1234']
-    """
+    """Return a time in seconds, or `NONE` where there is none."""
     if value is None or not math.isfinite(value):
         return NONE
     value = float(f"{value:.12g}")  # 1 is not to be 0.9999999999999999, with a decimal more
@@ -97,13 +79,7 @@ def seconds_text(value: float | None) -> str:
 
 
 def rate_text(value: float | None) -> str:
-    """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that.
-
-    Examples
-    --------
-    >>> [rate_text(v) for v in (None, 0.0, 0.01, 0.4, 33.3, 99.7, 99.99, 100.0)]
-    ['-', '0', '<0.1', '0.4', '33', '99.7', '>99.9', '100']
-    """
+    """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
     if value is None or math.isnan(value):
         return NONE
     if 0 < value < 0.5 or 99.5 <= value < 100:
@@ -117,13 +93,7 @@ def share_text(value: float | None) -> str:
 
 
 def bytes_text(value: float, digits: int = 3) -> str:
-    """Return a size of memory.
-
-    Examples
-    --------
-    >>> bytes_text(5), bytes_text(4 * 2**30), bytes_text(25276514304), bytes_text(1.5 * 2**20)
-    ('5 bytes', '4 GiB', '23.5 GiB', '1.5 MiB')
-    """
+    """Return a size of memory."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if value >= 2**power:
             size = value / 2**power
@@ -132,13 +102,7 @@ def bytes_text(value: float, digits: int = 3) -> str:
 
 
 def bytes_texts(values: Iterable[float]) -> list[str]:
-    """Return sizes of memory, ascending, with as many digits as tell them apart.
-
-    Examples
-    --------
-    >>> bytes_texts([2**30, 2**30 + 2**20, 2**31])
-    ['1 GiB', '1.001 GiB', '2 GiB']
-    """
+    """Return sizes of memory, ascending, with as many digits as tell them apart."""
     sizes = sorted(set(values))
     for digits in range(3, 10):
         texts = [bytes_text(v, digits) for v in sizes]
@@ -148,24 +112,12 @@ def bytes_texts(values: Iterable[float]) -> list[str]:
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s in the plural.
-
-    Examples
-    --------
-    >>> counted(1, "run"), counted(1200, "run")
-    ('1 run', '1,200 runs')
-    """
+    """Return a number with its noun, which takes an s in the plural."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Return names with commas, those beyond the first `most` only counted.
-
-    Examples
-    --------
-    >>> listed(["a", "b"]), listed(["a", "b", "c"], most=1)
-    ('a, b', 'a and 2 more')
-    """
+    """Return names with commas, those beyond the first `most` only counted."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -176,15 +128,7 @@ def shortened(text: str, width: int = 80) -> str:
 
 
 def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
-    """Shorten solver specs for legends; those that differ stay different.
-
-    Examples
-    --------
-    >>> short_labels(["icm", "icm(init=random, restarts=10)"], width=16)
-    ['icm', 'icm(init=random…']
-    >>> short_labels(["icm(init=random, restarts=10)", "icm(init=random, restarts=20)"], width=16)
-    ['icm(init…rts=10)', 'icm(init…rts=20)']
-    """
+    """Shorten solver specs for legends; those that differ stay different."""
     if width < 12:
         raise ValueError(f"width must be at least 12, got {width}")
     plain = [" ".join(spec.split()) for spec in specs]
@@ -212,17 +156,7 @@ def nearest(
     about: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> str:
-    """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing.
-
-    Examples
-    --------
-    >>> nearest("Mean_Field", ["icm", "mean-field"])
-    "; did you mean 'mean-field'?"
-    >>> nearest("BP", ["icm", "loopy-bp", "trw-bp"]), nearest("MF", ["icm", "mean-field"])
-    ("; did you mean 'loopy-bp' or 'trw-bp'?", "; did you mean 'mean-field'?")
-    >>> nearest("LBP", ["ilp", "loopy-bp"], others={"lbp": "loopy-bp"})
-    "; did you mean 'loopy-bp'?"
-    """
+    """Return ``; did you mean ...?`` for the valid words that may be meant, or nothing."""
     likely = alike(word, valid, about, others)
     return f"; did you mean {' or '.join(map(repr, likely[:3]))}?" if likely else ""
 
@@ -238,11 +172,6 @@ def alike(
     Case, spaces, hyphens and underscores do not count as differences. Where no word is that close,
     those with such a part or such initials may be meant, then those that are about it, then the
     one that is most alike. The parameters are those of `nearest`.
-
-    Examples
-    --------
-    >>> alike("message passing", ["icm", "trw-s"], {"trw-s": "Sequential message passing"})
-    ['trw-s']
     """
     folded = {_folded(name): name for name in valid}
     wanted = _folded(word)
@@ -267,11 +196,6 @@ def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> Attribu
 
     To be raised by ``__getattr__``, which Python asks where all else has failed, also where a
     property exists and has failed itself: its own error is raised then.
-
-    Examples
-    --------
-    >>> no_attribute("text", "uper", {})
-    AttributeError("'str' object has no attribute 'uper'; did you mean 'upper'?")
     """
     if hasattr(type(thing), name):
         object.__getattribute__(thing, name)
@@ -300,13 +224,7 @@ def _shown(character: str) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text, which empty lines part.
-
-    Examples
-    --------
-    >>> paragraphs("One\nline.\n\nAnother.\n")
-    ['One\nline.', 'Another.']
-    """
+    r"""Return the paragraphs of a text, which empty lines part."""
     return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
@@ -316,13 +234,6 @@ def printable(text: str) -> str:
     Control characters, unpaired surrogates, noncharacters and those that change the direction of
     writing become escapes, since they break files or make a page show what the text does not
     say; runs of white space become one space.
-
-    Examples
-    --------
-    >>> printable("two\nlines")
-    'two lines'
-    >>> print(printable("abc\u202egnp.exe\x00"))
-    abc\u202egnp.exe\x00
     """
     if not text.isprintable():
         text = "".join(map(_shown, text))
@@ -333,24 +244,13 @@ def printable_lines(text: str) -> str:
     r"""Return a text in which every character but line breaks and tabs shows.
 
     As `printable`, for text in which white space counts; empty lines at its ends are left out.
-
-    Examples
-    --------
-    >>> printable_lines("\n  two\r\n\tlines\x00\n")
-    '  two\n\tlines\\x00'
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n")
     return "\n".join("".join(c if c == "\t" else _shown(c) for c in line) for line in lines)
 
 
 def facts_table(caption: str, facts: Mapping[str, str]) -> str:
-    """Return a table in HTML with one row for each fact; every text is escaped.
-
-    Examples
-    --------
-    >>> facts_table("a < b", {"x": "1"})[:52]
-    '<table><caption style="text-align:left;font-weight:b'
-    """
+    """Return a table in HTML with one row for each fact; every text is escaped."""
     rows = "".join(
         f'<tr><th style="text-align:left">{_escaped(name)}</th>'
         f'<td style="text-align:left">{_escaped(value)}</td></tr>'

@@ -41,14 +41,7 @@ class DecodingProblem(Problem):
     shift: int = 0
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare the decoded bits with those that were sent.
-
-        Returns
-        -------
-        dict
-            ``bit_errors``, the share of bits that are wrong; ``block_error``, 1 if any is, else
-            0; ``accuracy``, one less ``bit_errors``. Empty without ground truth.
-        """
+        """Compare the decoded bits with those that were sent."""
         if self.truth is None or self.bits is None:
             return {}
         found = self.graph.check_labels(labels)[self.bits] >> self.shift

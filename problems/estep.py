@@ -169,15 +169,7 @@ class EStep(ProblemFamily):
             raise ValueError("score=held-out needs train below 1: no point is held out")
 
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Load the data, draw the constraints, and set up the energy.
-
-        Raises
-        ------
-        DataNotFoundError
-            If the data set is not part of scikit-learn and no data folder holds it.
-        ValueError
-            If more constraints are asked for than there are pairs.
-        """
+        """Load the data, draw the constraints, and set up the energy."""
         dataset = load(self.data, data_dir, least=self.points or 0)
         features, truth = dataset.features, dataset.labels
         # One stream each, so that changing one setting leaves the other draws alone.

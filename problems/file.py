@@ -41,29 +41,7 @@ class File(ProblemFamily):
     costs: bool = False
 
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Read the file.
-
-        Parameters
-        ----------
-        data_dir : path, optional
-            Default: the environment variable ``INFERENCE_LAB_DATA``.
-
-        Returns
-        -------
-        Problem
-            ``info`` holds the sizes, and the SHA-256 of the files as they are stored, which tells
-            what a file is better than its name.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file; the message says where it was looked for and names the
-            nearest one there.
-        FormatError
-            If it cannot be read as a model, or the evidence not as evidence for it.
-        ValueError
-            If `costs` is set and the file is no UAI file.
-        """
+        """Read the file."""
         model = _find(self.path, data_dir)
         evidence = None if self.evidence is None else _find(self.evidence, data_dir)
         graph = read(model, evidence=evidence, format=self.format, costs=self.costs)

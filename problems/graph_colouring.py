@@ -31,14 +31,7 @@ class ColouringProblem(Problem):
     """A colouring problem."""
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Count conflicts.
-
-        Returns
-        -------
-        dict
-            ``conflicts``, the number of edges with ends of the same colour; and with a planted
-            colouring the measures of `inference_lab.results.scoring.score` against it.
-        """
+        """Count conflicts."""
         colours = self.graph.check_labels(labels)
         edges = self.graph.edges
         conflicts = float((colours[edges[:, 0]] == colours[edges[:, 1]]).sum())
@@ -120,15 +113,7 @@ class GraphColouring(ProblemFamily):
             )
 
     def build(self, data_dir: Path | None = None) -> ColouringProblem:
-        """Draw or read the graph, and set up the energy.
-
-        Raises
-        ------
-        DataNotFoundError
-            If the file is not found.
-        FormatError
-            If the file is no graph in the DIMACS format.
-        """
+        """Draw or read the graph, and set up the energy."""
         draw, prefer = np.random.default_rng(self.seed).spawn(2)
         truth = None
         if self.graph == "file":
@@ -196,23 +181,6 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
     occurs); each ``e <i> <j>`` is an edge, vertices being numbered from 1. Other lines (``n``,
     ``d``, ``v``, ``x`` of extensions) are left out. Edges that are listed in both directions
     count once; the number of edges in the header is often wrong and is not looked at.
-
-    Returns
-    -------
-    n : int
-    edges : (m, 2) int64 array
-        Vertices from 0, the smaller one first, in the order of the file.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a graph; the message names the line.
-
-    Examples
-    --------
-    >>> n, edges = parse_dimacs(b"c a path\np edge 3 2\ne 1 2\ne 3 2\n", "path.col")
-    >>> n, edges.tolist()
-    (3, [[0, 1], [1, 2]])
     """
     n = -1
     # Each vertex that no edge names takes memory all the same.

@@ -36,15 +36,7 @@ class DenoisingProblem(ImageProblem):
     """A denoising problem; `truth` holds the levels of the image without noise."""
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare levels with those of the image without noise.
-
-        Returns
-        -------
-        dict
-            ``psnr``, the peak signal-to-noise ratio ``10 log10(255^2 / mse)`` in decibels
-            (``inf`` for the image itself); ``accuracy``, the share of the pixels whose level is
-            right. Empty without ground truth.
-        """
+        """Compare levels with those of the image without noise."""
         if self.truth is None or self.palette is None:
             return {}
         found = self.graph.check_labels(labels)
@@ -140,13 +132,7 @@ class ImageDenoising(ProblemFamily):
             )
 
     def build(self, data_dir: Path | None = None) -> DenoisingProblem:
-        """Read or draw the image, add noise, and set up the energy.
-
-        Raises
-        ------
-        DataNotFoundError, DataFormatError
-            If a file is not found, or is no image.
-        """
+        """Read or draw the image, add noise, and set up the energy."""
         draw, noise = np.random.default_rng(self.seed).spawn(2)
         clean = self._image(draw, data_dir)
         k = self.levels

@@ -99,11 +99,6 @@ def available_instances() -> dict[str, str]:
     """Return the names of all instances with one-line descriptions.
 
     They are known whether the data folder is there or not.
-
-    Examples
-    --------
-    >>> available_instances()["libdai/alarm"]
-    '37 variables, up to 4 labels; optimal: 3.41087 (exact elimination)'
     """
     return {
         one.name: f"{one.variables} variables, up to {one.max_labels} labels; "
@@ -113,18 +108,7 @@ def available_instances() -> dict[str, str]:
 
 
 def find(name: str) -> Instance:
-    """Return what is known about the instance of a name.
-
-    Raises
-    ------
-    SpecError
-        If there is none; the message names the nearest match, and the collections.
-
-    Examples
-    --------
-    >>> find("uai2014_map/Grids_30").status
-    'optimal'
-    """
+    """Return what is known about the instance of a name."""
     if name in _table():
         return _table()[name]
     collections = sorted({known.partition("/")[0] for known in _table()})
@@ -141,11 +125,6 @@ def identify(path: str | os.PathLike[str]) -> Instance | None:
 
     The file is compared as it is stored: the same model, compressed in another way, is another
     file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
     """
     digest = file_digest(Path(path))
     return next((one for one in _table().values() if one.sha256 == digest), None)
@@ -178,26 +157,6 @@ class Instances(ProblemFamily):
 
         The file is looked for below ``map/`` of the data folder under the name that it has in the
         table, and if it is not there, or has other content, by its content.
-
-        Parameters
-        ----------
-        data_dir : path, optional
-            Folder that holds ``map/``, or that folder itself; default: the environment variable
-            ``INFERENCE_LAB_DATA``.
-
-        Returns
-        -------
-        Problem
-            With `optimum` where that is proved; ``info`` holds status, best known energy,
-            licence, origin and digests.
-
-        Raises
-        ------
-        DataNotFoundError
-            If the data folder is not given or lacks the file; the message says where it was
-            published.
-        DataFormatError
-            If a file of the right name has other content, and none has the right one.
         """
         known = find(self.instance)
         model = _locate(known, known.file, known.sha256, data_dir)

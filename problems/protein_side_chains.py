@@ -113,13 +113,7 @@ class ProteinSideChains(ProblemFamily):
         return named[0]
 
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Read the instance, or draw the model.
-
-        Raises
-        ------
-        DataNotFoundError, DataFormatError
-            If the file of an instance is missing or not the right one.
-        """
+        """Read the instance, or draw the model."""
         if self.instance is not None:
             published = Instances(self._published()).build(data_dir)
             return Problem(

@@ -58,16 +58,7 @@ class SegmentationProblem(ImageProblem):
     named: bool = True
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare regions with the true ones.
-
-        Returns
-        -------
-        dict
-            The measures of `inference_lab.results.scoring.score`; and where labels stand for given
-            regions, ``misclassified``, the share of the scored pixels that are in the wrong one,
-            and ``iou``, the mean over the regions of intersection by union. Empty without ground
-            truth.
-        """
+        """Compare regions with the true ones."""
         scores = super().score(labels)
         if self.truth is None or not self.named:
             return scores
@@ -171,15 +162,7 @@ class Segmentation(ProblemFamily):
             raise ValueError("truth is a setting of files; image=shapes has its own")
 
     def build(self, data_dir: Path | None = None) -> SegmentationProblem:
-        """Read or draw the image, fit the models, and set up the energy.
-
-        Raises
-        ------
-        DataNotFoundError, DataFormatError
-            If a file is not found, or cannot be read.
-        ValueError
-            If the models need a ground truth and there is none, or it has too few regions.
-        """
+        """Read or draw the image, fit the models, and set up the energy."""
         draw, fit = np.random.default_rng(self.seed).spawn(2)
         image, segments = self._input(draw, data_dir)
         height, width = image.shape[:2]

@@ -83,16 +83,7 @@ class StereoProblem(ImageProblem):
     disparities: FloatArray | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare disparities with the true ones.
-
-        Returns
-        -------
-        dict
-            ``bad_pixels``, the share of the scored pixels (known, and visible in both images)
-            that are wrong by more than one pixel; ``bad_pixels_known``, the same of all pixels
-            whose disparity is known; ``rms``, the root of the mean squared error of the scored
-            pixels; ``accuracy``, one less ``bad_pixels``. Empty without ground truth.
-        """
+        """Compare disparities with the true ones."""
         if self.disparities is None:
             return {}
         error = np.abs(self.graph.check_labels(labels) - self.disparities)
@@ -224,17 +215,7 @@ class Stereo(ProblemFamily):
         return base._replace(**{name: v for name, v in own.items() if v is not None})
 
     def build(self, data_dir: Path | None = None) -> StereoProblem:
-        """Read or draw the images, and set up the energy.
-
-        Raises
-        ------
-        DataNotFoundError
-            If a file is not found.
-        DataFormatError
-            If a file is no image.
-        ValueError
-            If images differ in size.
-        """
+        """Read or draw the images, and set up the energy."""
         energy = self.energy
         truth: FloatArray | None
         if self.pair == "synthetic":
@@ -383,15 +364,7 @@ def _half_way(
 
 
 def visible_pixels(left: FloatArray, right: FloatArray | None) -> npt.NDArray[np.bool_]:
-    """Return which pixels of the left image the right one shows, as far as is known.
-
-    Parameters
-    ----------
-    left, right : (h, w) arrays
-        Disparities of both views, NaN where they are not known. With both, a pixel is visible
-        where they agree to a pixel; with the left one only, where no nearer pixel (by more than
-        a pixel of disparity) falls on the same place of the right image.
-    """
+    """Return which pixels of the left image the right one shows, as far as is known."""
     height, width = left.shape
     known = np.isfinite(left)
     rows, columns = np.nonzero(known)

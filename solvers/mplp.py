@@ -44,12 +44,6 @@ def shares_of_edge(
     min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
     first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
     the variables had.
-
-    Parameters
-    ----------
-    theta : (k_i, k_j) array
-    first, second : (k_i,), (k_j,) arrays
-        The costs of the variables without this edge's parts.
     """
     to_first = 0.5 * ((theta + second).min(axis=1) - first)
     to_second = (theta - to_first[:, None]).min(axis=0)

@@ -65,13 +65,6 @@ def new_message(
         ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
 
     over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
-
-    Parameters
-    ----------
-    table : array of costs
-    to : int
-    rho, temperature : float
-    others : (belief, message) of each of the other variables, in the order of the scope
     """
     exponents = np.moveaxis(table, to, 0)
     for axis, (belief, back) in enumerate(others, start=1):

@@ -59,6 +59,17 @@ PUBLIC = (
 )
 
 
+def inherits_its_docstring(owner: type, name: str) -> bool:
+    """Whether a method overrides one of a base class that is called in the same way."""
+    own = getattr(owner, name)
+    bases = [base for base in owner.__mro__[1:] if name in vars(base)]
+    return bool(bases) and (
+        not inspect.isroutine(own)
+        or list(inspect.signature(own).parameters)
+        == list(inspect.signature(getattr(bases[0], name)).parameters)
+    )
+
+
 def public() -> dict[str, Any]:
     """Return what is called: functions, classes, and the methods that classes of ours have."""
     found: dict[str, Any] = {}
@@ -73,7 +84,7 @@ def public() -> dict[str, Any]:
                 getattr(value, "__func__", value)
                 for owner in owners
                 for name, value in vars(owner).items()
-                if not name.startswith("_")
+                if not name.startswith("_") and not inherits_its_docstring(owner, name)
             ]
             for each in [*owners[:1], *filter(inspect.isfunction, [thing, *methods])]:
                 found[f"{each.__module__}.{each.__qualname__}"] = each
@@ -82,7 +93,7 @@ def public() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(public()))
 def test_what_is_public_says_how_it_is_called(name: str) -> None:
-    """Parameters, what is returned and raised, and an example; exceptions need none."""
+    """Parameters, returned values, errors and an example, unless a base class gives them."""
     thing = public()[name]
     said = inspect.getdoc(thing) or ""
     sections = set(re.findall(r"^(\w+)\n-{3,}$", said, flags=re.MULTILINE))

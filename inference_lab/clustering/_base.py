@@ -73,21 +73,7 @@ LARGEST_VALUE = 1e48
 
 
 def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Refuse a setting that is none of the words, and in none of the ranges, that it may be.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With its name, its value and what is allowed; the latter for what is no number where only
-        numbers are.
-
-    Examples
-    --------
-    >>> check_setting("sigma", "large", ("smallest", Range(at_least=0)))
-    Traceback (most recent call last):
-    ...
-    ValueError: sigma = 'large' is unknown; allowed: 'smallest', or a number at least 0
-    """
+    """Refuse a setting that is none of the words, and in none of the ranges, that it may be."""
     words = tuple(each for each in allowed if not isinstance(each, Range))
     ranges = [each for each in allowed if isinstance(each, Range)]
     if isinstance(value, int | float | np.number) and not isinstance(value, bool) and ranges:
@@ -105,12 +91,7 @@ def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def refuse_constraints(y: object) -> None:
-    """Refuse constraints in the place of labels.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuse constraints in the place of labels."""
     if isinstance(y, Constraints):
         raise TypeError(
             "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
@@ -119,12 +100,7 @@ def refuse_constraints(y: object) -> None:
 
 
 def refuse_large(points: Points) -> None:
-    """Refuse values whose squared distances would leave the range of numbers.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse values whose squared distances would leave the range of numbers."""
     most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
     if most > LARGEST_VALUE:
         raise ValueError(
@@ -187,14 +163,7 @@ class ConstrainedClusterer(
     _origin: FloatArray | None = None
 
     def _fit_to(self, X: Any, **given: Any) -> Self:
-        """Fit to the points that have weight, and label the others by what was found.
-
-        Parameters
-        ----------
-        X : (n, d) array-like or CSR matrix
-        **given
-            Arguments of `read_side`.
-        """
+        """Fit to the points that have weight, and label the others by what was found."""
         self._check_settings()
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
@@ -261,13 +230,7 @@ class ConstrainedClusterer(
         """Fit, and set all attributes."""
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
-        """Return which ``ml_weight`` and ``cl_weight`` are worth a unit of log-probability.
-
-        Raises
-        ------
-        ValueError
-            Where weights have no such meaning.
-        """
+        """Return which ``ml_weight`` and ``cl_weight`` are worth a unit of log-probability."""
         raise ValueError(
             f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "
             "weights are no log-probabilities; give numbers"

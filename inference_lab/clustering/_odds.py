@@ -55,11 +55,6 @@ def wrong_share(constraints: Constraints) -> float:
     of a vote violate (`Constraints.vote`). Before any is checked, one in ten is taken to be wrong.
     Of a pair that is in both lists one entry is wrong. It is left out of the checks: two answers
     that agree are one pair, so that only answers that differ would be seen.
-
-    Examples
-    --------
-    >>> wrong_share(Constraints([[0, 1], [1, 2]], None, n_points=3))
-    0.1
     """
     ml, cl = constraints.must_link, constraints.cannot_link
     codes = [codes_of(pairs, constraints.n_points) for pairs in (ml, cl)]
@@ -87,16 +82,7 @@ def log_odds(constraints: Constraints) -> float:
 
 
 def watch_nothing(constraints: Constraints, weights: Mapping[str, float], stacklevel: int) -> None:
-    """Warn where "auto" gives pairs no weight.
-
-    Parameters
-    ----------
-    constraints : Constraints
-    weights : mapping
-        ``ml_weight`` and ``cl_weight``, those that are automatic.
-    stacklevel : int
-        As `warnings.warn` has it.
-    """
+    """Warn where "auto" gives pairs no weight."""
     pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
     idle = [name for name, weight in weights.items() if weight == 0.0 and len(pairs[name])]
     if idle:
@@ -114,18 +100,7 @@ def watch_nothing(constraints: Constraints, weights: Mapping[str, float], stackl
 
 
 def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stacklevel: int) -> None:
-    """Warn where violated pairs cost far from what pairs are worth.
-
-    Parameters
-    ----------
-    constraints : Constraints
-    costs : (m,) float64 array
-        What each pair costs if it is violated.
-    unit : float
-        What a unit of log-probability costs.
-    stacklevel : int
-        As `warnings.warn` has it.
-    """
+    """Warn where violated pairs cost far from what pairs are worth."""
     costs = costs[(costs > 0) & np.isfinite(costs)]
     # How many are wrong moves this by far less than what is looked for.
     worth = unit * USUAL_ODDS
@@ -144,16 +119,7 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
 
 
 def watch_components(constraints: Constraints, n_clusters: int, stacklevel: int) -> None:
-    """Warn where contradicted must-links connect most points that pairs touch.
-
-    Parameters
-    ----------
-    constraints : Constraints
-        As given, not closed.
-    n_clusters : int
-    stacklevel : int
-        As `warnings.warn` has it.
-    """
+    """Warn where contradicted must-links connect most points that pairs touch."""
     inside = constraints.contradictions()
     if not len(inside) or n_clusters == 1:
         return

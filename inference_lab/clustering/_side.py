@@ -154,13 +154,6 @@ def read_side(
     """Turn the arguments of ``fit`` into what is known of rows.
 
     Labels are in `partial_labels`, or in a `y` that marks points without one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        What `Constraints` and `SampleIds` refuse; names that no row has; pairs of rows where
-        cross-validation has cut rows out; labels that are no clusters, or given twice; weights that
-        are negative, not finite or all zero.
     """
     labels, named = partly_labelled(y), "y"
     if labels is None:
@@ -234,11 +227,6 @@ def partly_labelled(y: Any) -> Any:
 
     Pipelines and searches pass the classes of all points to ``fit``, which are for scoring: a fit
     that read them would be no clustering.
-
-    Examples
-    --------
-    >>> partly_labelled([0, -1, 1]), partly_labelled([0, 0, 1]), partly_labelled(["a", "b"])
-    ([0, -1, 1], None, None)
     """
     given = np.asarray(y)
     return y if given.dtype.kind in "if" and (given == -1).any() else None
@@ -250,32 +238,7 @@ def read_partial_labels(
     n_clusters: int | None,
     name: str = "partial_labels",
 ) -> IntArray:
-    """Validate labels of some of the points.
-
-    Parameters
-    ----------
-    partial_labels : (n,) array of int, optional
-    n_points : int
-    n_clusters : int or None
-        None where there may be any number of clusters.
-    name : str
-        The argument that holds the labels, for messages.
-
-    Returns
-    -------
-    (n_points,) int64 array
-        -1 where a point has no label; everywhere, if None is given.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the shape is wrong, or a label is neither -1 nor the number of a cluster.
-
-    Examples
-    --------
-    >>> read_partial_labels([1, -1, 0], 3, 2).tolist()
-    [1, -1, 0]
-    """
+    """Validate labels of some of the points."""
     if partial_labels is None:
         return np.full(n_points, -1, dtype=np.int64)
     given = np.asarray(partial_labels)
@@ -332,11 +295,6 @@ def _refuse_folds() -> None:
 
     It cuts arrays of a row for each point, and hands on pairs as they are; the rows of a fold look
     like any others, so that only who calls `fit` tells.
-
-    Raises
-    ------
-    ValueError
-        Unless all rows are fitted, in their order.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -56,16 +56,6 @@ def point_weights(
     ("sum": 1/2 treats all points alike) or divided by the number of points of its kind ("mean":
     1/2 lets either kind count for half). Lange et al. 2005 describe "mean" and print "sum". Points
     number as many as `counts` says.
-
-    Raises
-    ------
-    ValueError
-        If `alpha` is not strictly between 0 and 1, or the mode is unknown.
-
-    Examples
-    --------
-    >>> point_weights(np.array([True, False, False]), 0.5, "mean").tolist()
-    [1.5, 0.75, 0.75]
     """
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
@@ -91,21 +81,6 @@ def best_alpha(
     Violations are counted as a classifier would commit them, with labels from the parameters alone:
     the labels of a fit obey weighty constraints whatever alpha is (Lange et al. 2005, sec. 2, where
     it is the test error on labelled data that is to be least).
-
-    Parameters
-    ----------
-    alpha : float or "fewest-violations"
-        With the latter, the largest of 0.9, 0.8, ..., 0.1 whose parameters violate the fewest
-        constraints, by weight.
-    mode : {"sum", "mean"}
-    side : Side
-    fit : callable
-        Gets what each point counts for, or None; returns a `SoftFit`.
-
-    Raises
-    ------
-    ValueError
-        If alpha is neither.
     """
     constraints = side.constraints
     supervised = side.known >= 0

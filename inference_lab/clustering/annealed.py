@@ -51,12 +51,6 @@ def critical_temperature(
 
     K. Rose, "Deterministic annealing for clustering, compression, classification, regression,
     and related optimization problems", Proc. IEEE 86(11), 1998, eq. (20).
-
-    Examples
-    --------
-    >>> from inference_lab.clustering.distortions import SquaredEuclidean
-    >>> critical_temperature(np.array([[-1.0], [1.0]]), SquaredEuclidean())
-    2.0
     """
     nowhere = np.zeros((2, points.shape[1]))
     none = Constraints(None, None, n_points=points.shape[0])

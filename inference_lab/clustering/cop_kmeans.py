@@ -47,21 +47,6 @@ def place_units(
     """Put units, in the order given, into the cheapest cluster that holds none of their enemies.
 
     A unit that no cluster may take goes where it has the fewest enemies, of these to the cheapest.
-
-    Parameters
-    ----------
-    costs : (u, k) array
-    order : (u,) array
-        Permutation of the units.
-    indptr, indices
-        Enemies of each unit, as in CSR.
-    labels : (u,) array
-        Written.
-
-    Returns
-    -------
-    int
-        Number of units that no cluster might take.
     """
     k = costs.shape[1]
     labels[:] = -1

@@ -141,21 +141,7 @@ def row_products(first: Points, second: Points) -> FloatArray:
 def cluster_sums(
     points: Points, shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
 ) -> FloatArray:
-    """Add up the points of each cluster.
-
-    Parameters
-    ----------
-    points : (n, d) matrix, dense or CSR
-    shares : (n,) array of int or (n, k) array of float
-        The cluster of each point, or its share in each cluster.
-    n_clusters : int
-    counts : (n,) array, optional
-        How often each point counts; once by default.
-
-    Returns
-    -------
-    (k, d) float64 array
-    """
+    """Add up the points of each cluster."""
     from scipy.sparse import csc_array
 
     given = np.asarray(shares)
@@ -573,45 +559,11 @@ class SquaredEuclidean(Distortion):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another metric.
-
-        Parameters
-        ----------
-        weights : (d,) or (d, d) float64 array
-
-        Returns
-        -------
-        SquaredEuclidean
-
-        Raises
-        ------
-        ValueError
-            If no metric can be of this shape, or it is not finite or not positive semidefinite.
-
-        Examples
-        --------
-        >>> SquaredEuclidean().reweighted(np.array([1.0, 4.0])).weights.tolist()
-        [1.0, 4.0]
-        """
+        """Return the distortion under another metric."""
         return replace(self, metric=weights)
 
     def log_det(self, n_features: int) -> float:
-        """Return ``log det A``, ``-inf`` where it is singular.
-
-        Parameters
-        ----------
-        n_features : int
-            Not looked at.
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> round(SquaredEuclidean(np.array([1.0, 4.0])).log_det(2), 3)
-        1.386
-        """
+        """Return ``log det A``, ``-inf`` where it is singular."""
         if self.metric is None:
             return 0.0
         if self.metric.ndim == 1:
@@ -661,24 +613,7 @@ class SquaredEuclidean(Distortion):
         return row_products(points, self.times(points))
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return squared distances, through inner products, in blocks that stay in the cache.
-
-        Parameters
-        ----------
-        points, centroids
-            See `Distortion.distances`.
-
-        Returns
-        -------
-        (n, k) float64 array
-            Never negative. Far from the origin, digits cancel.
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [0.0, 1.0]])
-        >>> SquaredEuclidean().distances(points, centroids).tolist()
-        [[25.0, 1.0]]
-        """
+        """Return squared distances, through inner products, in blocks that stay in the cache."""
         scaled = np.asarray(self.times(centroids))
         offset = np.einsum("hm,hm->h", centroids, scaled)
         result = np.empty((points.shape[0], len(centroids)))
@@ -694,26 +629,7 @@ class SquaredEuclidean(Distortion):
         return result
 
     def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
-        """Return the nearest centroid of each point, in blocks that stay in the cache.
-
-        Parameters
-        ----------
-        points, centroids, previous
-            See `Distortion.nearest`.
-
-        Returns
-        -------
-        (n,) int64 array
-            Of equal costs, the previous label wins, then the first.
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]])
-        >>> SquaredEuclidean().nearest(points, centroids, np.array([1, 1])).tolist()
-        [0, 1]
-        >>> SquaredEuclidean().nearest(points, centroids, None).tolist()
-        [0, 0]
-        """
+        """Return the nearest centroid of each point, in blocks that stay in the cache."""
         scaled = np.asarray(self.times(centroids))
         offset = np.einsum("hm,hm->h", centroids, scaled)
         slope = np.ascontiguousarray(-2.0 * scaled.T)
@@ -728,25 +644,7 @@ class SquaredEuclidean(Distortion):
         return labels
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the squared distance of each point to its own centroid, from their difference.
-
-        Parameters
-        ----------
-        points, centroids, labels
-            See `Distortion.own`.
-
-        Returns
-        -------
-        (n,) float64 array
-
-        Examples
-        --------
-        Nothing cancels, however far from the origin the points are:
-
-        >>> points, centroids = np.array([[1e9 + 1.0]]), np.array([[1e9]])
-        >>> SquaredEuclidean().own(points, centroids, np.array([0])).tolist()
-        [1.0]
-        """
+        """Return the squared distance of each point to its own centroid, from their difference."""
         result = np.empty(points.shape[0])
         step = max(1, _BLOCK // max(1, points.shape[1]))
         for begin in range(0, len(result), step):
@@ -756,23 +654,7 @@ class SquaredEuclidean(Distortion):
         return result
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return squared distances of pairs.
-
-        Parameters
-        ----------
-        points, pairs
-            See `Distortion.between`.
-
-        Returns
-        -------
-        (m,) float64 array
-
-        Examples
-        --------
-        >>> points = np.array([[0.0, 0.0], [3.0, 1.0]])
-        >>> SquaredEuclidean(np.array([1.0, 4.0])).between(points, np.array([[0, 1]])).tolist()
-        [13.0]
-        """
+        """Return squared distances of pairs."""
         result = np.empty(len(pairs))
         step = max(1, _BLOCK // max(1, points.shape[1]))
         for begin in range(0, len(pairs), step):
@@ -813,22 +695,7 @@ class SquaredEuclidean(Distortion):
         return np.asarray(difference if axes is None else axes @ difference, dtype=np.float64)
 
     def largest(self, points: Points) -> float:
-        """Return the largest squared distance of two points: ``v' A v`` of the `extent`.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
-        >>> SquaredEuclidean().largest(points)
-        13.0
-        """
+        """Return the largest squared distance of two points: ``v' A v`` of the `extent`."""
         v = self.extent(points)
         return float(v @ np.asarray(self.times(v[np.newaxis]))[0])
 
@@ -863,42 +730,11 @@ class Cosine(Distortion):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another diagonal metric.
-
-        Parameters
-        ----------
-        weights : (d,) float64 array
-
-        Returns
-        -------
-        Cosine
-
-        Examples
-        --------
-        >>> Cosine().reweighted(np.array([1.0, 4.0])).weights.tolist()
-        [1.0, 4.0]
-        """
+        """Return the distortion under another diagonal metric."""
         return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
-        """Refuse rows of zeros, which have no direction.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Raises
-        ------
-        ValueError
-            If a row has no length under the metric; the message names the first.
-
-        Examples
-        --------
-        >>> Cosine().check(np.array([[1.0], [0.0]]))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: row 1 of X is all zero (1 such rows); the cosine needs rows that point ...
-        """
+        """Refuse rows of zeros, which have no direction."""
         empty = np.flatnonzero(self.lengths(points) == 0)
         if empty.size:
             raise ValueError(
@@ -907,21 +743,7 @@ class Cosine(Distortion):
             )
 
     def prepare(self, points: Points) -> Points:
-        """Scale rows to unit length, without the metric.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        (n, d) matrix, dense or CSR
-
-        Examples
-        --------
-        >>> Cosine().prepare(np.array([[3.0, 4.0]])).tolist()
-        [[0.6, 0.8]]
-        """
+        """Scale rows to unit length, without the metric."""
         from sklearn.preprocessing import normalize
 
         return normalize(points)
@@ -966,24 +788,7 @@ class Cosine(Distortion):
         return np.sqrt(row_products(points, self.times(points)))
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return one minus the cosine of each point and each centroid.
-
-        Parameters
-        ----------
-        points, centroids
-            See `Distortion.distances`; rows may have any length.
-
-        Returns
-        -------
-        (n, k) float64 array
-            Between 0 and 2; 1 where a length is zero.
-
-        Examples
-        --------
-        >>> points = np.array([[0.0, 3.0], [0.0, 0.0]])
-        >>> Cosine().distances(points, np.array([[1.0, 0.0], [0.0, -1.0]])).tolist()
-        [[1.0, 2.0], [1.0, 1.0]]
-        """
+        """Return one minus the cosine of each point and each centroid."""
         scaled = np.asarray(self.times(centroids))
         size = np.sqrt(np.einsum("hm,hm->h", centroids, scaled))
         cosine = product(points, scaled / np.where(size > 0, size, 1.0)[:, np.newaxis])
@@ -992,91 +797,26 @@ class Cosine(Distortion):
         return np.clip(np.subtract(1.0, cosine, out=cosine), 0.0, 2.0, out=cosine)
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the cost of each point in its own cluster.
-
-        Parameters
-        ----------
-        points, centroids, labels
-            See `Distortion.own`.
-
-        Returns
-        -------
-        (n,) float64 array
-            Between 0 and 2.
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[0.0, 3.0]]), np.array([[1.0, 0.0], [0.0, -1.0]])
-        >>> Cosine().own(points, centroids, np.array([1])).tolist()
-        [2.0]
-        """
+        """Return the cost of each point in its own cluster."""
         return np.take_along_axis(
             self.distances(points, centroids), labels[:, np.newaxis], axis=1
         ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return one minus the cosine of pairs.
-
-        Parameters
-        ----------
-        points, pairs
-            See `Distortion.between`.
-
-        Returns
-        -------
-        (m,) float64 array
-            Between 0 and 2; 1 where a length is zero.
-
-        Examples
-        --------
-        >>> Cosine().between(np.array([[2.0, 0.0], [0.0, 5.0]]), np.array([[0, 1]])).tolist()
-        [1.0]
-        """
+        """Return one minus the cosine of pairs."""
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
         size = self.lengths(first) * self.lengths(second)
         inner = row_products(first, self.times(second))
         return np.clip(1.0 - inner / np.where(size > 0, size, 1.0), 0.0, 2.0)
 
     def largest(self, points: Points) -> float:
-        """Return 1 for data without negative entries, else 2.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> Cosine().largest(np.array([[2.0, 0.0], [0.0, 5.0]]))
-        1.0
-        """
+        """Return 1 for data without negative entries, else 2."""
         return 1.0 if points.shape[0] == 0 or points.min() >= 0 else 2.0
 
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return unit vectors, those of `previous` where points cancel, or a cluster has none.
-
-        Parameters
-        ----------
-        points, shares, n_clusters, previous
-            See `Distortion.centroids`.
-
-        Returns
-        -------
-        (k, d) float64 array
-            Of length one under the metric, but for those of `previous`.
-
-        Examples
-        --------
-        >>> points = np.array([[2.0, 0.0], [0.0, 5.0], [1.0, 0.0], [-1.0, 0.0]])
-        >>> labels, previous = np.array([0, 0, 1, 1]), np.array([[1.0, 0.0], [0.0, 1.0]])
-        >>> Cosine().centroids(points, labels, 2, previous).round(3).tolist()
-        [[0.707, 0.707], [0.0, 1.0]]
-        """
+        """Return unit vectors, those of `previous` where points cancel, or a cluster has none."""
         from scipy.sparse import diags_array
 
         length = self.lengths(points)
@@ -1154,24 +894,7 @@ class Bregman(Distortion):
         """
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergence of each point from each centroid.
-
-        Parameters
-        ----------
-        points, centroids
-            See `Distortion.distances`.
-
-        Returns
-        -------
-        (n, k) float64 array
-            Never negative.
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[1.0]]), np.array([[1.0], [2.0]])
-        >>> ItakuraSaito().distances(points, centroids).round(3).tolist()
-        [[0.0, 0.193]]
-        """
+        """Return the divergence of each point from each centroid."""
         slope = self.gradient(centroids)
         offset = np.einsum("hm,hm->h", slope, centroids) - self.generator(centroids)
         result = product(points, -slope)
@@ -1180,45 +903,13 @@ class Bregman(Distortion):
         return np.maximum(result, 0.0, out=result)
 
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the divergence of each point from its own centroid.
-
-        Parameters
-        ----------
-        points, centroids, labels
-            See `Distortion.own`.
-
-        Returns
-        -------
-        (n,) float64 array
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[1.0]]), np.array([[1.0], [2.0]])
-        >>> ItakuraSaito().own(points, centroids, np.array([1])).round(3).tolist()
-        [0.193]
-        """
+        """Return the divergence of each point from its own centroid."""
         return np.take_along_axis(
             self.distances(points, centroids), labels[:, np.newaxis], axis=1
         ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
-        """Return the Jensen-Bregman divergence of pairs.
-
-        Parameters
-        ----------
-        points, pairs
-            See `Distortion.between`.
-
-        Returns
-        -------
-        (m,) float64 array
-            ``f(x) + f(y) - 2 f((x + y) / 2)``.
-
-        Examples
-        --------
-        >>> ItakuraSaito().between(np.array([[1.0], [3.0]]), np.array([[0, 1]])).round(3).tolist()
-        [0.288]
-        """
+        """Return the Jensen-Bregman divergence of pairs."""
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
         middle = self.generator((first + second) / 2.0)
         return np.maximum(self.generator(first) + self.generator(second) - 2.0 * middle, 0.0)
@@ -1228,19 +919,6 @@ class Bregman(Distortion):
 
         ``phi(x, y)`` is the least summed cost of two points over all centroids, so the mean of all
         points gives a bound.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> round(ItakuraSaito().largest(np.array([[1.0], [2.0], [3.0]])), 3)
-        0.288
         """
         if points.shape[0] <= _EXACT_PAIRS:
             return _farthest(self, points)
@@ -1287,43 +965,11 @@ class IDivergence(Bregman):
         return self.metric
 
     def reweighted(self, weights: FloatArray) -> Self:
-        """Return the divergence with other weights of the features.
-
-        Parameters
-        ----------
-        weights : (d,) float64 array
-
-        Returns
-        -------
-        Self
-            With the same smoothing.
-
-        Examples
-        --------
-        >>> IDivergence(smoothing=0.5).reweighted(np.array([1.0, 4.0])).smoothing
-        0.5
-        """
+        """Return the divergence with other weights of the features."""
         return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
-        """Refuse negative entries and rows without mass.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Raises
-        ------
-        ValueError
-            With the first such entry or row.
-
-        Examples
-        --------
-        >>> IDivergence().check(np.array([[1.0, -2.0]]))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: X[0, 1] = -2.0; IDivergence needs values that are not negative. ...
-        """
+        """Refuse negative entries and rows without mass."""
         _refuse_negative(points, type(self).__name__)
         empty = np.flatnonzero(row_sums(points) == 0)
         if empty.size:
@@ -1333,21 +979,7 @@ class IDivergence(Bregman):
             )
 
     def generator(self, points: Points) -> FloatArray:
-        """Return ``sum_m a_m (x_m log x_m - x_m)`` of each row.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        (n,) float64 array
-
-        Examples
-        --------
-        >>> IDivergence().generator(np.array([[1.0, 2.0]])).round(3).tolist()
-        [-1.614]
-        """
+        """Return ``sum_m a_m (x_m log x_m - x_m)`` of each row."""
         from scipy.special import xlogy
 
         if is_sparse(points):
@@ -1362,43 +994,12 @@ class IDivergence(Bregman):
         return np.asarray(values @ self.metric, dtype=np.float64)
 
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest).
-
-        Parameters
-        ----------
-        centroids : (k, d) float64 array
-
-        Returns
-        -------
-        (k, d) float64 array
-
-        Examples
-        --------
-        >>> IDivergence().gradient(np.array([[1.0, 2.0, 0.0]])).round(3).tolist()
-        [[0.0, 0.693, 0.0]]
-        """
+        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest)."""
         slope = np.log(np.where(centroids > 0, centroids, 1.0))
         return slope if self.metric is None else slope * self.metric
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergences, ``+inf`` where a point has mass that the centroid has not.
-
-        Parameters
-        ----------
-        points, centroids
-            See `Distortion.distances`.
-
-        Returns
-        -------
-        (n, k) float64 array
-            Features of weight zero are not looked at.
-
-        Examples
-        --------
-        >>> points, centroids = np.array([[2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
-        >>> IDivergence().distances(points, centroids).round(3).tolist()
-        [[1.386, inf]]
-        """
+        """Return the divergences, ``+inf`` where a point has mass that the centroid has not."""
         result = super().distances(points, centroids)
         missing = centroids <= 0
         if self.metric is not None:
@@ -1410,24 +1011,7 @@ class IDivergence(Bregman):
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return the means, smoothed.
-
-        Parameters
-        ----------
-        points, shares, n_clusters, previous
-            See `Distortion.centroids`.
-
-        Returns
-        -------
-        (k, d) float64 array
-            Those of `previous`, not smoothed, where a cluster is empty.
-
-        Examples
-        --------
-        >>> points, labels = np.array([[4.0, 0.0]]), np.array([0])
-        >>> IDivergence(smoothing=1.0).centroids(points, labels, 1, np.zeros((1, 2))).tolist()
-        [[3.0, 1.0]]
-        """
+        """Return the means, smoothed."""
         sizes = cluster_sizes(shares, n_clusters)
         means = super().centroids(points, shares, n_clusters, previous)
         held = sizes > 0
@@ -1436,26 +1020,7 @@ class IDivergence(Bregman):
         return means
 
     def largest(self, points: Points) -> float:
-        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        The bound is met where these rows have nothing in common:
-
-        >>> points = np.array([[2.0, 0.0], [0.0, 3.0]])
-        >>> round(IDivergence().largest(points), 3)
-        3.466
-        >>> IDivergence().between(points, np.array([[0, 1]])).round(3).tolist()
-        [3.466]
-        """
+        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass."""
         mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
         most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
         return float(math.log(2.0) * most * mass)
@@ -1481,21 +1046,7 @@ class KullbackLeibler(IDivergence):
     """
 
     def prepare(self, points: Points) -> Points:
-        """Scale rows to sum one.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Returns
-        -------
-        (n, d) matrix, dense or CSR
-
-        Examples
-        --------
-        >>> KullbackLeibler().prepare(np.array([[3.0, 1.0]])).tolist()
-        [[0.75, 0.25]]
-        """
+        """Scale rows to sum one."""
         from sklearn.preprocessing import normalize
 
         return normalize(points, norm="l1")
@@ -1517,24 +1068,7 @@ class ItakuraSaito(Bregman):
     positive_only: ClassVar[bool] = True
 
     def check(self, points: Points) -> None:
-        """Refuse entries that are not positive.
-
-        Parameters
-        ----------
-        points : (n, d) matrix
-
-        Raises
-        ------
-        ValueError
-            With the first of them.
-
-        Examples
-        --------
-        >>> ItakuraSaito().check(np.array([[1.0, 0.0]]))
-        Traceback (most recent call last):
-        ...
-        ValueError: X[0, 1] = 0.0; the Itakura-Saito divergence needs positive values
-        """
+        """Refuse entries that are not positive."""
         if (points <= 0).any():
             row, column = (int(p) for p in np.argwhere(points <= 0)[0])
             raise ValueError(
@@ -1543,39 +1077,11 @@ class ItakuraSaito(Bregman):
             )
 
     def generator(self, points: Points) -> FloatArray:
-        """Return ``-sum_m log x_m`` of each row.
-
-        Parameters
-        ----------
-        points : (n, d) matrix
-
-        Returns
-        -------
-        (n,) float64 array
-
-        Examples
-        --------
-        >>> ItakuraSaito().generator(np.array([[1.0, 2.0]])).round(3).tolist()
-        [-0.693]
-        """
+        """Return ``-sum_m log x_m`` of each row."""
         return -row_sums(np.log(points))
 
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return ``-1 / mu_m``.
-
-        Parameters
-        ----------
-        centroids : (k, d) float64 array
-
-        Returns
-        -------
-        (k, d) float64 array
-
-        Examples
-        --------
-        >>> ItakuraSaito().gradient(np.array([[1.0, 2.0]])).tolist()
-        [[-1.0, -0.5]]
-        """
+        """Return ``-1 / mu_m``."""
         return -1.0 / centroids
 
 
@@ -1605,17 +1111,7 @@ _NAMED: dict[str, type[Distortion]] = {
 
 
 def as_distortion(given: str | Distortion) -> Distortion:
-    """Return the distortion of a name, or the object given.
-
-    Parameters
-    ----------
-    given : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such distortion.
-    """
+    """Return the distortion of a name, or the object given."""
     if isinstance(given, Distortion):
         return given
     if not isinstance(given, str):

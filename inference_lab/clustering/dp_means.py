@@ -80,23 +80,6 @@ def assign(
     Stops at the first point that no cluster has for less than the price of a new one (unless the
     clusters are `full`), and returns its place in `order`; the length of `order` at the end.
     Points are passed over for which nothing has become cheaper since they were last assigned.
-
-    Parameters
-    ----------
-    costs : (n, K) array
-        Of each point in each cluster, without constraints; the first `n_clusters` columns count.
-    ptr, partner, weight
-        The pairs of each point: positive weights of friends, negative ones of strangers.
-    labels : (n,) int64 array
-        -1 for points that have none yet.
-    sizes : (K,) int64 array
-        Points of each cluster; one that has lost all takes no more.
-    stale : (n,) uint8 array
-        1 for the points that are to be looked at: so are the partners of one that changes.
-    last : bool
-        Of equal costs the last cluster wins, else the present one, then the first.
-    changed : (1,) int64 array
-        The number of changes is added to it.
     """
     row = np.empty(n_clusters)
     for place in range(start, order.size):
@@ -133,11 +116,6 @@ class Pairs:
 
     ``pair`` is the number of each, must-links first. Without `both_ways` only the first point of
     each pair knows of it.
-
-    Raises
-    ------
-    ValueError
-        If a weight is infinite.
     """
 
     def __init__(self, constraints: Constraints, n: int, *, both_ways: bool = True) -> None:

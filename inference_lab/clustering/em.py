@@ -194,13 +194,6 @@ class EStep:
         Labels are never worse than the previous ones under the model's present costs, unless
         solvers start cold; shares that minimise a free energy over some set, such as those of mean
         field, neither.
-
-        Raises
-        ------
-        InfeasibleConstraintsError
-            If no labelling of finite energy was found.
-        ValueError
-            If the solver does not cover the problem.
         """
         coupling = model.coupling()
         self.status, self.energy, self.lower_bound = None, math.nan, math.nan
@@ -310,12 +303,7 @@ class EStep:
 
 
 def refuse_contradiction(unary: FloatArray, coupling: Coupling) -> None:
-    """Refuse hard constraints that contradict each other, as far as `contradiction` finds.
-
-    Raises
-    ------
-    InfeasibleConstraintsError
-    """
+    """Refuse hard constraints that contradict each other, as far as `contradiction` finds."""
     reason = contradiction(unary, coupling)
     if reason:
         raise _infeasible(reason)
@@ -404,29 +392,7 @@ def maximise_expectation(
     start: Assignment | None = None,
     on_step: Callable[[HalfStep], None] | None = None,
 ) -> Result:
-    """Alternate E-steps and the model's half-steps until nothing moves.
-
-    Parameters
-    ----------
-    model : Model
-        Changed in place.
-    e_step : EStep
-    max_iter : int
-        Limit on iterations of one E-step and all half-steps.
-    tol : float
-        Converged when the objective changes by no more than this share of its size in an iteration;
-        of 1 (or of its first value, where that is smaller) where it is smaller than that.
-    start : assignment, optional
-        That of an earlier fit, kept where no E-step improves on it.
-    on_step : callable, optional
-        Called with each `HalfStep`.
-
-    Returns
-    -------
-    Result
-        The assignment belongs to the parameters that the model has at the end: the loop ends with
-        an E-step that changed nothing, or, at the limit, with one more E-step.
-    """
+    """Alternate E-steps and the model's half-steps until nothing moves."""
     history: list[HalfStep] = []
     assignment = start
     objective, small = math.inf, 1.0

@@ -73,14 +73,7 @@ def violated(constraints: Constraints, labels: IntArray) -> tuple[IntArray, IntA
 
 
 def violations(constraints: Constraints, labels: IntArray) -> Violations:
-    """Count the constraints that labels violate.
-
-    Examples
-    --------
-    >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
-    >>> violations(c, np.array([0, 1, 1]))
-    Violations(must_link=1, cannot_link=1, weight=2.0)
-    """
+    """Count the constraints that labels violate."""
     ml, cl = violated(constraints, labels)
     weight = constraints.ml_weights[ml].sum() + constraints.cl_weights[cl].sum()
     return Violations(len(ml), len(cl), float(weight))
@@ -91,17 +84,6 @@ def share_kept(constraints: Constraints, labels: IntArray) -> float:
 
     The mean of the shares of either kind, since labels that are all equal keep all must-links; of
     one kind where there are none of the other.
-
-    Raises
-    ------
-    ValueError
-        If there are no pairs.
-
-    Examples
-    --------
-    >>> c = Constraints([[0, 1]], [[1, 2], [0, 3]], n_points=4)
-    >>> share_kept(c, np.array([0, 0, 0, 1]))
-    0.75
     """
     if len(constraints) == 0:
         raise ValueError(

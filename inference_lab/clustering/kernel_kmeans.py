@@ -70,32 +70,7 @@ def single_moves(
     sizes: FloatArray,
     counts: IntArray,
 ) -> int:
-    """Move points, one at a time, to the cluster that lowers the objective most.
-
-    Parameters
-    ----------
-    matrix : (n, n) array
-        ``M``; without rows where it is sparse.
-    indptr, indices, data
-        ``M`` in CSR; without entries where it is dense.
-    diagonal, weights : (n,) arrays
-        That of ``M``, and ``a``.
-    order : (n,) array
-        Points in the order in which they are tried.
-    labels : (n,) array
-        Changed, as are all that follow. No cluster is empty, nor becomes so.
-    sums : (k, n) array
-        ``sum_{j in h} M_ij``.
-    within, sizes : (k,) arrays
-        ``q`` and ``s``.
-    counts : (k,) array
-        Points of each cluster.
-
-    Returns
-    -------
-    int
-        Number of moves.
-    """
+    """Move points, one at a time, to the cluster that lowers the objective most."""
     k = sizes.size
     moves = 0
     for i in order:
@@ -257,16 +232,6 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     """Give each empty cluster the point of highest priority whose cluster has others.
 
     Points of priority ``-inf`` stay.
-
-    Raises
-    ------
-    ValueError
-        If no other is left.
-
-    Examples
-    --------
-    >>> fill(np.array([0, 0, 0]), 2, np.array([1.0, 3.0, 2.0])).tolist()
-    [0, 1, 0]
     """
     counts = np.bincount(labels, minlength=n_clusters)
     gone = np.flatnonzero(counts == 0)
@@ -615,23 +580,6 @@ class KernelHMRFKMeans(PairwiseClusterer):
 
         Constraints do not enter. For a precomputed kernel, and for the forms that cut a graph, it
         is the squared distance less a constant of each point, which predictions do not depend on.
-
-        Parameters
-        ----------
-        X : (m, d) array-like, or (m, n) similarities to the points of the fit if precomputed
-
-        Returns
-        -------
-        (m, k) array of float64, or of float32 if X is
-
-        Examples
-        --------
-        With a linear kernel these are distances between points and means:
-
-        >>> X = [[0.0], [2.0], [8.0], [10.0]]
-        >>> model = KernelHMRFKMeans(2, kernel="linear", random_state=0).fit(X)
-        >>> sorted(model.transform([[1.0]])[0].tolist())
-        [0.0, 8.0]
         """
         return super().transform(X)
 

@@ -49,26 +49,7 @@ class Units:
 
 
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
-    """Return the units that hard must-links make of points, None where there are no such links.
-
-    Parameters
-    ----------
-    terms : sequence of DiagonalTerms
-        Hard must-links cost nothing if labels agree, and infinitely much if not.
-    n_points : int
-
-    Returns
-    -------
-    Units or None
-
-    Examples
-    --------
-    >>> hard = DiagonalTerms([(0, 1)], differ=np.inf)
-    >>> apart = DiagonalTerms([(1, 2), (0, 2)], same=[1.0, 2.0])
-    >>> found = units_of([hard, apart], 3)
-    >>> found.of_point.tolist(), found.terms[1].edges.tolist()
-    ([0, 0, 1], [[0, 1], [0, 1]])
-    """
+    """Return the units that hard must-links make of points, None where there are no such links."""
     blocks = [_full(term) for term in terms]
     links = [
         edges[np.isposinf(differ) & np.isfinite(same).all(axis=1)] for edges, same, differ in blocks

@@ -197,18 +197,7 @@ class DegenerateMetricWarning(UserWarning):
 
 
 def effective_rank(weights: FloatArray) -> float:
-    """Return how many directions weights count for: ``exp`` of the entropy of their shares.
-
-    Parameters
-    ----------
-    weights : (d,) or (d, d) array
-        Of the features, or the metric whose eigenvalues they are.
-
-    Examples
-    --------
-    >>> effective_rank(np.array([1.0, 1.0, 0.0]))
-    2.0
-    """
+    """Return how many directions weights count for: ``exp`` of the entropy of their shares."""
     values = np.maximum(np.linalg.eigvalsh(weights), 0.0) if weights.ndim == 2 else weights
     shares = values / values.sum()
     return float(np.exp(-xlogy(shares, shares).sum()))
@@ -274,24 +263,7 @@ class ClosedForm(MetricLearner):
     normalised: ClassVar[bool] = True
 
     def check(self, distortion: Distortion) -> None:
-        """Accept squared Euclidean costs only.
-
-        Parameters
-        ----------
-        distortion : Distortion
-
-        Raises
-        ------
-        ValueError
-            For any other.
-
-        Examples
-        --------
-        >>> ClosedForm().check(Cosine())  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: the closed form of the metric is that of squared Euclidean costs, not of ...
-        """
+        """Accept squared Euclidean costs only."""
         if not isinstance(distortion, SquaredEuclidean):
             raise ValueError(
                 "the closed form of the metric is that of squared Euclidean costs, not of "
@@ -299,25 +271,7 @@ class ClosedForm(MetricLearner):
             )
 
     def check_points(self, points: Points) -> None:
-        """Refuse full matrices of very many features.
-
-        Parameters
-        ----------
-        points : (n, d) matrix, dense or CSR
-
-        Raises
-        ------
-        ValueError
-            For a full matrix of more than 5,000 features.
-
-        Examples
-        --------
-        >>> ClosedForm("diagonal").check_points(np.zeros((1, 6000)))
-        >>> ClosedForm("full").check_points(np.zeros((1, 6000)))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        ValueError: metric='full' for 6000 features is a matrix of 0.3 GB, several times; ...
-        """
+        """Refuse full matrices of very many features."""
         d = points.shape[1]
         if self.shape == "full" and d > _FULL_FEATURES:
             raise ValueError(
@@ -333,30 +287,7 @@ class ClosedForm(MetricLearner):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Go towards the closed form as far as the objective does not rise.
-
-        Parameters
-        ----------
-        metrics, state, before, objective
-            See `MetricLearner.improve`; the metrics are squared Euclidean.
-
-        Returns
-        -------
-        list of SquaredEuclidean
-            Those given if no step of ``2^-29`` or longer keeps the objective from rising.
-
-        Examples
-        --------
-        For a single cluster without constraints, the weights are the reciprocal variances:
-
-        >>> points = np.array([[1.0, 2.0], [-1.0, -2.0]])
-        >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
-        >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
-        >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
-        >>> (new,) = ClosedForm().improve([SquaredEuclidean()], state, 0.0, lambda metrics: 0.0)
-        >>> new.weights.round(3).tolist()
-        [1.0, 0.25]
-        """
+        """Go towards the closed form as far as the objective does not rise."""
         d = state.points.shape[1]
         old = [self._full_shape(m, d) for m in metrics]
         new = [
@@ -486,50 +417,12 @@ class GradientStep(MetricLearner):
     normalise: bool = True
 
     def check(self, distortion: Distortion) -> None:
-        """Accept distortions with weights of features.
-
-        Parameters
-        ----------
-        distortion : Distortion
-
-        Raises
-        ------
-        ValueError
-            For one that is not squared Euclidean, the cosine or an I-divergence.
-
-        Examples
-        --------
-        >>> from inference_lab.clustering import ItakuraSaito
-        >>> GradientStep().check(Cosine())
-        >>> GradientStep().check(ItakuraSaito())
-        Traceback (most recent call last):
-        ...
-        ValueError: ItakuraSaito has no weights to learn
-        """
+        """Accept distortions with weights of features."""
         if not isinstance(distortion, (SquaredEuclidean, Cosine, IDivergence)):
             raise ValueError(f"{type(distortion).__name__} has no weights to learn")
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
-        """Return the number of clusters, or two; half the number of features for few of these.
-
-        Parameters
-        ----------
-        metric : Distortion
-            As many as there are clusters for the cosine, two for others.
-        n_clusters, n_features : int
-
-        Returns
-        -------
-        float
-            No more than ``(1 + n_features) / 2``.
-
-        Examples
-        --------
-        >>> GradientStep().least_rank(Cosine(), n_clusters=4, n_features=100)
-        4
-        >>> GradientStep().least_rank(Cosine(), n_clusters=4, n_features=3)
-        2.0
-        """
+        """Return the number of clusters, or two; half the number of features for few of these."""
         needed = n_clusters if isinstance(metric, Cosine) else 2
         return min(needed, 0.5 * (1.0 + n_features))
 
@@ -540,31 +433,7 @@ class GradientStep(MetricLearner):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Take the step, halved until the objective does not rise.
-
-        Parameters
-        ----------
-        metrics, state, before, objective
-            See `MetricLearner.improve`; of the metrics the first is used.
-
-        Returns
-        -------
-        list of Distortion
-            One, with weights of the features; with `paper_signs`, whatever the objective becomes.
-
-        Examples
-        --------
-        >>> points = np.array([[1.0, 2.0, 0.0], [-1.0, -2.0, 0.0]])
-        >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
-        >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 3))
-        >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
-        >>> def objective(metrics):
-        ...     return float(metrics[0].own(points, centroids, labels).sum())
-        >>> old = [SquaredEuclidean()]
-        >>> (new,) = GradientStep(rate=0.1).improve(old, state, objective(old), objective)
-        >>> new.weights.round(2).tolist(), objective([new]) < objective(old)
-        ([1.2, 0.3, 1.5], True)
-        """
+        """Take the step, halved until the objective does not rise."""
         metric = metrics[0]
         d = state.points.shape[1]
         old = np.ones(d) if metric.weights is None else metric.weights

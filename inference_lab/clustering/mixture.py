@@ -473,24 +473,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         return float(self.score_samples(X).mean())
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the cost of each point in each component: ``-log(weight_h N(x | mu_h, Sigma_h))``.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-
-        Returns
-        -------
-        (n, k) array of float64, or of float32 if X is
-            No distances; ``+inf`` for components of weight zero.
-
-        Examples
-        --------
-        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
-        >>> costs = model.transform([[0.5]])
-        >>> bool(model.predict([[0.5]])[0] == costs[0].argmin())
-        True
-        """
+        """Return ``-log(weight_h N(x | mu_h, Sigma_h))`` of each point and component."""
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:

@@ -47,47 +47,6 @@ def initial_centroids(
     """Choose initial centroids.
 
     Clusters of labelled points start at their means, the others as `init` says.
-
-    Parameters
-    ----------
-    points : (n, d) matrix, dense or CSR
-        As the distortion prepared them.
-    constraints : Constraints
-        Their must-link components of two or more points are the neighbourhoods.
-    n_clusters : int
-    distortion : Distortion
-    init : str or (k, d) array
-        * "neighbourhoods": their centroids; if there are too many, those that a farthest-first
-          traversal weighted by sizes picks; if too few, points drawn by k-means++ besides;
-        * "neighbourhoods+perturbed": the same, but random perturbations of the global centroid
-          besides (Basu et al. 2004, sec. 3.3);
-        * "neighbourhoods+singletons": the same, but before these come points without a must-link
-          that are known to be apart from all neighbourhoods, and from one another: what questions
-          asked by farthest-first traversal find (Basu, Banerjee and Mooney 2004, sec. 3);
-        * "largest+perturbed": the largest neighbourhoods instead of the traversal;
-        * "k-means++": points drawn with probability proportional to their cost so far, the best of
-          several draws each time;
-        * "random": distinct points;
-        * "perturbed": random perturbations of the global centroid only (Basu 2005, sec. 2.3.1).
-    rng : numpy.random.Generator
-    known : (n,) array of int, optional
-        Labels of the points that have one, -1 elsewhere; neighbourhoods with such points found no
-        cluster besides.
-    counts : (n,) array, optional
-        How often each point counts; once by default.
-    perturbation : {"multiplicative", "additive"}, optional
-        By 0.7 (U - 1/2), U uniform, times the global centroid, or times the standard deviation of
-        each feature; by default additive for squared Euclidean costs, whose data may be centred,
-        and multiplicative for others, whose data must stay in the domain.
-
-    Returns
-    -------
-    (k, d) float64 array
-
-    Raises
-    ------
-    ValueError
-        If `init` is no known word, or an array of the wrong shape or not finite.
     """
     k, (n, d) = n_clusters, points.shape
     if not isinstance(init, str):

@@ -48,21 +48,6 @@ def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: fl
     again is best for the new sizes; of all pairs of clusters, the one by which bounds are broken
     least, and of these that of the shortest path. What assignments of given sizes cost at least is
     an M-convex function of the sizes, so that where no step brings anything, none would.
-
-    Parameters
-    ----------
-    costs : (n, k) array
-    labels : (n,) array
-        The cheapest cluster of each point; overwritten.
-    least, most : int
-        Bounds on the sizes.
-    gain : float
-        What a path has to gain to count.
-
-    Returns
-    -------
-    int
-        Number of steps.
     """
     n, k = costs.shape
     sizes = np.zeros(k, dtype=np.int64)

@@ -124,13 +124,7 @@ class ConstrainedLinkage(_Dense):
 
 
 def _counted(side: Side, n_clusters: int) -> Constraints:
-    """Return the pairs of some weight, and those that labels imply.
-
-    Raises
-    ------
-    InfeasibleConstraintsError
-        If pairs of infinite weight contradict each other, though weights do not count otherwise.
-    """
+    """Return the pairs of some weight, and those that labels imply."""
     given, n = of_positive_weight(side.constraints), side.known.size
     hard = [
         DiagonalTerms(given.must_link, differ=given.ml_weights),
@@ -432,13 +426,7 @@ _SHIFT = 1e-5
 
 
 def _signed(side: Side) -> Any:
-    """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix.
-
-    Raises
-    ------
-    ValueError
-        If a weight is infinite.
-    """
+    """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix."""
     from scipy.sparse import coo_array, csr_array
 
     pairs = side.labels_as_pairs()

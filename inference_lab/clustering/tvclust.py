@@ -107,13 +107,7 @@ class Credibility:
         self.n = max(int(each.max(initial=0)) for each in (self.must, self.cannot)) + 1
 
     def counted(self, must: FloatArray, cannot: FloatArray) -> FloatArray:
-        """Return the weight of agreeing must-links and cannot-links of each source, (n, 2).
-
-        Parameters
-        ----------
-        must, cannot : arrays
-            How much each pair agrees.
-        """
+        """Return the weight of agreeing must-links and cannot-links of each source, (n, 2)."""
         w, v = self.weights
         counts = [
             np.bincount(self.must, w * must, self.n),
@@ -122,14 +116,7 @@ class Credibility:
         return np.array(counts, dtype=np.float64).T
 
     def effect(self, pairs: Pairs, gain: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return what sharing a cluster adds to the log-probability, for each partner in `pairs`.
-
-        Parameters
-        ----------
-        pairs : Pairs
-        gain, loss : (n,) arrays
-            What sharing a cluster gains in a must-link of each source, and loses in a cannot-link.
-        """
+        """Return the gain in log-probability of sharing a cluster, for each partner in `pairs`."""
         w, v = self.weights
         return np.concatenate([gain[self.must] * w, -loss[self.cannot] * v])[pairs.pair]
 
@@ -505,27 +492,7 @@ class TVClust(SourcedClusterer):
         return self.data == "counts"
 
     def transform(self, X: Any) -> FloatArray:
-        """Return minus the expected log-joint of points and components, pairs left aside.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-
-        Returns
-        -------
-        (n, k) array of float64, or of float32 if X is
-            No distances: ``-E log pi_h - E log p(x | component h)``, for components without points,
-            too.
-
-        Examples
-        --------
-        >>> noise = np.random.default_rng(0).normal(size=(40, 1))
-        >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + noise
-        >>> model = TVClust(5, random_state=0).fit(X)
-        >>> costs = model.transform([[0.0], [10.0]])
-        >>> costs.shape, bool((costs.argmin(axis=1) == model.labels_[[0, 20]]).all())
-        ((2, 5), True)
-        """
+        """Return minus the expected log-joint of points and components, pairs left aside."""
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:

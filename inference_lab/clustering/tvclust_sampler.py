@@ -200,13 +200,6 @@ def sweep(
 
     Stops at the first point for which no slot is free, and returns its place in `order`; the length
     of `order` at the end.
-
-    Parameters
-    ----------
-    effect : (pairs,) array
-        What sharing a cluster with a partner adds to the log-probability.
-    row : (slots,) array
-        Scratch.
     """
     slots = c.sizes.size - _SCRATCH
     for place in range(start, order.size):
@@ -263,16 +256,7 @@ def split_or_merge(
     side: IntArray,
     members: IntArray,
 ) -> int:
-    """Propose to split the cluster of two points, or to merge their two; return whether it was.
-
-    Parameters
-    ----------
-    uniform : ((scans + 2) n + 1,) array
-    side : (n,) int64 array
-        All -1; left so.
-    members : (n,) int64 array
-        Scratch.
-    """
+    """Propose to split the cluster of two points, or to merge their two; return whether it was."""
     slots = c.sizes.size - _SCRATCH
     a, b, both = slots, slots + 1, slots + 2
     old_a, old_b = labels[first], labels[second]
@@ -391,19 +375,7 @@ def clusters(points: FloatArray, slots: int, belief: float, kappa: float = -1.0)
 
 
 def least_variation(samples: IntArray) -> tuple[int, float]:
-    """Return which partition has the least mean variation of information to all, and that mean.
-
-    Parameters
-    ----------
-    samples : (s, n) int64 array
-        A partition in each row.
-
-    Examples
-    --------
-    >>> place, mean = least_variation(np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 1]]))
-    >>> place, round(mean, 3)
-    (0, 0.275)
-    """
+    """Return which partition has the least mean variation of information to all, and that mean."""
     s, n = samples.shape
 
     def entropy(labels: IntArray) -> float:
@@ -654,24 +626,6 @@ class TVClustSampler(SourcedClusterer):
 
         Answers are left aside, as is the part of the Chinese restaurant that is the same for all
         clusters.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-
-        Returns
-        -------
-        (n, k) array of float64, or of float32 if X is
-            No distances: ``-log(size_h) - log p(x | points of the cluster)``.
-
-        Examples
-        --------
-        >>> noise = np.random.default_rng(0).normal(size=(40, 1))
-        >>> X = np.repeat([[0.0], [10.0]], 20, axis=0) + noise
-        >>> model = TVClustSampler(n_samples=10, burn_in=20, random_state=0).fit(X)
-        >>> costs = model.transform([[0.0], [10.0]])
-        >>> bool((costs.argmin(axis=1) == model.labels_[[0, 20]]).all())
-        True
         """
         return super().transform(X)
 

@@ -39,21 +39,7 @@ def settle_pairs(
     labels: IntArray,
     pull: FloatArray,
 ) -> None:
-    """Decide each pair as LCVQE does, in place.
-
-    Parameters
-    ----------
-    cost : (n, k) array
-        Squared distances to the centroids, which violated pairs cost.
-    own : (n, k) array
-        What points cost in the clusters: the same as often as they count, infinite where they are
-        known not to be.
-    ml, cl : (p, 2) int64 arrays
-    labels : (n,) int64 array
-    pull : (n, k) array
-        The weight with which a point pulls the centroid of a cluster that it is not in, because of
-        pairs that stay violated, is added to it.
-    """
+    """Decide each pair as LCVQE does, in place."""
     k = cost.shape[1]
     for at in range(ml.shape[0]):
         a, b = ml[at, 0], ml[at, 1]
@@ -99,19 +85,7 @@ def settle_jointly(
     cl_weight: FloatArray,
     labels: IntArray,
 ) -> None:
-    """Give each pair the two clusters that are cheapest for it, as CVQE does, in place.
-
-    Parameters
-    ----------
-    own : (n, k) array
-        What points cost in the clusters.
-    between : (k, k) array
-        Squared distances between centroids.
-    other : (k,) array
-        Of each centroid to the nearest other one.
-    ml, cl : (p, 2) int64 arrays
-    labels : (n,) int64 array
-    """
+    """Give each pair the two clusters that are cheapest for it, as CVQE does, in place."""
     k = own.shape[1]
     for at in range(ml.shape[0] + cl.shape[0]):
         must = at < ml.shape[0]

@@ -15,13 +15,7 @@ __all__ = ["Multinomials", "checked_counts"]
 
 
 def checked_counts(points: Points) -> Points:
-    """Return points that can be counts, whole or not.
-
-    Raises
-    ------
-    ValueError
-        If one is negative.
-    """
+    """Return points that can be counts, whole or not."""
     if points.shape[0] and points.min() < 0.0:
         raise ValueError("X has negative values; data='counts' needs counts")
     return points

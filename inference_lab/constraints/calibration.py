@@ -13,26 +13,7 @@ __all__ = ["log_odds_of", "worth"]
 
 
 def log_odds_of(noise: float, count: int) -> float:
-    """Return by how much likelier a constraint is right than wrong, as a logarithm.
-
-    Parameters
-    ----------
-    noise : float in [0, 1]
-        Share of the constraints that are wrong.
-    count : int
-        How many there are: of m, half a one more is taken to be wrong, ``(noise m + 1/2) /
-        (m + 1)``.
-
-    Returns
-    -------
-    float
-        0 where constraints are wrong as often as right, or more often.
-
-    Examples
-    --------
-    >>> round(log_odds_of(0.0, 10), 3), log_odds_of(0.5, 10)
-    (3.045, 0.0)
-    """
+    """Return by how much likelier a constraint is right than wrong, as a logarithm."""
     wrong = (noise * count + 0.5) / (count + 1)
     return max(0.0, math.log((1.0 - wrong) / wrong)) if wrong < 1.0 else 0.0
 
@@ -43,21 +24,6 @@ def worth(features: npt.ArrayLike, n_clusters: int, odds: float) -> float:
     Gaussians of equal variance ``v`` make the energy of distances their log-probability, times
     ``2 v``. It is the variance of a feature within the clusters of k-means, always the same for
     the same points.
-
-    Parameters
-    ----------
-    features : array-like of float, shape (n, d)
-    n_clusters : int
-    odds : float
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> worth([[0.0], [2.0], [9.0], [11.0]], 2, odds=1.0)
-    2.0
     """
     points = np.asarray(features, dtype=np.float64)
     centroids = kmeans_centroids(points, n_clusters, np.random.default_rng(0))

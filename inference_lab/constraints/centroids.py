@@ -60,45 +60,10 @@ def constraint_centroids(
       :math:`w_{pq} = s_p s_q` ("product") or :math:`\sqrt{s_p s_q}` ("sqrt").  Ties, in both
       steps, go to the centroid farthest from g, then to the neighbourhood listed first.
 
-    Parameters
-    ----------
-    features : array-like of float, shape (n, d)
-        The points, finite.
-    constraints : Constraints
-        Over the same n points; only the must-links matter here, and closing changes nothing.
-    n_clusters : int
-        K, from 1 to n.
-    rng : numpy.random.Generator
-        Source of the perturbations; not used if there are neighbourhoods enough.
-    weighting : {"product", "sqrt"}, default "product"
-        "product" is the paper's, "sqrt" that of the authors' code.
-    perturbation : {"multiplicative", "additive"}, default "multiplicative"
-        "multiplicative" is that of the authors' code.  It leaves attributes of mean 0 as they are,
-        so on centred data all perturbed centroids coincide; use "additive" there.
-
-    Returns
-    -------
-    ndarray of float64, shape (K, d)
-        Neighbourhood centroids largest first (in the order of the traversal if it took place),
-        then the perturbed ones.
-
-    Raises
-    ------
-    ValueError
-        If features are not a finite matrix, K is not in 1..n, the constraints are over another
-        number of points, or an option is unknown.
-
     References
     ----------
     Basu, Bilenko and Mooney, "A probabilistic framework for semi-supervised clustering", KDD 2004,
     section 3.3.
-
-    Examples
-    --------
-    >>> x = [[0.0], [2.0], [9.0], [11.0], [5.0]]
-    >>> pairs = Constraints([[0, 1], [2, 3]], None, n_points=5)
-    >>> constraint_centroids(x, pairs, 2, np.random.default_rng(0)).tolist()
-    [[1.0], [10.0]]
     """
     points = _check_features(features)
     k = _check_clusters(n_clusters, len(points))
@@ -138,36 +103,10 @@ def kmeans_centroids(
     Minimises :math:`\sum_i \min_h \lVert x_i - \mu_h \rVert^2` locally with Lloyd's algorithm from
     k-means++ starts, by scikit-learn's ``KMeans``.
 
-    Parameters
-    ----------
-    features : array-like of float, shape (n, d)
-        The points, finite.
-    n_clusters : int
-        K, from 1 to n.
-    rng : numpy.random.Generator
-        Supplies the seed of the runs.
-    n_init : int, default 10
-        Number of runs.
-
-    Returns
-    -------
-    ndarray of float64, shape (K, d)
-
-    Raises
-    ------
-    ValueError
-        If features are not a finite matrix or K is not in 1..n.
-
     References
     ----------
     Lloyd, "Least squares quantization in PCM", IEEE Trans. Information Theory 28, 1982.
     Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
-
-    Examples
-    --------
-    >>> x = [[0.0], [2.0], [9.0], [11.0]]
-    >>> sorted(kmeans_centroids(x, 2, np.random.default_rng(0)).ravel().tolist())
-    [1.0, 10.0]
     """
     from sklearn.cluster import KMeans
 
@@ -184,31 +123,6 @@ def class_centroids(features: npt.ArrayLike, labels: npt.ArrayLike) -> npt.NDArr
 
     The M-step of K-means, and, with true labels, the centroids that an E-step benchmark holds
     fixed.
-
-    Parameters
-    ----------
-    features : array-like of float, shape (n, d)
-        The points, finite.
-    labels : array-like of int, shape (n,)
-        Classes ``0..K-1``, each of which must occur.
-
-    Returns
-    -------
-    ndarray of float64, shape (K, d)
-        Row h belongs to class h.
-
-    Raises
-    ------
-    TypeError
-        If labels are not integers.
-    ValueError
-        If features are not a finite matrix, the lengths differ, a label is negative, or a class
-        between 0 and the largest label has no points.
-
-    Examples
-    --------
-    >>> class_centroids([[0.0], [2.0], [9.0]], [1, 1, 0]).tolist()
-    [[9.0], [1.0]]
     """
     points = _check_features(features)
     classes = np.asarray(labels)
@@ -241,33 +155,11 @@ def class_centroids(features: npt.ArrayLike, labels: npt.ArrayLike) -> npt.NDArr
 def squared_distances(features: npt.ArrayLike, centroids: npt.ArrayLike) -> npt.NDArray[np.float64]:
     r"""Squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
 
-    Parameters
-    ----------
-    features : array-like of float, shape (n, d)
-        The points, finite.
-    centroids : array-like of float, shape (k, d)
-        The centroids, finite.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, k)
-        Never negative, and exactly 0 where a point equals a centroid.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not a finite matrix, or the numbers of columns differ.
-
     Notes
     -----
     :math:`O(n k d)`, with half a megabyte beyond the result.  The differences are formed
     explicitly: the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` is faster for large d, but cancels
     when the data lie far from the origin and can then even be negative.
-
-    Examples
-    --------
-    >>> squared_distances([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
-    [[0.0], [25.0]]
     """
     points = _check_features(features)
     centres = _check_features(centroids, name="centroids")
@@ -295,24 +187,7 @@ def farthest_first(
     k: int,
     weighting: Weighting = "product",
 ) -> list[int]:
-    """Choose k of several groups, in the order of the weighted farthest-first traversal.
-
-    Parameters
-    ----------
-    distances_to : callable
-        Gives the distances of all groups from one, shape (G,).
-    sizes, from_centre : (G,) arrays
-        Sizes of the groups, and their distances from the centre of the data, which break ties.
-    k : int
-        At most G.
-    weighting : {"product", "sqrt"}
-        See `constraint_centroids`.
-
-    Returns
-    -------
-    list of int
-        The largest group first.
-    """
+    """Choose k of several groups, in the order of the weighted farthest-first traversal."""
     weights = sizes if weighting == "product" else np.sqrt(sizes)
     visited = [_best(sizes, from_centre)]
     nearest = np.full(len(sizes), np.inf)  # min over visited q of w_pq D(c_p, c_q)
@@ -327,13 +202,7 @@ def farthest_first(
 def numbered_like(
     found: npt.NDArray[np.int64], classes: npt.NDArray[np.int64], k: int
 ) -> npt.NDArray[np.int64]:
-    """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total.
-
-    Examples
-    --------
-    >>> numbered_like(np.array([2, 2, 0, 1]), np.array([0, 0, 1, 2]), 3).tolist()
-    [2, 0, 1]
-    """
+    """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total."""
     from scipy.optimize import linear_sum_assignment
 
     overlap = np.bincount(classes * k + found, minlength=k * k).reshape(k, k)

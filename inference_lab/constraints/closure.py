@@ -42,21 +42,7 @@ def contradicting(given: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
 def closed(
     given: Parts, component: IntArray, limit: int
 ) -> tuple[IntArray, IntArray, Weight, Weight]:
-    """Return all pairs that constraints without contradictions imply, and their weights.
-
-    Parameters
-    ----------
-    given : Parts
-    component : (n_points,) int64 array
-        The must-link component of each point.
-    limit : int
-        Most pairs allowed.
-
-    Raises
-    ------
-    ValueError
-        If there are more.
-    """
+    """Return all pairs that constraints without contradictions imply, and their weights."""
     size = np.bincount(component, minlength=1)
     blocks = sorted_distinct(
         codes_of(np.sort(component[given.cannot_link], axis=1), given.n_points)
@@ -85,22 +71,7 @@ def closed(
 
 
 def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return one cannot-link for each two components that any joins, with the weight of all.
-
-    Parameters
-    ----------
-    given : Parts
-        Without contradictions.
-    component : (n_points,) int64 array
-        The must-link component of each point.
-
-    Returns
-    -------
-    pairs : (b, 2) int64 array
-        The first points of the components.
-    weights : (b,) float64 array
-        Summed over the pairs that `closed` lists between the two.
-    """
+    """Return one cannot-link for each two components that any joins, with the weight of all."""
     size = np.bincount(component, minlength=1)
     first = np.unique(component, return_index=True)[1]
     weights = given.cl_weights
@@ -116,21 +87,7 @@ def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
 def surviving(
     given: Parts, component: IntArray, disputed: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which must-links and cannot-links are left when contradictory ones vote.
-
-    Parameters
-    ----------
-    given : Parts
-    component : (n_points,) int64 array
-        The must-link component of each point.
-    disputed : (q,) bool array
-        The cannot-links inside a component.
-
-    Raises
-    ------
-    ContradictionError
-        If pairs of infinite weight contradict each other.
-    """
+    """Return which must-links and cannot-links are left when contradictory ones vote."""
     from inference_lab.constraints.vote import connected, vote
 
     ml_weights, cl_weights = given.ml_weights, given.cl_weights

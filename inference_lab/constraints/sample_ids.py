@@ -80,32 +80,7 @@ def _refuse_nan(names: npt.NDArray[Any], name: str) -> None:
 
 
 def rows_named(ids: SampleIds, pairs: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-    """Return the rows that pairs name, -1 for those of rows that are not in this part.
-
-    Parameters
-    ----------
-    ids : SampleIds
-        Of the rows at hand.
-    pairs : (p, 2) array
-        Names.
-    name : str
-        Of the pairs, for messages.
-
-    Returns
-    -------
-    (p, 2) int64 array
-
-    Raises
-    ------
-    ValueError
-        If a name is NaN, or not among those of all rows.
-
-    Examples
-    --------
-    >>> ids = SampleIds(["a", "b", "c"])
-    >>> rows_named(ids[[0, 2]], np.array([["a", "c"], ["a", "b"]]), "must_link").tolist()
-    [[0, 1], [0, -1]]
-    """
+    """Return the rows that pairs name, -1 for those of rows that are not in this part."""
     _refuse_nan(pairs, name)
     everyone = ids.everyone.tolist()
     row = dict.fromkeys(everyone, -1) | {each: at for at, each in enumerate(ids.tolist())}

@@ -26,13 +26,7 @@ def drawn(
     rng: np.random.Generator,
     among: npt.ArrayLike | None,
 ) -> tuple[IntArray, IntArray]:
-    """Draw distinct unordered pairs; return must-links and cannot-links.
-
-    Raises
-    ------
-    ValueError
-        If `n` is negative or exceeds the number of available pairs.
-    """
+    """Draw distinct unordered pairs; return must-links and cannot-links."""
     points = None if among is None else point_indices(among, truth.size, name="among")
     m = truth.size if points is None else int(points.size)
     available = m * (m - 1) // 2
@@ -56,18 +50,7 @@ def drawn_in_order(
     points: IntArray,
     wrong: float,
 ) -> tuple[IntArray, IntArray]:
-    """Draw a share of the ordered pairs and forget their order; return must- and cannot-links.
-
-    Parameters
-    ----------
-    wrong : float
-        Probability that a pair is given the other kind.
-
-    Raises
-    ------
-    ValueError
-        If more pairs are needed than there are.
-    """
+    """Draw a share of the ordered pairs and forget their order; return must- and cannot-links."""
     m = int(points.size)
     count = round(share * m * m)
     if count > m * (m - 1):
@@ -87,13 +70,7 @@ def drawn_in_order(
 def known(
     truth: npt.NDArray[np.generic], unlabelled: object, scheme: str, limit: int
 ) -> tuple[IntArray, IntArray]:
-    """Return the must-links and cannot-links that known classes amount to.
-
-    Raises
-    ------
-    ValueError
-        If there would be more than `limit` pairs.
-    """
+    """Return the must-links and cannot-links that known classes amount to."""
     labelled = np.flatnonzero(np.asarray(truth != unlabelled, dtype=bool))
     _, group, size = np.unique(truth[labelled], return_inverse=True, return_counts=True)
     members = labelled[np.argsort(group, kind="stable")]

@@ -44,32 +44,9 @@ def connected(n: int, pairs: IntArray) -> IntArray:
 def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:
     """Split units into groups that agree with most of the evidence.
 
-    Parameters
-    ----------
-    n : int
-    pairs : (m, 2) int64 array
-        Distinct unordered pairs of units; pairs of a unit with itself have no say.
-    evidence : (m,) float64 array
-        Weight of must-links less that of cannot-links; ``-inf`` keeps two units apart whatever
-        else is said.
-
-    Returns
-    -------
-    (n,) int64 array
-        Numbers of groups ``0..G-1``. Between two groups the evidence sums to zero or less, no unit
-        agrees better with another group, or with none, than with its own, and pairs of positive
-        evidence connect the units of each group.
-
     Notes
     -----
     Deterministic: of equal gains, the pair of lowest numbers comes first.
-
-    Examples
-    --------
-    >>> triangles = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
-    >>> pairs = np.array([*triangles, (0, 3), (1, 4), (2, 5)])
-    >>> vote(6, pairs, np.array([1.0] * 7 + [-1.0] * 2))
-    array([0, 0, 0, 1, 1, 1])
     """
     group = np.arange(n)
     finite = np.abs(evidence[np.isfinite(evidence)])

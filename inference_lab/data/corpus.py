@@ -77,20 +77,7 @@ class Corpus:
     def pruned(
         self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
     ) -> Corpus:
-        """Return the counts without rare and very common terms, and without empty documents.
-
-        Parameters
-        ----------
-        fewest : int
-            Terms in fewer documents are dropped.
-        largest_share : float
-            Terms in a larger share of the documents are dropped.
-
-        Returns
-        -------
-        Corpus
-            Documents in which no term is left are left out.
-        """
+        """Return the counts without rare and very common terms, and without empty documents."""
         n = self.values.shape[0]
         df = self.document_frequencies()
         kept = np.flatnonzero((df >= fewest) & (df <= largest_share * n))
@@ -108,22 +95,9 @@ class Corpus:
     ) -> Corpus:
         """Return counts times ``log2(N / df)``, pruned, with rows of length one.
 
-        Parameters
-        ----------
-        fewest, largest_share
-            See `pruned`; documents and terms are the same.
-
         References
         ----------
         S. Basu, "Semi-supervised clustering", PhD thesis, University of Texas, 2005, sec. 2.5.
-
-        Examples
-        --------
-        >>> from scipy.sparse import csr_array
-        >>> counts = csr_array([[2.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
-        >>> corpus = Corpus("toy", counts, np.array([0, 1, 0, 1]), ("a", "b"), ("x", "y"))
-        >>> corpus.weighted(fewest=1).values.toarray().round(3).tolist()[0]
-        [0.979, 0.203]
         """
         from scipy.sparse import diags_array
         from sklearn.preprocessing import normalize
@@ -142,25 +116,9 @@ def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:
     Each axis points to where the entry of largest size is positive, so that the answer does not
     depend on the library underneath.
 
-    Parameters
-    ----------
-    values : (n, d) matrix, dense or sparse
-    n_components : int
-        At least 1 and at most min(n, d).
-
-    Raises
-    ------
-    ValueError
-        If there are not so many components.
-
     Complexity
     ----------
     O(n d min(n, d)): for collections of some thousand documents.
-
-    Examples
-    --------
-    >>> latent_semantics(np.array([[3.0, 0.0], [0.0, 1.0]]), 1).tolist()
-    [[3.0], [0.0]]
     """
     dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
     if not 1 <= n_components <= min(dense.shape):
@@ -179,11 +137,6 @@ def body_of_post(text: str) -> str:
     r"""Return a post without its header and signature.
 
     The header ends at the first blank line; a signature begins at the last line that is ``--``.
-
-    Examples
-    --------
-    >>> body_of_post("From: a@b\nSubject: hello\n\nsome text\n-- \nA. B.\n")
-    'some text\n'
     """
     lines = text.replace("\r\n", "\n").split("\n")
     blank = next((at for at, line in enumerate(lines) if not line.strip()), None)
@@ -198,21 +151,6 @@ def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
     """Count the words of texts, in lower case and without English stop words.
 
     Words are runs of two or more letters a to z. Stop words are those of scikit-learn.
-
-    Returns
-    -------
-    (n, d) CSR array of float64, and the terms in alphabetical order
-
-    Raises
-    ------
-    ValueError
-        If no text has a word.
-
-    Examples
-    --------
-    >>> counts, terms = count_terms(["The cat sat", "a cat, a Cat!"])
-    >>> terms, counts.toarray().tolist()
-    (('cat', 'sat'), [[1.0, 1.0], [2.0, 0.0]])
     """
     from scipy.sparse import csr_array
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS

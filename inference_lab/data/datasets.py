@@ -367,18 +367,7 @@ _REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
 
 
 def available() -> dict[str, str]:
-    """Return the names that `load` knows, each with a one-line description.
-
-    Returns
-    -------
-    dict of str to str
-        The description ends with ``[embedded]`` or ``[needs the data folder]``.
-
-    Examples
-    --------
-    >>> available()["iris"]
-    'iris flowers, 150 x 4, 3 classes (UCI, corrected version) [embedded]'
-    """
+    """Return the names that `load` knows, each with a one-line description."""
     return {
         name: entry.description
         + (" [embedded]" if not isinstance(entry, _Files) else " [needs the data folder]")
@@ -389,39 +378,9 @@ def available() -> dict[str, str]:
 def load(name: str, data_dir: _PathLike | None = None, *, least: int = 0) -> Dataset:
     """Load a data set by name.
 
-    Parameters
-    ----------
-    name : str
-        One of `available`, in exactly that spelling.
-    data_dir : path, optional
-        Folder that holds ``uci/``, or that folder itself; default: the environment variable
-        ``INFERENCE_LAB_DATA``.  Embedded data sets do not look at it.
-    least : int
-        Points that data sets which are drawn have at least; of others it changes nothing.
-
-    Returns
-    -------
-    Dataset
-        Points in the order of the files.
-
-    Raises
-    ------
-    UnknownDatasetError
-        If no data set has that name.
-    DataNotFoundError
-        If the data folder is not given or lacks the file.
-    DataFormatError
-        If the file is damaged: not text, a wrong number of lines or columns, an entry that is not
-        a finite number, an unknown class.
-
     References
     ----------
     UCI Machine Learning Repository, https://archive.ics.uci.edu (CC BY 4.0).
-
-    Examples
-    --------
-    >>> load("iris")
-    Dataset('iris', n_points=150, n_features=4, n_classes=3)
     """
     entry = _REGISTRY.get(name)
     if entry is None:

@@ -15,24 +15,7 @@ __all__ = ["MIXTURES", "Mixture", "labels_by_share"]
 def labels_by_share(
     rng: np.random.Generator, shares: npt.NDArray[Any], n: int
 ) -> npt.NDArray[np.int64]:
-    """Return labels in random order, of each as many as its share of all of them comes to.
-
-    Parameters
-    ----------
-    rng : np.random.Generator
-    shares : (k,) array
-        In any unit.
-    n : int
-
-    Returns
-    -------
-    (n,) int64 array
-
-    Examples
-    --------
-    >>> np.bincount(labels_by_share(np.random.default_rng(0), np.array([3, 1]), 8)).tolist()
-    [6, 2]
-    """
+    """Return labels in random order, of each as many as its share of all of them comes to."""
     limits = np.cumsum(shares) / shares.sum() * n
     labels = np.searchsorted(limits, np.arange(n) + 0.5).astype(np.int64)
     rng.shuffle(labels)
@@ -68,24 +51,7 @@ class Mixture:
     def draw(
         self, seed: int = 0, least: int = 0
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """Return points and their classes, in random order; the same for the same seed.
-
-        Parameters
-        ----------
-        seed : int
-        least : int
-            Points that there are at least; with more than `points`, all are others.
-
-        Returns
-        -------
-        (n, d) float64 and (n,) int64 arrays
-
-        Examples
-        --------
-        >>> points, classes = MIXTURES["gaussians-round"].draw()
-        >>> points.shape, np.bincount(classes).tolist()
-        ((3000, 4), [1000, 1000, 1000])
-        """
+        """Return points and their classes, in random order; the same for the same seed."""
         rng = np.random.default_rng(seed)
         n, k, d = max(self.points, least), self.classes, self.features
         means = self.apart * rng.normal(size=(k, d))

@@ -70,24 +70,7 @@ _COLOURS = np.array(
 
 
 def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source: str = "") -> Path:
-    """Return the file of a name: in the working directory, the data folder, or a folder in it.
-
-    Parameters
-    ----------
-    name : str
-        A path, absolute or relative.
-    data_dir : path, optional
-        Default: the environment variable ``INFERENCE_LAB_DATA``.
-    folder : str
-        Where in the data folder such files lie.
-    source : str
-        Where the file was published, for the message.
-
-    Raises
-    ------
-    DataNotFoundError
-        If there is none; the message says where it was looked for, with the nearest name there.
-    """
+    """Return the file of a name: in the working directory, the data folder, or a folder in it."""
     looked_at = places(name, data_dir, folder)
     for place in looked_at:
         if place.is_file():
@@ -111,13 +94,6 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     """Read an image file of 8 bits a channel; ``.gz`` and ``.xz`` are unpacked.
 
     Palettes, transparency and other colour spaces are converted to red, green and blue.
-
-    Raises
-    ------
-    DataFormatError
-        If it is no such image, damaged, or has more than `MAX_PIXELS` pixels.
-    OSError
-        If the file cannot be opened.
     """
     require("images", "PIL")
     from PIL import Image as Pillow
@@ -151,13 +127,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
 
 
 def load_image(name: str, data_dir: Path | None = None) -> Image:
-    """Return an image of scikit-learn (`EMBEDDED`), or read a file found by `find_file`.
-
-    Raises
-    ------
-    DataNotFoundError, DataFormatError
-        As in `find_file` and `read_image`.
-    """
+    """Return an image of scikit-learn (`EMBEDDED`), or read a file found by `find_file`."""
     if name not in EMBEDDED:
         return read_image(find_file(name, data_dir))
     require("images", "PIL")
@@ -167,17 +137,7 @@ def load_image(name: str, data_dir: Path | None = None) -> Image:
 
 
 def check_picture_path(path: Path) -> None:
-    """Refuse a file that `write_image` could not write.
-
-    Raises
-    ------
-    ValueError
-        If its suffix is not one of `WRITTEN`.
-    NotADirectoryError
-        If its folder does not exist.
-    MissingExtra
-        If Pillow is not installed.
-    """
+    """Refuse a file that `write_image` could not write."""
     require("images", "PIL")
     if path.suffix.lower() not in WRITTEN:
         raise ValueError(f"cannot write {path}: pictures end in {', '.join(WRITTEN)}")
@@ -186,15 +146,7 @@ def check_picture_path(path: Path) -> None:
 
 
 def write_image(path: str | os.PathLike[str], image: npt.NDArray[np.uint8]) -> None:
-    """Write an image to a ``.png``, ``.pgm`` (grey) or ``.ppm`` file, without loss.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is another one, or the array is no image.
-    OSError
-        If the file cannot be written.
-    """
+    """Write an image to a ``.png``, ``.pgm`` (grey) or ``.ppm`` file, without loss."""
     path = Path(path)
     check_picture_path(path)
     from PIL import Image as Pillow
@@ -223,18 +175,7 @@ def to_grey(image: Image) -> Image:
 
 
 def shrink(image: Image, scale: float) -> Image:
-    """Return the image at ``scale`` times its size: means over areas, rounded.
-
-    Parameters
-    ----------
-    image : (h, w) or (h, w, 3) uint8 array
-    scale : float in (0, 1]
-
-    Examples
-    --------
-    >>> shrink(np.array([[0, 10, 20, 30]], dtype=np.uint8), 0.5).tolist()
-    [[5, 25]]
-    """
+    """Return the image at ``scale`` times its size: means over areas, rounded."""
     if scale == 1.0:
         return image
     values = image.astype(np.float64)
@@ -279,19 +220,7 @@ def sample(values: npt.NDArray[Any], scale: float) -> npt.NDArray[Any]:
 
 
 def draw_shapes(height: int, width: int, count: int, rng: np.random.Generator) -> IntArray:
-    """Draw ellipses and rectangles over a background, later ones on top.
-
-    Returns
-    -------
-    (height, width) int64 array
-        0 for the background, ``s`` for shape ``s`` of ``1..count``. The shapes stand around the
-        middle, so that none hides another one altogether, as long as they are few.
-
-    Examples
-    --------
-    >>> int(draw_shapes(40, 60, 3, np.random.default_rng(0)).max())
-    3
-    """
+    """Draw ellipses and rectangles over a background, later ones on top."""
     canvas = np.zeros((height, width), dtype=np.int64)
     rows = (np.arange(height)[:, None] + 0.5) / height - 0.5
     columns = (np.arange(width)[None] + 0.5) / width - 0.5
@@ -321,13 +250,7 @@ def draw_texture(height: int, width: int, rng: np.random.Generator, *, grain: fl
 
 
 def grey_levels(k: int) -> Image:
-    """Return k grey values at equal distances from black to white.
-
-    Examples
-    --------
-    >>> grey_levels(3).tolist()
-    [0, 128, 255]
-    """
+    """Return k grey values at equal distances from black to white."""
     return np.asarray(np.rint(np.arange(k) * (255.0 / max(k - 1, 1))), dtype=np.uint8)
 
 

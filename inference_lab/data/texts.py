@@ -60,27 +60,7 @@ class Post:
 
 
 def read_newsgroups(path: _PathLike, groups: Sequence[str] | None = None) -> list[Post]:
-    """Read posts from a tar archive of files ``FOLDER/GROUP/NUMBER``.
-
-    Parameters
-    ----------
-    path : path
-        Such as ``mini_newsgroups.tar.gz``.
-    groups : sequence of str, optional
-        Only these; default: all.
-
-    Returns
-    -------
-    list of Post
-        By group and number. Bytes are read as Latin-1.
-
-    Raises
-    ------
-    DataFormatError
-        If it is no such archive, is damaged, unpacks to too much, or lacks a group.
-    OSError
-        If it cannot be opened.
-    """
+    """Read posts from a tar archive of files ``FOLDER/GROUP/NUMBER``."""
     posts = []
     total = 0
     wanted = None if groups is None else set(groups)
@@ -123,20 +103,7 @@ def _of_posts(name: str, posts: Sequence[Post]) -> Corpus:
 
 
 def read_classic3(path: _PathLike, terms: _PathLike) -> Corpus:
-    """Read the MEDLINE, CISI and CRANFIELD abstracts from a MATLAB file with `A` and `labels`.
-
-    Parameters
-    ----------
-    path : path
-        ``classic3.mat``.
-    terms : path
-        One term a line, in the order of the columns.
-
-    Raises
-    ------
-    DataFormatError
-        If the files are not these.
-    """
+    """Read the MEDLINE, CISI and CRANFIELD abstracts from a MATLAB file with `A` and `labels`."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
     from scipy.sparse import csr_array
@@ -167,21 +134,7 @@ def read_classic3(path: _PathLike, terms: _PathLike) -> Corpus:
 
 
 def read_yahoo(counts: _PathLike, classes: _PathLike) -> Corpus:
-    """Read the Yahoo! News K-series in the form of CLUTO.
-
-    Parameters
-    ----------
-    counts : path
-        A line ``documents terms``, then for each document ``n term count term count ...``, terms
-        counted from zero.
-    classes : path
-        A row of 0 and 1 for each class: its documents.
-
-    Raises
-    ------
-    DataFormatError
-        If the files are not these.
-    """
+    """Read the Yahoo! News K-series in the form of CLUTO."""
     lines = _integers(counts)
     shape = next(lines, (0, []))[1]
     if len(shape) != 2:
@@ -310,33 +263,12 @@ _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
 
 
 def corpora() -> dict[str, str]:
-    """Return the names that `load_corpus` knows, each with a one-line description.
-
-    Examples
-    --------
-    >>> corpora()["k1a"]
-    '2340 Yahoo! news, 20 classes'
-    """
+    """Return the names that `load_corpus` knows, each with a one-line description."""
     return {name: said for name, (said, _) in _CORPORA.items()}
 
 
 def load_corpus(name: str, data_dir: _PathLike | None = None) -> Corpus:
-    """Load a text collection by name, as counts.
-
-    Parameters
-    ----------
-    name : str
-        One of `corpora`.
-    data_dir : path, optional
-        Folder that holds ``text/``; default: the environment variable ``INFERENCE_LAB_DATA``.
-
-    Raises
-    ------
-    ValueError
-        If there is no collection of that name.
-    DataNotFoundError, DataFormatError
-        If its files are not there, or are not what they should be.
-    """
+    """Load a text collection by name, as counts."""
     if name not in _CORPORA:
         raise ValueError(f"collection {name!r} is unknown; allowed: {', '.join(_CORPORA)}")
     return _CORPORA[name][1](None if data_dir is None else Path(data_dir))

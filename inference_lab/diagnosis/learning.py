@@ -38,15 +38,7 @@ PREDICTORS = (
 
 
 def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
-    """Return what is known of the constraints behind a graph: how many, how many of them wrong.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0]] * 4, [(0, 1), (1, 2)], 1.0)
-    >>> known_facts({"must_links": 2, "cannot_links": 0, "noise": 0.1}, measure(g))
-    {'constraints_per_point': 0.5, 'noise': 0.1, 'constraints_noise': 0.05}
-    """
+    """Return what is known of the constraints behind a graph: how many, how many of them wrong."""
     if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
         return {}
     count = (info["must_links"] + info["cannot_links"]) / measures.variables
@@ -59,13 +51,7 @@ def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
 
 
 def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
-    """Return how often a hard problem has the larger score than an easy one; ties count half.
-
-    Examples
-    --------
-    >>> auc([0.1, 0.2, 0.2, 0.9], [False, False, True, True])
-    0.875
-    """
+    """Return how often a hard problem has the larger score than an easy one; ties count half."""
     from scipy.stats import rankdata
 
     label = np.asarray(hard, dtype=bool)
@@ -77,25 +63,7 @@ def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
 
 
 def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure the problems of a store of records, and return what the measures predict.
-
-    Parameters
-    ----------
-    store : path
-        Records of runs, of `lp-relaxation` among them; the problems are built again.
-    data_dir : path, optional
-
-    Returns
-    -------
-    dict
-        As JSON holds it: ``predictors``, each with the share of pairs of a problem whose
-        relaxation is tight and one whose is not that it puts in the right order, and ``classes``.
-
-    Raises
-    ------
-    ValueError
-        If the records hold no run of the LP relaxation, or a problem is another one today.
-    """
+    """Measure the problems of a store of records, and return what the measures predict."""
     records = [r for r in Findings.of_store(RecordStore(store)).records if r.temperature == 0]
     results = Results(Findings(records))
     solvers = results.solvers

@@ -17,13 +17,7 @@ BREAKS = (0.0, 0.04, 0.5)
 
 
 def class_of(frustration: float) -> int:
-    """Return the number of the class of a graph with so much frustration.
-
-    Examples
-    --------
-    >>> [class_of(v) for v in (0.0, 0.01, 0.1, 2.0)]
-    [0, 1, 2, 3]
-    """
+    """Return the number of the class of a graph with so much frustration."""
     return sum(frustration > least for least in BREAKS)
 
 

@@ -80,25 +80,7 @@ class Measures:
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
-    """Return by how much each pair prefers equal labels: the mean cost of unequal less of equal.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-
-    Returns
-    -------
-    (pairs,) array of float64
-        The weight of a Potts term; 0 for pairs whose variables have different numbers of labels,
-        which say nothing of equality.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0]] * 3, [(0, 1), (1, 2)], [0.5, -2.0])
-    >>> couplings(g).tolist()
-    [0.5, -2.0]
-    """
+    """Return by how much each pair prefers equal labels: the mean cost of unequal less of equal."""
     g = graph.arrays
     strength = np.zeros(graph.n_edges)
     sizes = g.cardinalities[g.edges.astype(np.int64)]
@@ -230,30 +212,10 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 def measure(graph: FactorGraph, seed: int = 0) -> Measures:
     """Measure a graph.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-    seed : int
-        Of the pairs through which cycles are looked for.
-
-    Returns
-    -------
-    Measures
-
     Notes
     -----
     Linear in the size of the graph, but for the sorting of its pairs; the 3-core is found in
     rounds, of which there are few unless the graph is made for it.
-
-    Examples
-    --------
-    A triangle in which two pairs attract and one repels is frustrated, whatever it does:
-
-    >>> import inference_lab as il
-    >>> edges, weights = [(0, 1), (1, 2), (0, 2)], [1.0, 1.0, -1.0]
-    >>> found = measure(il.FactorGraph.potts([[0.0, 1.0, 1.0]] * 3, edges, weights))
-    >>> found.frustrated_cycles, round(found.frustrated, 2), found.core
-    (1.0, 0.33, 0.0)
     """
     n = graph.n_variables
     edges = np.asarray(graph.edges, dtype=np.int64)
@@ -288,23 +250,7 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
 
 
 def frustration(graph: FactorGraph) -> float:
-    """Return `Measures.frustration` of a graph, and measure nothing else.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> edges, weights = [(0, 1), (1, 2), (0, 2)], [1.0, 1.0, -1.0]
-    >>> round(frustration(il.FactorGraph.potts([[0.0, 2.0, 2.0]] * 3, edges, weights)), 3)
-    0.167
-    """
+    """Return `Measures.frustration` of a graph, and measure nothing else."""
     strength = couplings(graph)
     two = int(graph.cardinalities.max(initial=0)) == 2
     edges = np.asarray(graph.edges, dtype=np.int64)
@@ -335,31 +281,7 @@ def _weight_ratio(graph: FactorGraph, strength: FloatArray) -> float:
 
 
 def sample(graph: FactorGraph, size: int = SAMPLE, seed: int = 0) -> tuple[FactorGraph, bool]:
-    """Return the graph itself if it is small, else the part around a variable, and if it is whole.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    size : int
-        Variables of a part.
-    seed : int
-        Of the variable, drawn among the ends of pairs.
-
-    Returns
-    -------
-    FactorGraph
-        The variables nearest to one, with the terms among them.
-    bool
-        Whether that is the whole graph.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> chain = [(i, i + 1) for i in range(999)]
-    >>> part, whole = sample(il.FactorGraph.potts([[0.0, 1.0]] * 1000, chain, 1.0), size=50)
-    >>> part.n_variables, part.n_edges, whole
-    (50, 49, False)
-    """
+    """Return a small graph itself, of others the part around a variable, and whether it is all."""
     if graph.n_variables <= size and graph.n_edges + graph.n_factors <= _PAIRS:
         return graph, True
     g = graph.arrays

@@ -66,16 +66,7 @@ def too_many_free_labels(cardinalities: IntArray, scopes: IntArray) -> tuple[int
 
 
 def check_entries(sizes: FloatArray, listed: int, fail: Fail) -> None:
-    """Refuse tables of these sizes where they are far larger than what a file lists of them.
-
-    Parameters
-    ----------
-    sizes : (f,) array
-        Entries that each factor takes, as doubles: 0 for a table that is counted elsewhere.
-    listed : int
-        How many numbers the file has.
-    fail : callable
-    """
+    """Refuse tables of these sizes where they are far larger than what a file lists of them."""
     total = float(sizes.sum())
     most = _limits.MAX_ENTRIES + listed
     if total > most:
@@ -129,31 +120,7 @@ def assemble(
     energies: FloatArray,
     constant: float = 0.0,
 ) -> FactorGraph:
-    """Make a graph of tables that lie in one flat array.
-
-    Parameters
-    ----------
-    path : str
-        For messages.
-    fail : callable
-    cardinalities : (n,) array of int
-    arities : (f,) array of int
-        Number of variables of each factor. Those of arity 0 are left out: the caller adds them
-        up to the constant.
-    scopes : (sum of arities,) array of int
-        The variables of all factors; none twice in one factor.
-    sizes, entry_starts : (f,) array of int
-        Number of entries of each table, and the place of its first one; the last variable of a
-        scope varies fastest. Factors with the same place share their table.
-    energies : flat float array
-    constant : float
-
-    Raises
-    ------
-    FormatError
-        If a finite cost is too large, shared tables would be copied too often, or there is no such
-        graph.
-    """
+    """Make a graph of tables that lie in one flat array."""
     large = too_large(energies)
     if large.any():
         at = int(np.argmax(large))

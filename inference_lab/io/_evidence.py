@@ -23,25 +23,6 @@ def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int,
 
     ``count variable label ...`` has an odd number of tokens and ``1 count variable label ...``
     an even one, so that the number of tokens tells them apart.
-
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-    cardinalities : (n,) array of int
-        Of the graph that the evidence is for.
-
-    Returns
-    -------
-    dict of int to int
-        Observed label by variable.
-
-    Raises
-    ------
-    FormatError
-        If the content is neither dialect, holds several samples, or names a variable or label
-        that does not exist, or one variable with two labels.
     """
     tokens = Tokens(data, path)
     values = tokens.values

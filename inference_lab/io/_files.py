@@ -31,16 +31,7 @@ def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed by its suffix.
-
-    Raises
-    ------
-    FormatError
-        If the compressed data are damaged, or the content is larger than `_limits` allows: a few
-        bytes can unpack into terabytes.
-    OSError
-        If the file cannot be opened.
-    """
+    """Return the content of a file, decompressed by its suffix."""
     chunks: list[bytes] = []
     total = 0
     most = _limits.MAX_BYTES

@@ -82,14 +82,7 @@ def _energy(numeral: bytes) -> float:
 
 
 def potentials(graph: FactorGraph) -> tuple[list[tuple[tuple[int, ...], list[str]]], list[str]]:
-    """Return the scope and the numerals of each factor, and those of the constant.
-
-    Raises
-    ------
-    ValueError
-        If a finite cost exceeds 1e18 in size, or a factor over variables of one label each
-        forbids everything.
-    """
+    """Return the scope and the numerals of each factor, and those of the constant."""
     factors = []
     shifts = [graph.constant]
     for scope, table, shift in _prepared(graph):

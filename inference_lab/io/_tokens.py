@@ -44,11 +44,6 @@ class Tokens:
     values : (t,) float64 array
         The numbers from token ``first`` on; ``inf`` and ``nan`` where a token says so, and 0 or
         ``inf`` where it is out of the range of doubles.
-
-    Raises
-    ------
-    FormatError
-        If the content is not ASCII text, or a token from ``first`` on is not a number.
     """
 
     def __init__(self, data: bytes, path: str, first: int = 0) -> None:

@@ -31,25 +31,7 @@ from inference_lab.io._tokens import Tokens
 
 
 def parse_max_cut(data: bytes, path: str) -> FactorGraph:
-    """Parse a max-cut problem; the energy of sides is minus their cut.
-
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a problem.
-
-    Examples
-    --------
-    >>> g = parse_max_cut(b"3 3  1 2 5  2 3 -1  1 3 2", "example")
-    >>> g.energy([[0, 0, 0], [0, 1, 1], [0, 1, 0]]).tolist()
-    [0.0, -7.0, -4.0]
-    """
+    """Parse a max-cut problem; the energy of sides is minus their cut."""
     n, edges, weights = _entries(data, path)
     # An edge from a vertex to itself is never cut.
     proper = edges[:, 0] != edges[:, 1]
@@ -58,25 +40,7 @@ def parse_max_cut(data: bytes, path: str) -> FactorGraph:
 
 
 def parse_qubo(data: bytes, path: str) -> FactorGraph:
-    """Parse a quadratic problem over binary variables.
-
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a problem.
-
-    Examples
-    --------
-    >>> g = parse_qubo(b"2 3  1 1 -1  2 2 -2  1 2 3", "example")
-    >>> g.energy([[0, 0], [1, 0], [0, 1], [1, 1]]).tolist()
-    [0.0, -1.0, -2.0, 3.0]
-    """
+    """Parse a quadratic problem over binary variables."""
     n, edges, weights = _entries(data, path)
     proper = edges[:, 0] != edges[:, 1]
     unary = np.zeros((n, 2))

@@ -201,35 +201,10 @@ def _cut(text: str) -> str:
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a cost function network file.
 
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a model, or has functions that are no tables; see the module.
-
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
     tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
-
-    Examples
-    --------
-    >>> g = parse(
-    ...     b'''{"problem": {"name": "pair", "mustbe": "<10.0"},
-    ...          "variables": {"sky": ["blue", "grey"], "wet": 2},
-    ...          "functions": {
-    ...              "rain": {"scope": ["sky", "wet"], "defaultcost": 0,
-    ...                       "costs": ["blue", 1, 10, "grey", 0, 0.5]},
-    ...              "gear": {"scope": ["wet"], "costs": [0, 0.25]}}}''',
-    ...     "example",
-    ... )
-    >>> g.energy([[0, 0], [0, 1], [1, 0], [1, 1]]).tolist()
-    [0.0, inf, 0.5, 0.25]
     """
     reader = _Reader(data, path)
     reader.open("the problem")

@@ -45,28 +45,11 @@ _IGNORED = (b"c", b"i0", b"i1", b"n0", b"n1")
 def parse(data: bytes, path: str) -> FactorGraph:
     r"""Parse the content of a graph matching file.
 
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a model.
-
     Notes
     -----
     The tables of the pairs of left nodes that share a right node are all made, so that memory is
     quadratic in the number of left nodes in the worst case; what `inference_lab.io._limits` does
     not allow is refused before it is made.
-
-    Examples
-    --------
-    >>> g = parse(b"p 2 2 3 1\na 0 0 0 -2\na 1 0 1 -1\na 2 1 0 -3\ne 1 2 0.5\n", "example")
-    >>> g.energy([[2, 1], [0, 1], [1, 0], [0, 0]]).tolist()  # the last labels are "unassigned"
-    [0.0, -2.0, -3.5, inf]
     """
     lines = _Lines(data, path)
     n_left, n_right, n_assignments, n_edges = lines.head()

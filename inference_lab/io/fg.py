@@ -55,27 +55,10 @@ _COMMENT = re.compile(rb"#[^\r\n]*")
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a libDAI file.
 
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a model; see the module for what that means.
-
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
     tables and of variables that no factor names, which `inference_lab.io._limits` bounds.
-
-    Examples
-    --------
-    >>> g = parse(b"1  2  0 1  2 3  3  0 0.5  1 0.25  4 1 # x0 fastest", "example")
-    >>> g.energy([[0, 0], [1, 0], [0, 1], [0, 2]]).round(6).tolist()
-    [0.693147, 1.386294, inf, 0.0]
     """
     # Blanks in place of comments, so that lines keep their numbers.
     tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
@@ -258,29 +241,7 @@ class _Layout:
 
 
 def serialise(graph: FactorGraph) -> list[str]:
-    """Return the text of a libDAI file, in pieces; the module says how numbers are written.
-
-    Raises
-    ------
-    ValueError
-        If a finite cost exceeds 1e18 in size, or a factor over variables of one label each
-        forbids everything, so that no product of tables with non-zero entries can say so.
-
-    Examples
-    --------
-    >>> g = FactorGraph.pairwise([[0.0, 0.0]] * 2, [(0, 1)], [[0.0, float("inf")], [1.0, 0.0]])
-    >>> print("".join(serialise(g)))
-    1
-    <BLANKLINE>
-    2
-    1 0
-    2 2
-    3
-    0 1.0
-    2 0.36787944117144233
-    3 1.0
-    <BLANKLINE>
-    """
+    """Return the text of a libDAI file, in pieces; the module says how numbers are written."""
     blocks: list[str] = []
     named = np.zeros(graph.n_variables, dtype=bool)
     factors, constant = potentials(graph)

@@ -64,31 +64,10 @@ from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
 def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     """Parse the content of a UAI file.
 
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-    costs : bool
-        Whether the entries are energies (``inf`` forbids), and not potentials.
-
-    Raises
-    ------
-    FormatError
-        If the content is not a UAI model; see the module for what that means.
-
     Notes
     -----
     Time and memory are linear in the length of the content, whatever it announces: each count is
     compared with what is left of the file before anything of that size is made.
-
-    Examples
-    --------
-    >>> g = parse(b"MARKOV 2 2 2  2 1 0 2 0 1  2 0.5 0.5  4 1 0 0.25 1", "example")
-    >>> g.energy([[0, 0], [0, 1]]).round(6).tolist()
-    [0.693147, inf]
-    >>> parse(b"MARKOV 1 2 1 1 0 2 0 -0.5", "example", costs=True).energy([1])
-    -0.5
     """
     match = WORD.search(data)
     if match is None:
@@ -329,32 +308,7 @@ def _entry(place: int, arities: IntArray, scopes: IntArray, entry_starts: IntArr
 
 
 def serialise(graph: FactorGraph) -> list[str]:
-    """Return the text of a UAI file, in pieces; the module says how numbers are written.
-
-    Raises
-    ------
-    ValueError
-        If a finite cost exceeds 1e18 in size, or a factor over variables of one label each
-        forbids everything, so that no product of tables with non-zero entries can say so.
-
-    Examples
-    --------
-    >>> g = FactorGraph.potts([[0.0, float("inf")]], [], [], constant=0.5)
-    >>> print("".join(serialise(g)))
-    MARKOV
-    1
-    2
-    2
-    1 0
-    0
-    <BLANKLINE>
-    2
-    1.0 0
-    <BLANKLINE>
-    1
-    0.6065306597126334
-    <BLANKLINE>
-    """
+    """Return the text of a UAI file, in pieces; the module says how numbers are written."""
     # Scopes come before all tables in the file, so the text of the tables waits in memory.
     scopes: list[str] = []
     tables: list[str] = []

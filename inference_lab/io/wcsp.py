@@ -74,27 +74,10 @@ _NAME = re.compile(rb"inference-lab/scale=([0-9.e+-]+)/offset=([0-9.e+-]+)")
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a weighted CSP file.
 
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-
-    Raises
-    ------
-    FormatError
-        If the content is not such a model, or has functions that are no tables.
-
     Notes
     -----
     Time and memory are linear in the length of the content and in the number of entries of all
     tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
-
-    Examples
-    --------
-    >>> g = parse(b"pair 2 3 2 10  2 3  1 0 0 1  1 4  2 0 1 7 2  0 2 10  1 1 0", "example")
-    >>> g.energy([[0, 0], [0, 2], [1, 1]]).tolist()
-    [7.0, inf, 4.0]
     """
     name = WORD.search(data)
     if name is None:
@@ -392,34 +375,7 @@ class _Functions:
 
 
 def serialise(graph: FactorGraph, scale: float | None = None) -> list[str]:
-    """Return the text of a weighted CSP file, in pieces; see the module for how it is scaled.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    scale : float, optional
-        Written costs are energies times this, rounded.
-
-    Raises
-    ------
-    ValueError
-        If the scale is not positive, or makes costs that exceed 2**53 in all.
-
-    Examples
-    --------
-    >>> g = FactorGraph.pairwise([[0.0, 2.0]] * 2, [(0, 1)], [[0.0, float("inf")], [1.0, 0.0]])
-    >>> print("".join(serialise(g)))
-    inference-lab 2 2 3 6
-    2 2
-    1 0 0 1
-    1 2
-    1 1 0 1
-    1 2
-    2 0 1 0 2
-    0 1 6
-    1 0 1
-    <BLANKLINE>
-    """
+    """Return the text of a weighted CSP file, in pieces; see the module for how it is scaled."""
     if scale is not None and not 0.0 < scale < math.inf:
         raise ValueError(f"scale must be a positive number, got {scale!r}")
     scopes: list[tuple[int, ...]] = []

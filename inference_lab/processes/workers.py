@@ -170,11 +170,6 @@ class Worker:
     Parameters
     ----------
     threads : int
-
-    Raises
-    ------
-    RuntimeError
-        If the process does not come up.
     """
 
     def __init__(self, threads: int = 1) -> None:

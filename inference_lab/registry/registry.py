@@ -87,13 +87,7 @@ _SEVERAL = {
 
 
 def names_code(text: str) -> bool:
-    """Whether a spec names an object in a user's file or module.
-
-    Examples
-    --------
-    >>> [names_code(text) for text in ("mine.py", "my_package.models:make(n=3)", "icm", "a/b.uai")]
-    [True, True, False, False]
-    """
+    """Whether a spec names an object in a user's file or module."""
     return _PLACE.fullmatch(text.partition("(")[0].strip()) is not None
 
 
@@ -139,17 +133,7 @@ _user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=T
 
 @contextmanager
 def user_code_refused() -> Iterator[None]:
-    """Refuse specs that name a user's file or module, for the duration of the block.
-
-    Examples
-    --------
-    >>> with user_code_refused():
-    ...     as_solver("persistency(then=mine.py)")
-    Traceback (most recent call last):
-    ...
-    inference_lab.specs.grammar.SpecError: solver 'mine.py' is code from outside the package, \
-and such code is refused here; the command reproduce runs it with --trust
-    """
+    """Refuse specs that name a user's file or module, for the duration of the block."""
     token = _user_code_allowed.set(False)
     try:
         yield
@@ -318,12 +302,7 @@ class Registry(Generic[_T]):
         return dict(sorted(lines.items()))
 
     def missing(self, name: str) -> str | None:
-        """Return how to install the package that one of our own files needs; None if it is there.
-
-        Examples
-        --------
-        >>> solver_registry.missing("icm")
-        """
+        """Return how to install the package that a file of ours needs; None if it is there."""
         path = self._files().get(name)
         head = None if path is None else _head(path)
         if head is None or head.package is None or head.extra is None:
@@ -522,13 +501,7 @@ def _item(things: Any, number: int, name: str) -> Any:
 
 
 def item_spec(text: str, number: int) -> str:
-    """Return the spec of one item of a sequence that a spec makes.
-
-    Examples
-    --------
-    >>> item_spec("my_models:chains(n=3)", 2)
-    'my_models:chains[2](n=3)'
-    """
+    """Return the spec of one item of a sequence that a spec makes."""
     spec = parse_spec(text)
     settings = ", ".join(f"{key}={format_value(raw)}" for key, raw in spec.settings.items())
     return f"{spec.name}[{number}]" + (f"({settings})" if settings else "")

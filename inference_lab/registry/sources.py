@@ -42,11 +42,6 @@ def as_problems(
     returns one, of anything that can be used here. Those without a name of their own get that of
     the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that makes
     the problem again.
-
-    Examples
-    --------
-    >>> [p.graph.n_variables for p in as_problems(["ising(size=2)", "ising(size=3)"])]
-    [4, 9]
     """
     return list(_problems(source, data_dir, ""))
 

@@ -75,14 +75,6 @@ def latest(records: Iterable[Record]) -> list[Record]:
 
     A store is only ever appended to, so a run that was done anew has several records in it, of
     which the last one counts.
-
-    Examples
-    --------
-    >>> asked = dict(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
-    ...              n_labels=2, solver="icm", solver_name="icm", seed=0)
-    >>> [r.status for r in latest([Record(**asked, status="error"),
-    ...                            Record(**asked, status="converged")])]
-    ['converged']
     """
     return list({record.key: record for record in records}.values())
 

@@ -153,13 +153,7 @@ def _class_name(value: Any) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""Return a text that every file can hold: not too long, halves of characters as escapes.
-
-    Examples
-    --------
-    >>> clean_text("caf\udce9")
-    'caf\\udce9'
-    """
+    r"""Return a text that every file can hold: not too long, halves of characters as escapes."""
     text = str.__str__(text)
     if len(text) > _TEXT_LIMIT:
         text = f"{text[:_TEXT_LIMIT]}..."
@@ -208,14 +202,7 @@ class JsonLine:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """Read an object from a line of JSON.
-
-        Raises
-        ------
-        RecordError
-            If the line is not JSON, was written by a later version, or a field is missing, unknown
-            or of the wrong type; or if `check` refuses it.
-        """
+        """Read an object from a line of JSON."""
         try:
             data = msgspec.json.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as problem:

@@ -53,11 +53,6 @@ def pairwise_scores(truth: npt.ArrayLike, labels: npt.ArrayLike) -> PairwiseScor
     :math:`P = TP / \#\text{together in labels}`, :math:`R = TP / \#\text{together in truth}`,
     :math:`F = 2PR / (P + R)`.
 
-    Parameters
-    ----------
-    truth, labels : array-like, shape (n,)
-        True classes and predicted clusters.
-
     References
     ----------
     Basu, PhD thesis, 2005, section 2.5; Bilenko and Basu, 2004.
@@ -83,14 +78,6 @@ def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithmetic") -> float:
     r"""Return the normalised mutual information :math:`I(T; L) / \operatorname{mean}(H(T), H(L))`.
 
-    Parameters
-    ----------
-    truth, labels : array-like, shape (n,)
-        True classes T and predicted clusters L.
-    average : {"arithmetic", "geometric"}, default "arithmetic"
-        The mean of the two entropies: arithmetic in the papers of Basu et al., geometric in the
-        code released with Khashabi et al.  Reported numbers should say which.
-
     References
     ----------
     Strehl, Ghosh and Mooney, "Impact of similarity measures on web-page clustering", AAAI 2000
@@ -114,11 +101,6 @@ def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     With :math:`S` the pairs together in both, :math:`A` and :math:`B` the pairs together in each,
     and :math:`E = AB / \binom{n}{2}`: :math:`(S - E) / ((A + B)/2 - E)`.
 
-    Parameters
-    ----------
-    truth, labels : array-like, shape (n,)
-        True classes and predicted clusters.
-
     References
     ----------
     Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
@@ -134,11 +116,6 @@ def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
     :math:`\max_\pi \frac1n \sum_i [t_i = \pi(l_i)]` over injective partial maps :math:`\pi` from
     clusters to classes; points of clusters that are left without a class count as wrong.
-
-    Parameters
-    ----------
-    truth, labels : array-like, shape (n,)
-        True classes and predicted clusters; their numbers may differ.
 
     References
     ----------
@@ -159,16 +136,7 @@ def score(
     labels: npt.ArrayLike,
     scored: npt.ArrayLike | None = None,
 ) -> dict[str, float]:
-    """Return all four measures on the points that count.
-
-    Parameters
-    ----------
-    truth, labels : array-like, shape (n,)
-        True classes and predicted clusters of all points.
-    scored : array-like of int, shape (m,), or of bool, shape (n,), optional
-        The points that count, such as the test points from which no constraint was drawn;
-        default: all.  Numbers over test points and over all points are not comparable.
-    """
+    """Return all four measures on the points that count."""
     classes, clusters = _checked(truth, labels)
     if scored is not None:
         points = _points(np.asarray(scored), classes.size)

@@ -28,14 +28,7 @@ class MissingExtra(ImportError):
 
 
 def how_to_install(package: str, extra: str) -> str | None:
-    """Return None if a package is there, else how to install it, without importing it.
-
-    Examples
-    --------
-    >>> how_to_install("numpy", "all")
-    >>> how_to_install("no_such_package", "all")
-    'not installed: pip install ".[all]" in the folder of inference-lab'
-    """
+    """Return None if a package is there, else how to install it, without importing it."""
     try:
         found = importlib.util.find_spec(package) is not None
     except ValueError:  # a module without a specification is loaded under this name
@@ -47,15 +40,7 @@ def how_to_install(package: str, extra: str) -> str | None:
 
 
 def require(extra: str, *packages: str) -> None:
-    """Refuse to go on without packages of an extra; none is imported.
-
-    Examples
-    --------
-    >>> require("report", "numpy", "no_such_package")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    inference_lab.specs.extras.MissingExtra: no_such_package is not installed: pip install ...
-    """
+    """Refuse to go on without packages of an extra; none is imported."""
     for package in packages:
         reason = how_to_install(package, extra)
         if reason is not None:
@@ -68,13 +53,7 @@ def plots() -> Any:
 
 
 def why_missing(solver: object) -> str | None:
-    """Return None if a solver has all it needs, else how to install it.
-
-    Examples
-    --------
-    >>> from inference_lab.solvers.icm import ICM
-    >>> why_missing(ICM())
-    """
+    """Return None if a solver has all it needs, else how to install it."""
     module = sys.modules.get(type(solver).__module__)
     package, extra = getattr(module, "PACKAGE", None), getattr(module, "EXTRA", None)
     if package is None or extra is None:

@@ -78,13 +78,7 @@ class Spec(NamedTuple):
 
 
 def parse_spec(text: str) -> Spec:
-    """Split a spec string into name and raw settings.
-
-    Examples
-    --------
-    >>> parse_spec("loopy-bp(damping=0.5, schedule=residual)")
-    Spec(name='loopy-bp', settings={'damping': '0.5', 'schedule': 'residual'})
-    """
+    """Split a spec string into name and raw settings."""
 
     def fail(at: int, expected: str) -> SpecError:
         return SpecSyntaxError(text, at, expected)
@@ -161,13 +155,7 @@ def unknown(
     about: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> SpecError:
-    """Make the error for an unknown name: the valid ones, and those that may be meant.
-
-    Examples
-    --------
-    >>> print(unknown("setting of icm", "restart", ["init", "restarts"]))
-    unknown setting of icm 'restart'; did you mean 'restarts'?; valid: init, restarts
-    """
+    """Make the error for an unknown name: the valid ones, and those that may be meant."""
     names = ", ".join(sorted(valid))
     hint = nearest(word, valid, about, others)
     return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {names}")
@@ -268,13 +256,6 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
 
     Values of parameters without one become the number or truth value that they look like, else
     text; ``none`` is None.
-
-    Examples
-    --------
-    >>> def greet(who: str, times: int = 1):
-    ...     return " ".join([f"hello {who}"] * times)
-    >>> call(greet, "greet", {"who": "you", "times": "2"})
-    'hello you hello you'
     """
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -40,15 +40,7 @@ _T = TypeVar("_T")
 
 
 class Range(NamedTuple):
-    """From where to where a number may be; NaN is nowhere.
-
-    Examples
-    --------
-    >>> print(Range(at_least=1), Range(above=0, at_most=1), Range(0, below=math.inf), sep="; ")
-    at least 1; above 0 and at most 1; finite and at least 0
-    >>> Range(above=0).admits(0), Range(above=0).admits(1), Range(at_least=0).admits(math.nan)
-    (False, True, False)
-    """
+    """From where to where a number may be; NaN is nowhere."""
 
     at_least: float | None = None
     above: float | None = None

@@ -398,29 +398,7 @@ def links(graph: FactorGraph) -> Links:
 
 
 def to_pulp(graph: FactorGraph) -> tuple[Any, dict[tuple[int, int], Any]]:
-    """Write the ILP of a graph as a PuLP problem, to solve it with any solver that PuLP drives.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-
-    Returns
-    -------
-    problem : pulp.LpProblem
-        Minimises the energy, constant included.
-    variables : dict of (variable, label) to pulp.LpVariable
-        The binary variables ``u_ia``; `labels_from_pulp` reads a labelling from them.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> from inference_lab.algorithms.linear.backends import pulp_solver
-    >>> problem, variables = to_pulp(g)
-    >>> _ = problem.solve(pulp_solver("PULP_CBC_CMD"))
-    >>> labels_from_pulp(variables).tolist(), problem.objective.value()
-    ([0, 1], 0.5)
-    """
+    """Write the ILP of a graph as a PuLP problem, to solve it with any solver that PuLP drives."""
     problem, columns, _ = build_linear_model(graph).to_pulp()
     variables = {
         (i, a): columns[int(graph.unary_ptr[i]) + a]
@@ -431,13 +409,7 @@ def to_pulp(graph: FactorGraph) -> tuple[Any, dict[tuple[int, int], Any]]:
 
 
 def labels_from_pulp(variables: dict[tuple[int, int], Any]) -> IntArray:
-    """Read the labelling from the variables of a solved `to_pulp` problem, shape (n,).
-
-    Raises
-    ------
-    ValueError
-        If the problem has no solution yet.
-    """
+    """Read the labelling from the variables of a solved `to_pulp` problem, shape (n,)."""
     best: dict[int, tuple[float, int]] = {}
     for (i, a), variable in variables.items():
         if variable.varValue is None:
