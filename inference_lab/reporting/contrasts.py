@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +20,8 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
-from inference_lab.reporting.maps import gain_map
 from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
@@ -399,7 +400,7 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
         f"one side of zero and changes of sign of the sets say so too{tie}; ? where neither can be "
         "said.",
         f"Map of gains over {counted(len(cells), 'cell')}.",
-        partial(gain_map, cells, contrast.over),
+        partial(_gain_map, cells, contrast.over),
     )
     keys, held = list(cells), list(cells.values())
     columns = [
@@ -418,6 +419,53 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     ]
     note = "Verdicts by intervals and tests of each cell, without correction for their number."
     return [picture, table_of(f"gains-{contrast.name}", caption, columns, note)]
+
+
+def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -> Chart:
+    """Return the map of gains, coloured where they are told from zero."""
+    import pandas as pd
+
+    known = [c.effect.value for c in cells.values() if c.verdict in ("gain", "loss")]
+    most = max(map(abs, known), default=1.0)
+    signs = {"equivalent": " =", "undecided": " ?"}
+    across, along, panels = (_names_along(cells, at) for at in range(3))
+    rows = []
+    for panel, row, column in itertools.product(panels, along, across):
+        found = cells.get(tuple(part for part in (column, row, panel) if part is not None))
+        if found is None:
+            continue
+        effect = found.effect
+        told = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
+        place = {"x": column, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
+        value = effect.value if found.verdict not in signs else 0.0
+        text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{told}"
+        rows.append({**place, "text": text, "value": value, "best": False})
+    # The darkest shades are left out, so that text is legible. Orange is a loss, blue a gain.
+    scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}
+    second = facts[1] if len(facts) > 1 else ""
+    return heatmap(pd.DataFrame(rows), facts[0], second, scale=scale)
+
+
+def _names_along(cells: Mapping[tuple[str, ...], Measured], at: int) -> list[str | None]:
+    """Return the names along one axis in their order; None where there is no such fact.
+
+    No single column need have all values of the other axes; each has its own in order.
+    """
+    names = list(dict.fromkeys(key[at] if at < len(key) else None for key in cells))
+    before: dict[str | None, set[str]] = {name: set() for name in names}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for key in cells:
+        groups.setdefault(key[:at], []).extend(key[at : at + 1])
+    for group in groups.values():
+        for place, name in enumerate(group):
+            before[name] |= set(group[:place]) - {name}
+    return sorted(names, key=lambda name: (len(before[name]), names.index(name)))
+
+
+def _short(value: float) -> str:
+    if abs(value) < 5e-4:
+        return "0"
+    return f"{value:+.3f}" if abs(value) < 1 else f"{value:+.3g}"
 
 
 def contrasts_section(

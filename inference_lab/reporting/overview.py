@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
     Columns,
@@ -24,15 +24,19 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.short import NEAR
 from inference_lab.reporting.statistics import shifted_geometric_mean
-from inference_lab.words import NONE, counted
+from inference_lab.words import NONE, counted, percent_text, shortened
 
 __all__ = ["classes_section", "map_section", "results_section"]
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Characters that a cell of a map has room for.
+_MAP_NAME = 24
 
 
 def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
@@ -167,9 +171,38 @@ def classes_section(analysis: Analysis) -> Section | None:
         "Mean primal gap in percent on each class; bold: the lowest of the class.",
         f"Map of primal gaps of {counted(len(analysis.labels), 'solver')} on "
         f"{len(analysis.classes)} classes.",
-        partial(figures.gap_map, shown[analysis.order], analysis.labels, analysis.classes),
+        partial(_gap_map, shown[analysis.order], analysis.labels, analysis.classes),
     )
     return Section("Classes of problems", (picture, table))
+
+
+def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -> Chart:
+    """Return a map of gaps in percent, the lowest of each class in bold."""
+    texts = [[percent_text(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
+    lowest = [
+        percent_text(float(np.nanmin(gap))) if np.isfinite(gap).any() else "" for gap in gaps.T
+    ]
+    cells = [
+        {
+            "x": name,
+            "y": solver,
+            "panel": "",
+            "text": texts[i][j],
+            "value": float(gaps[i, j]),
+            "best": texts[i][j] == lowest[j] != "",
+        }
+        for i, solver in enumerate(solvers)
+        for j, name in enumerate(classes)
+    ]
+    # Gaps span decades.
+    scale = {
+        "scheme": "greys",
+        "type": "symlog",
+        "constant": 0.01,
+        "domain": [0, 3000],
+        "clamp": True,
+    }
+    return heatmap(pd.DataFrame(cells), "", "", scale=scale)
 
 
 def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section | None:
@@ -361,27 +394,32 @@ def _map_picture(
     for (i, j), (solvers, lead) in winners.items():
         short = analysis.results.comparison.short_name
         said = ", ".join(short(analysis.results.solvers[s]) for s in solvers)
-        fits = len(solvers) == 1 or len(said) <= figures.MAP_NAME
+        fits = len(solvers) == 1 or len(said) <= _MAP_NAME
         names[i][j] = said if fits else f"tie of {len(solvers)}"
         leads[i, j] = lead if len(solvers) == 1 else 0.0
     along = counted(len(grid.along), "value")
     sizes = f"{along} of {grid.first} and {len(grid.across)} of {grid.second}"
-    return Picture(
-        f"{name}-{grid.first}-{grid.second}",
-        caption,
-        f"Map of a solver for each of {sizes}.",
-        partial(
-            figures.best_map,
-            names,
-            leads,
-            grid.along,
-            grid.across,
-            bar=bar,
-            ticks=ticks,
-            row_name=grid.first,
-            column_name=grid.second,
-        ),
+    cells = pd.DataFrame(
+        [
+            {"x": b, "y": a, "panel": "", "text": shortened(names[i][j], _MAP_NAME)}
+            | {"value": leads[i, j], "best": False}
+            for i, a in enumerate(grid.along)
+            for j, b in enumerate(grid.across)
+        ]
     )
+    # Leads that differ by factors are told apart by their logarithm.
+    steps = np.diff(np.log(ticks))
+    log = bool(np.allclose(steps, steps[0]))
+    kind = {"type": "symlog", "constant": ticks[0]} if log else {"type": "linear"}
+    scale = {
+        "scheme": "greys",
+        "domain": [0, ticks[-1] * (100 if log else 2)],
+        "clamp": True,
+        **kind,
+    }
+    draw = partial(heatmap, cells, grid.second, grid.first, scale=scale, shades=bar, ticks=ticks)
+    name = f"{name}-{grid.first}-{grid.second}"
+    return Picture(name, caption, f"Map of a solver for each of {sizes}.", draw)
 
 
 def _value(value: object) -> str:

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     best_marked,
@@ -16,6 +15,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.statistics import (
     TIME_RATIO,
@@ -176,11 +176,11 @@ def _ranks(analysis: Analysis) -> list[Block]:
     )
     picture = Picture(
         "critical-difference",
-        f"Average ranks over {basis}; bars join solvers that do not differ by more than "
-        "the critical difference, which allows for comparisons of all pairs (Nemenyi)."
+        f"Average ranks over {basis}, with half the critical difference on each side: solvers "
+        "whose lines do not overlap differ, also among all pairs (Nemenyi)."
         + ("" if differ else " Friedman's test does not tell the solvers apart."),
-        f"Average ranks of {k} solvers on a line from 1 to {k}.",
-        partial(figures.critical_difference, test, labels, of=of.removesuffix("s")),
+        f"Average ranks of {k} solvers, the best on top.",
+        partial(ranks_chart, labels, test.ranks, test.critical_difference),
     )
     return [table, picture]
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.reporting.charts import Chart, panels
 from inference_lab.results.fits import COSTS, StudyRecord
 
-__all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
+__all__ = ["Difference", "Mean", "Results", "curve_panels", "mean_of", "paired", "score_name"]
+
+_NAMES: Mapping[str, str] = {
+    "pairwise_f": "pairwise F",
+    "nmi": "NMI",
+    "nmi_geometric": "NMI (geometric mean)",
+    "ari": "adjusted Rand index",
+    "accuracy": "accuracy",
+    "boundary_accuracy": "accuracy of the decision boundary",
+    "clusters": "number of clusters",
+    "violated": "weight of violated constraints",
+    "e_step_seconds": "seconds of E-steps",
+}
 
 #: Two-sided level of all intervals.
 LEVEL = 0.95
@@ -166,3 +179,31 @@ class Results:
 
 def _number(value: Any) -> float:
     return float(value) if value is not None else math.nan
+
+
+def score_name(score: str) -> str:
+    """Return what a score is called in text."""
+    return _NAMES.get(score, score)
+
+
+def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: str = "") -> Chart:
+    """Return means of panels, methods and columns as a chart, with 95 % confidence intervals."""
+    import pandas as pd
+
+    # No score lies outside, so no interval need.
+    lowest = {"ari": -1.0, "objective": -np.inf}.get(score, 0.0)
+    highest = np.inf if score in ("clusters", *COSTS) else 1.0
+    rows = pd.DataFrame(
+        [
+            {"panel": panel, "solver": method, "x": column, "y": mean.value}
+            | {"low": max(mean.value - half, lowest), "high": min(mean.value + half, highest)}
+            for panel, method, column, mean in means
+            for half in [0.0 if math.isnan(mean.half) else mean.half]
+        ]
+    )
+    # From methods of milliseconds to those of minutes.
+    scale = "log" if score.endswith("seconds") else "linear"
+    if scale == "log":
+        rows["low"] = rows["low"].clip(lower=rows["y"] / 10)
+    names = list(dict.fromkeys(rows["solver"]))
+    return panels(rows.round(4), names, axis, score_name(score), scale)

@@ -32,9 +32,8 @@ from inference_lab.reporting.quoting import with_quotations
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
 from inference_lab.results.fits import COSTS, StudyRecord, environments
-from inference_lab.studies.curves import Results, paired
+from inference_lab.studies.curves import Results, curve_panels, paired, score_name
 from inference_lab.studies.definition import Method, Study
-from inference_lab.studies.figures import learning_curves, score_name
 from inference_lab.studies.points import told_apart
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import summary_section
@@ -197,13 +196,19 @@ def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...
         name = score_name(score)
         blocks: list[Block] = []
         if len(study.constraints) > 1:
+            means = [
+                (data, method, f"{value:g}", results.mean(score, data, method, value))
+                for data in results.data
+                for method in results.methods
+                for value in results.constraints
+            ]
             blocks.append(
                 Picture(
                     f"{prefix}{score}",
                     f"Mean {name} against the number of constraints, with 95 % confidence "
                     "intervals of the mean.",
                     f"{name} against constraints, a panel for each data set",
-                    partial(learning_curves, results, score, _UNITS[study.protocol.unit]),
+                    partial(curve_panels, means, score, _UNITS[study.protocol.unit]),
                 )
             )
         blocks += _score_tables(results, study, score, prefix)
