@@ -11,23 +11,7 @@ __all__ = ["facts_table"]
 
 
 def facts_table(caption: str, facts: Mapping[str, str]) -> str:
-    """Return a table with a line a fact; every text is escaped.
-
-    Parameters
-    ----------
-    caption : str
-    facts : mapping of str to str
-
-    Returns
-    -------
-    str
-        HTML.
-
-    Examples
-    --------
-    >>> facts_table("a < b", {"x": "1"})[:52]
-    '<table><caption style="text-align:left;font-weight:b'
-    """
+    """Return a table with a line a fact; every text is escaped."""
     rows = "".join(
         f'<tr><th style="text-align:left">{_text(name)}</th>'
         f'<td style="text-align:left">{_text(value)}</td></tr>'

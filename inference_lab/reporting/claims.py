@@ -45,17 +45,6 @@ def with_claims(document: Document, claims: Sequence[Claim]) -> Document:
     """Return a report with claims beside its evidence, after its first section.
 
     What evidence says and the tables do not becomes a warning.
-
-    Parameters
-    ----------
-    document : Document
-        With all its tables.
-    claims : sequence of Claim
-
-    Returns
-    -------
-    Document
-        The same one if there are no claims.
     """
     if not claims:
         return document

@@ -162,18 +162,7 @@ def _form(label: str) -> re.Pattern[str]:
 
 
 class Observation(NamedTuple):
-    """What one run, or one fit, came to.
-
-    Attributes
-    ----------
-    cell : hashable
-        What it was asked, whoever was asked: observations of two methods in one cell are a pair.
-    solver : str
-    facts : mapping
-        What is known of the cell.
-    values : mapping
-        Scores and costs; what is not finite is missing.
-    """
+    """What one run, or one fit, came to."""
 
     cell: Hashable
     solver: str
@@ -183,17 +172,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a contrast came to.
-
-    Attributes
-    ----------
-    contrast : Contrast
-    effect : Effect
-        Of the gains: positive where the solver is better than the baseline.
-    corrected : float
-        The p-value after Holm's correction for the primary contrasts; of others the p-value.
-    verdict : str
-    """
+    """What a contrast came to."""
 
     contrast: Contrast
     effect: Effect
@@ -308,30 +287,7 @@ def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
 
 
 def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
-    """Return what contrasts come to, the primary ones corrected for their number.
-
-    Parameters
-    ----------
-    contrasts : sequence of Contrast
-    observations : iterable of Observation
-
-    Returns
-    -------
-    list of Measured
-        In the order of the contrasts.
-
-    Examples
-    --------
-    >>> runs = [
-    ...     Observation((data, seed), solver, {"data": data, "seed": seed}, {"ari": ari + seed})
-    ...     for data in "abcdefgh" for seed in (0, 1)
-    ...     for solver, ari in (("icm", 0.5), ("ilp", 0.6))
-    ... ]
-    >>> asked = Contrast(name="exact", metric="ari", solver="ilp", baseline="icm", primary=True)
-    >>> [found] = measure([asked], runs)
-    >>> round(found.effect.value, 3), found.corrected, found.verdict
-    (0.1, 0.0078125, 'gain')
-    """
+    """Return what contrasts come to, the primary ones corrected for their number."""
     held = list(observations)
     effects = [_effect(_pairs(contrast, held)) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
@@ -352,19 +308,7 @@ def _effect(pairs: Iterable[_Pair]) -> Effect:
 def regimes(
     contrast: Contrast, observations: Iterable[Observation]
 ) -> dict[tuple[str, ...], Measured]:
-    """Return what a contrast comes to for each combination of the facts that it is over.
-
-    Parameters
-    ----------
-    contrast : Contrast
-    observations : iterable of Observation
-
-    Returns
-    -------
-    dict
-        By what the ranges are called, in their order. Verdicts go by the intervals and p-values of
-        the cells alone: a map says where to look, and corrects nothing for its many cells.
-    """
+    """Return what a contrast comes to for each combination of the facts that it is over."""
     cells: dict[tuple[tuple[float, str], ...], list[_Pair]] = {}
     for pair in _pairs(contrast, observations):
         if all(name in pair.facts for name in contrast.over):

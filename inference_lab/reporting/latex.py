@@ -91,25 +91,7 @@ def _escape(character: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return LaTeX that typesets a text, and nothing else.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        On one line. Compiles with pdfLaTeX, XeLaTeX and LuaLaTeX without further packages;
-        characters that some of them have no glyph for are given by their code point.
-
-    Examples
-    --------
-    >>> print(escape_latex(r"50 % of $\input{x}$, a_b"))
-    50 \% of \$\textbackslash{}input\{x\}\$, a\_b
-    >>> print(escape_latex("-3.5 ± 0.2"))
-    $-$3.5 \ensuremath{\pm} 0.2
-    """
+    r"""Return LaTeX that typesets a text, and nothing else."""
     minus = "\0"  # no text on one line holds it
     text = _MINUS.sub(minus, printable(text))
     text = _LIGATURES.sub("\\1\1", text)
@@ -141,35 +123,6 @@ def latex_table(table: Table, stem: str) -> str:
 
     Caption, label and the meaning of columns and marks stand above it as comments, so that a paper
     can put it into an environment of its own choice.
-
-    Parameters
-    ----------
-    table : Table
-    stem : str
-        What the label is made of, as given by `file_stems`.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from inference_lab.reporting.document import Cell, Column, Table
-    >>> row = (Cell("loopy_bp"), Cell("0.13", 0.13, mark="best"))
-    >>> columns = (Column("solver", right=False), Column("gap %"))
-    >>> print(latex_table(Table("gaps", "Mean gaps.", columns, (row,)), "gaps"))
-    % \usepackage{booktabs}
-    % \caption{Mean gaps.}
-    % \label{tab:gaps}
-    % Bold: best.
-    \begin{tabular}{@{}lr@{}}
-    \toprule
-    solver & gap \% \\
-    \midrule
-    loopy\_bp & \textbf{0.13} \\
-    \bottomrule
-    \end{tabular}
-    <BLANKLINE>
     """
     marks = {cell.mark for row in table.rows for cell in row}
     said = [printable(table.note)] if printable(table.note) else []

@@ -26,14 +26,7 @@ _UNITS = {" ms": 1e3, " µs": 1e6}
 
 
 class Quoted(NamedTuple):
-    """A text with its quotations shown.
-
-    Attributes
-    ----------
-    text : str
-    wrong : list of str
-        What does not follow from the tables, each a sentence.
-    """
+    """A text with its quotations shown."""
 
     text: str
     wrong: list[str]
@@ -56,27 +49,6 @@ def quoted(text: str, tables: Iterable[Table]) -> Quoted:
     * two numbers over several cells are the smallest and the largest of them;
     * several numbers of one cell are those of its text, such as the ends of an interval;
     * without a digit, it is the text of the cell.
-
-    Parameters
-    ----------
-    text : str
-    tables : iterable of Table
-        Those of the report.
-
-    Returns
-    -------
-    Quoted
-
-    Examples
-    --------
-    >>> from inference_lab.reporting.document import Column
-    >>> columns = (Column("solver"), Column("seconds"), Column("95 % interval"))
-    >>> row = (Cell("icm"), Cell("0.0123", 0.0123), Cell("+0.1 to +0.3", 0.1))
-    >>> table = Table("summary", "", columns, (row,))
-    >>> quoted("ICM takes {12 ms = summary | icm | seconds}.", [table])
-    Quoted(text='ICM takes 12 ms.', wrong=[])
-    >>> quoted("by {0.1 to 0.4 = summary | icm | 95 % interval}", [table]).wrong
-    ["the text says 0.1 to 0.4, but summary | icm | 95 % interval has '+0.1 to +0.3'"]
     """
     held = list(tables)
     # By the name of its file, too, which is what a reader sees.
@@ -100,17 +72,7 @@ def quoted(text: str, tables: Iterable[Table]) -> Quoted:
 
 
 def with_quotations(document: Document) -> Document:
-    """Return a report with the quotations in its lead shown; those that do not hold are warnings.
-
-    Parameters
-    ----------
-    document : Document
-        With all its tables.
-
-    Returns
-    -------
-    Document
-    """
+    """Return a report with the quotations in its lead shown; those that do not hold are warnings."""
     lead, warnings = [], list(document.warnings)
     for name, text in document.lead:
         shown, wrong = quoted(text, document.tables())
@@ -120,13 +82,7 @@ def with_quotations(document: Document) -> Document:
 
 
 def bare_numbers(text: str) -> list[str]:
-    """Return the numbers of a text that no quotation ties to a table.
-
-    Examples
-    --------
-    >>> bare_numbers("All 3 of {4 = a | b | c} in 2.5 s")
-    ['3', '2.5']
-    """
+    """Return the numbers of a text that no quotation ties to a table."""
     return re.findall(r"(?<![\w.-])\d+(?:\.\d+)?", _QUOTE.sub("", text))
 
 

@@ -36,14 +36,7 @@ _ENDED = ("optimal", "converged", "infeasible")
 
 
 def sizes_section(analysis: Analysis, growing: str) -> Section:
-    """Return the section on problems that differ in size.
-
-    Parameters
-    ----------
-    analysis : Analysis
-    growing : str
-        The setting of the problems that says how large they are.
-    """
+    """Return the section on problems that differ in size."""
     sizes = _Sizes(analysis, growing)
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."

@@ -208,13 +208,7 @@ def _summary_table(comparison: Findings) -> Table:
 def summary_table(
     comparison: Findings, columns: Sequence[str] | None, labels: Mapping[str, str]
 ) -> Table:
-    """Return the table over solvers with some of its columns, and names for some solvers.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column or solver, or no problem that all solvers were run on.
-    """
+    """Return the table over solvers with some of its columns, and names for some solvers."""
     table = _summary_table(comparison)
     if comparison.records and not table.rows:
         raise ValueError("there is no table over solvers: no problem was run by all of them")

@@ -47,15 +47,7 @@ def _list(folder: Path, names: set[str]) -> None:
 
 
 def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
-    """Refuse a folder in which a report would overwrite what no report wrote.
-
-    Raises
-    ------
-    MissingExtra
-        If what reports are made with is not installed.
-    FileExistsError
-        If one of the files is there and the list of an earlier report does not have it.
-    """
+    """Refuse a folder in which a report would overwrite what no report wrote."""
     require("report", "altair", "vl_convert", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
@@ -79,50 +71,10 @@ def write_document(
 ) -> list[Path]:
     """Write a document into a folder.
 
-    Parameters
-    ----------
-    document : Document
-    folder : path
-        Made if it is not there.
-    csv : bool
-        Write each table as ``tables/NAME.csv``; see `inference_lab.reporting.csv_text.csv_table`.
-    latex : bool
-        Write each table as ``tables/NAME.tex``; see `inference_lab.reporting.latex.latex_table`.
-    html : bool
-        Write ``index.html``, one page that needs no other file; the tables in the forms asked for
-        can be saved from it.
-    markdown : bool
-        Write ``README.md``, from which each table leads to its file: CSV, or LaTeX without that.
-
-    Returns
-    -------
-    list of Path
-        The files written. Pictures are always among them, as ``figures/NAME.svg`` for pages and
-        ``figures/NAME.pdf`` for papers.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a ``README.md`` or ``index.html`` that no report wrote; nothing is written.
-    MissingExtra
-        If the extra ``report`` is not installed.
-    OSError
-        If the folder cannot be written to.
-
-    Notes
-    -----
     Guarantees: the same document gives the same bytes, but for the order of fonts in a PDF; all is rendered before anything is
     written, and each file is moved into place whole; names of tables and pictures lead to no
     other folder; files that an earlier rendering left and this one does not have are removed if
     that rendering listed them, and no others; a page that no rendering listed is not replaced.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from inference_lab.reporting.document import Document
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [path.name for path in write_document(Document("Grids"), folder)]
-    ['README.md', 'index.html']
     """
     folder = Path(folder)
     before = _listed(folder)

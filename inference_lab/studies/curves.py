@@ -52,14 +52,7 @@ class Difference(NamedTuple):
 
 
 def mean_of(values: Iterable[float]) -> Mean:
-    """Return the mean of values and its Student t interval.
-
-    Examples
-    --------
-    >>> mean = mean_of([1.0, 2.0, 3.0])
-    >>> mean.value, round(mean.half, 3)
-    (2.0, 2.484)
-    """
+    """Return the mean of values and its Student t interval."""
     from scipy.stats import t
 
     array = np.array([v for v in values if math.isfinite(v)], dtype=np.float64)
@@ -73,13 +66,7 @@ def mean_of(values: Iterable[float]) -> Mean:
 
 
 def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
-    """Return the mean of ``first - second`` over runs, where both are finite.
-
-    Examples
-    --------
-    >>> paired([3.0, 4.0, 6.0], [1.0, 2.0, 3.0]).value
-    2.3333333333333335
-    """
+    """Return the mean of ``first - second`` over runs, where both are finite."""
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[np.isfinite(difference)]
     mean = mean_of(difference)
@@ -105,18 +92,7 @@ def _signed_rank(difference: npt.NDArray[np.float64]) -> float:
 
 @dataclass(frozen=True)
 class Results:
-    """The records of a study as arrays.
-
-    Parameters
-    ----------
-    data, methods : list of str
-    constraints : list of float
-    runs : int
-    values : dict
-        For each name, scores and other figures, an array of shape
-        (data, methods, constraints, runs), NaN where there is none.
-    failures : list of StudyRecord
-    """
+    """The records of a study as arrays."""
 
     data: list[str]
     methods: list[str]

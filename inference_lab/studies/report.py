@@ -107,20 +107,7 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 def study_document(
     study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
 ) -> Document:
-    """Return the report of a study, of which nothing is drawn yet.
-
-    Parameters
-    ----------
-    study : Study
-    records : sequence of StudyRecord
-    known : mapping
-        What is known of the environments of the records, by name.
-
-    Returns
-    -------
-    Document
-        What its answer and claims say and the records do not is among the warnings.
-    """
+    """Return the report of a study, of which nothing is drawn yet."""
     stages = study.stages()
     own = _own(stages, records)
     parts = [summary_section(study, summary, own) for summary in study.summaries]

@@ -77,14 +77,7 @@ def cells(study: Study) -> list[Cell]:
 
 
 class StudyPlan(Campaign[StudyRecord]):
-    """All fits of a study.
-
-    Parameters
-    ----------
-    study : Study
-    data_dir : str or None
-    limits : Limits
-    """
+    """All fits of a study."""
 
     def __init__(self, study: Study, data_dir: str | None, limits: Limits) -> None:
         self.study = study

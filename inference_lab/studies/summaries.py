@@ -22,14 +22,7 @@ __all__ = ["Summed", "summary_section"]
 
 @dataclass(frozen=True)
 class Summed:
-    """The fits of a summary as arrays.
-
-    Parameters
-    ----------
-    methods, columns : list of str
-    values : dict
-        For each score, method and column an array of shape (data, runs): means over all else.
-    """
+    """The fits of a summary as arrays."""
 
     methods: list[str]
     columns: list[str]
@@ -42,15 +35,7 @@ class Summed:
         summary: Summary,
         records: Mapping[str, Sequence[StudyRecord]],
     ) -> Summed:
-        """Sort records into arrays.
-
-        Parameters
-        ----------
-        study : Study
-        summary : Summary
-        records : mapping
-            By the title of a part its records, with its labels of methods.
-        """
+        """Sort records into arrays."""
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
         data = summary.data or [told_apart(name)[0] for name in first.data]
@@ -97,11 +82,6 @@ class Summed:
         """Return a mean with its interval, over data if there are several, else over runs.
 
         NaN if a fit is missing: a mean over some of the data is another one.
-
-        Parameters
-        ----------
-        less : str, optional
-            A method whose values are subtracted first, run by run.
         """
         values = self.values[score, method, column]
         if less is not None:
