@@ -19,7 +19,17 @@ from inference_lab.words import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BANDS", "Axis", "Chart", "Curves", "curves_chart", "heatmap", "panels", "ranks_chart"]
+__all__ = [
+    "BANDS",
+    "GREYS",
+    "Axis",
+    "Chart",
+    "Curves",
+    "curves_chart",
+    "heatmap",
+    "panels",
+    "ranks_chart",
+]
 
 #: A chart of Altair, as all functions here return it.
 Chart = Any
@@ -34,6 +44,9 @@ _LARGEST = 1e100
 #: Distinct in lightness as well (Okabe and Ito). The first one is the colour of the text.
 COLOURS = ("currentColor", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _DASHES = ([1, 0], [6, 3], [8, 3, 1.5, 3], [1.5, 2.5])
+
+#: Shades on which black text is legible.
+GREYS = ["white", "#8c8c8c"]
 
 #: Pixels of the axes.
 _WIDTH, _HEIGHT = 420, 260

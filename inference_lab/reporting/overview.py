@@ -24,7 +24,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
-from inference_lab.reporting.charts import Chart, heatmap
+from inference_lab.reporting.charts import GREYS, Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.short import NEAR
@@ -179,9 +179,7 @@ def classes_section(analysis: Analysis) -> Section | None:
 def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -> Chart:
     """Return a map of gaps in percent, the lowest of each class in bold."""
     texts = [[percent_text(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
-    lowest = [
-        percent_text(float(np.nanmin(gap))) if np.isfinite(gap).any() else "" for gap in gaps.T
-    ]
+    lowest = [percent_text(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
     cells = [
         {
             "x": name,
@@ -195,13 +193,7 @@ def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -
         for j, name in enumerate(classes)
     ]
     # Gaps span decades.
-    scale = {
-        "scheme": "greys",
-        "type": "symlog",
-        "constant": 0.01,
-        "domain": [0, 3000],
-        "clamp": True,
-    }
+    scale = {"type": "symlog", "constant": 0.01, "domain": [0, 100], "range": GREYS}
     return heatmap(pd.DataFrame(cells), "", "", scale=scale)
 
 
@@ -411,12 +403,7 @@ def _map_picture(
     steps = np.diff(np.log(ticks))
     log = bool(np.allclose(steps, steps[0]))
     kind = {"type": "symlog", "constant": ticks[0]} if log else {"type": "linear"}
-    scale = {
-        "scheme": "greys",
-        "domain": [0, ticks[-1] * (100 if log else 2)],
-        "clamp": True,
-        **kind,
-    }
+    scale = {"domain": [0, ticks[-1]], "range": GREYS, "clamp": True, **kind}
     draw = partial(heatmap, cells, grid.second, grid.first, scale=scale, shades=bar, ticks=ticks)
     name = f"{name}-{grid.first}-{grid.second}"
     return Picture(name, caption, f"Map of a solver for each of {sizes}.", draw)

@@ -135,7 +135,7 @@ def _ranks(analysis: Analysis) -> list[Block]:
             Column(
                 "apart from the first",
                 right=False,
-                help=f"whether Friedman's test rejects, and p is below {ALPHA:g}",
+                help=f"whether p is below {ALPHA:g}, and Friedman's test of several rejects",
             ),
             [
                 Cell(NONE if s == first else "yes" if differ and p_values[s] < ALPHA else "no")
@@ -163,8 +163,12 @@ def _ranks(analysis: Analysis) -> list[Block]:
         "share the mean rank; without a labelling the gap is 100"
         + ("; mean ranks of a block are ranked again)." if values is not gaps else ")."),
         columns,
-        f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
-        f"p {_p_relation(test.p_value)}, so the solvers "
+        (
+            f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
+            f"p {_p_relation(test.p_value)}, so the solvers "
+            if k > 2
+            else "The two solvers "
+        )
         + ("differ" if differ else "cannot be told apart")
         + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
         f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test {measured}"
@@ -178,7 +182,7 @@ def _ranks(analysis: Analysis) -> list[Block]:
         "critical-difference",
         f"Average ranks over {basis}, with half the critical difference on each side: solvers "
         "whose lines do not overlap differ, also among all pairs (Nemenyi)."
-        + ("" if differ else " Friedman's test does not tell the solvers apart."),
+        + ("" if differ else " Tests do not tell the solvers apart."),
         f"Average ranks of {k} solvers, the best on top.",
         partial(ranks_chart, labels, test.ranks, test.critical_difference),
     )

@@ -79,6 +79,7 @@ def mean_resampled(
     flat, shortest = rows.ravel(), counts.min()
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
+    # scipy's bootstrap resamples one level only.
     for _ in range(sets):
         chosen = rng.integers(sets, size=resamples)
         size, begin = counts[chosen], chosen * longest
@@ -111,7 +112,8 @@ def sign_flip(
     if observed <= 1e-300:
         return 1.0
     if len(means) <= exact:
-        # One sign may stay as it is: what is as extreme one way is so the other way.
+        # In milliseconds, where scipy's permutation_test takes half a second; maps have hundreds of
+        # cells. One sign may stay as it is: what is as extreme one way is so the other way.
         sums = means[:1]
         for mean in means[1:]:
             sums = np.concatenate([sums + mean, sums - mean])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 
@@ -28,6 +29,7 @@ __all__ = [
     "quantile",
     "rank_test",
     "shifted_geometric_mean",
+    "signed_rank",
     "snapped",
     "solved_within",
     "wilcoxon_against",
@@ -38,9 +40,6 @@ _Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 
 #: Times are told apart if the larger one is more than so many times the smaller one.
 TIME_RATIO = 1.1
-
-#: Up to so many instances, Wilcoxon's test is exact.
-_EXACT = 50
 
 #: No run is shorter than this, in seconds: ratios of times below it say nothing.
 CLOCK = 1e-6
@@ -66,14 +65,10 @@ def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
     fast and for slow instances, but differences well below the shift do not count
     (Achterberg, *Constraint Integer Programming*, 2007, appendix A.3).
     """
-    if not shift >= 0:
-        raise ValueError(f"shift must be a number from 0 on, got {shift}")
     array = np.asarray(values, dtype=np.float64).ravel()
     array = array[~np.isnan(array)]
     if array.size == 0:
         return float("nan")
-    if array.min() < 0:
-        raise ValueError(f"values must not be negative, got {array.min()}")
     if shift == 0 and array.min() == 0:
         return 0.0
     return max(0.0, float(np.exp(np.log(array + shift).mean()) - shift))
@@ -103,8 +98,6 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
 
 def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
     """Return a quantile along the last axis without NaN; entries may be infinite."""
-    if not 0 <= q <= 1:
-        raise ValueError(f"q must be in [0, 1], got {q}")
     return _order_statistic(values, lambda n: np.ceil(q * n - 1e-9).astype(np.int64) - 1)
 
 
@@ -130,18 +123,13 @@ def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number.
+    """Return p-values after Holm's correction for their number."""
+    # Takes a second to import, and comes with the extra for reports.
+    from statsmodels.stats.multitest import multipletests
 
-    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6, 1979.
-    """
-    order = np.argsort(p_values, kind="stable")
-    result = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
-        result[at] = highest
-    return result
+    if not p_values:
+        return []
+    return [float(p) for p in multipletests(p_values, method="holm")[1]]
 
 
 # ---------------------------------------------------------------------- solver against solver
@@ -245,28 +233,23 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Average ranks of solvers, and whether they differ."""
+    """Average ranks of solvers (1 is best), whether they differ, and which differences tell."""
 
     ranks: FloatArray
     n: int
     statistic: float
     p_value: float
     critical_difference: float
-    alpha: float
-    groups: tuple[tuple[int, ...], ...]
 
 
 def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
-    """Return the mean ranks of solvers in each block of instances.
+    """Return the mean ranks of solvers in each block of instances, in the order of the blocks.
 
     Instances of one block, such as problems made of one data set, are no independent witnesses:
     tests are over blocks.
     """
-    from scipy.stats import rankdata
-
-    ranks = rankdata(_matrix(values, "values"), axis=1)
-    names = np.array([str(block) for block in blocks])
-    return np.array([ranks[names == name].mean(axis=0) for name in dict.fromkeys(names)])
+    ranks = pd.DataFrame(_matrix(values, "values")).rank(axis=1)
+    return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
 def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> float:
@@ -292,81 +275,40 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     divided by sqrt(2) (Demsar, "Statistical comparisons of classifiers over multiple data sets",
     JMLR 7, 2006, section 3.2.2).
     """
-    from scipy.stats import chi2, rankdata, studentized_range
+    from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     matrix = _matrix(values, "values")
     n, k = matrix.shape
     if n < 2 or k < 2:
         raise ValueError(f"two instances and two solvers are needed, got the shape {matrix.shape}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
-    ranks = rankdata(matrix, axis=1)
-    average: FloatArray = ranks.mean(axis=0)
-    # With ties the ranks of a row vary less than 1 ... k do, which the variance itself says.
-    spread = float(((ranks - (k + 1) / 2) ** 2).sum()) / (k - 1)
-    between = n * n * float(((average - (k + 1) / 2) ** 2).sum())
-    statistic = between / spread if spread > 0 else 0.0
-    p_value = float(chi2.sf(statistic, k - 1)) if spread > 0 else 1.0
+    if (matrix == matrix[:, :1]).all():
+        statistic, p_value = 0.0, 1.0
+    elif k == 2:
+        # Friedman's test is of three or more.
+        statistic, p_value = np.nan, signed_rank(matrix[:, 0] - matrix[:, 1])
+    else:
+        statistic, p_value = friedmanchisquare(*matrix.T)
     # No degrees of freedom are estimated: the variance of ranks is known.
     q = float(studentized_range.ppf(1 - alpha, k, np.inf)) / np.sqrt(2)
     difference = float(q * np.sqrt(k * (k + 1) / (6 * n)))
-    order = np.argsort(average, kind="stable")
-    groups: list[tuple[int, ...]] = []
-    covered = 0
-    for start in range(k):
-        near = average[order[start:]] - average[order[start]] <= difference
-        end = start + int(near.sum())
-        if end - start > 1 and end > covered:
-            groups.append(tuple(int(s) for s in order[start:end]))
-            covered = end
-    return RankTest(average, n, statistic, p_value, difference, alpha, tuple(groups))
+    ranks = rankdata(matrix, axis=1).mean(axis=0)
+    return RankTest(ranks, n, float(statistic), float(p_value), difference)
 
 
-def _signed_rank(difference: FloatArray) -> float:
-    """Return the exact two-sided p-value of Wilcoxon's signed-rank test.
+def signed_rank(difference: FloatArray) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test, 1 if all differences are zero.
 
-    The tables of the test, and the exact method of scipy, are for ranks without ties.
+    Half of the rank of zeros goes to either sign.
     """
-    from scipy.stats import rankdata
-
-    # Twice the ranks are whole numbers; a zero adds half its rank whatever its sign.
-    doubled = np.rint(2 * rankdata(np.abs(difference))).astype(np.int64)[difference != 0]
-    share = np.zeros(int(doubled.sum()) + 1)
-    share[0] = 1.0
-    for rank in doubled:
-        share[rank:] = (share[rank:] + share[: len(share) - rank]) / 2
-        share[:rank] /= 2
-    observed = int(doubled[difference[difference != 0] > 0].sum())
-    tail = min(share[: observed + 1].sum(), share[observed:].sum())
-    return float(min(1.0, 2 * tail))
-
-
-def _wilcoxon(difference: FloatArray) -> float:
-    """Return the two-sided p-value of the signed-rank test, without a correction."""
     from scipy.stats import wilcoxon
 
-    if not difference.any():
-        return 1.0
-    if len(difference) <= _EXACT:
-        return _signed_rank(difference)
-    return float(wilcoxon(difference, zero_method="zsplit", method="asymptotic").pvalue)
+    return float(wilcoxon(difference, zero_method="zsplit").pvalue) if difference.any() else 1.0
 
 
 def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
-    """Return p-values of Wilcoxon's signed-rank test of one solver against each other one.
-
-    Two-sided, after Holm's correction for these comparisons; for up to 50 instances from the exact
-    distribution, that of all changes of sign, with whatever ties there are. For more it is
-    approximated by the normal one.
-    """
+    """Return p-values of `signed_rank` of one solver against each other one, after `holm`."""
     matrix = _matrix(values, "values")
-    if not np.isfinite(matrix).all():
-        row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"values[{row}, {column}] = {matrix[row, column]} is not finite")
-    k = matrix.shape[1]
-    if not 0 <= first < k:
-        raise ValueError(f"first must be a column from 0 to {k - 1}, got {first}")
-    others = [s for s in range(k) if s != first]
-    result = np.ones(k)
-    result[others] = holm([_wilcoxon(matrix[:, s] - matrix[:, first]) for s in others])
+    others = [s for s in range(matrix.shape[1]) if s != first]
+    result = np.ones(matrix.shape[1])
+    result[others] = holm([signed_rank(matrix[:, s] - matrix[:, first]) for s in others])
     return result

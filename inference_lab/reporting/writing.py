@@ -71,10 +71,11 @@ def write_document(
 ) -> list[Path]:
     """Write a document into a folder.
 
-    Guarantees: the same document gives the same bytes, but for the order of fonts in a PDF; all is rendered before anything is
-    written, and each file is moved into place whole; names of tables and pictures lead to no
-    other folder; files that an earlier rendering left and this one does not have are removed if
-    that rendering listed them, and no others; a page that no rendering listed is not replaced.
+    The same document gives the same bytes, but for the order of fonts in a PDF. All is rendered
+    before anything is written, and each file is moved into place whole. Names of tables and
+    pictures lead to no other folder. Files that an earlier rendering left and this one does not
+    have are removed if that rendering listed them, and no others; a page that no rendering listed
+    is not replaced.
     """
     folder = Path(folder)
     before = _listed(folder)

@@ -139,8 +139,8 @@ class SolverStudy:
     seeds, repeats, time_limit, clock, temperature, threads, trace_limit
         As in `inference_lab.compare`.
     answer : str
-        What the results say, in words, written by whoever looked at them; numbers are tied to the
-        tables that they are from, see `inference_lab.reporting.quoting`.
+        What the results say, written by whoever looked at them: a Jinja text over the tables of
+        the report, see `inference_lab.reporting.answers`.
     notes : list of str
     classes : str or None
         Entry of the problems' info that says which class a problem is of; by default its family.
@@ -575,7 +575,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     >>> document.title, text.splitlines()[0]
     ('Grids', '# Grids')
     """
-    from inference_lab.reporting.quoting import with_quotations
+    from inference_lab.reporting.answers import with_answers
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -598,7 +598,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
-    document = _chosen(with_claims(with_quotations(document), study.claims), study)
+    document = _chosen(with_claims(with_answers(document), study.claims), study)
     write_document(document, folder)
     write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.reporting.charts import Chart, panels
+from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.fits import COSTS, StudyRecord
 
 __all__ = ["Difference", "Mean", "Results", "curve_panels", "mean_of", "paired", "score_name"]
@@ -72,22 +73,7 @@ def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
     mean = mean_of(difference)
     # Rounding makes no rank.
     difference = np.where(np.abs(difference) < 1e-12, 0.0, difference)
-    p_value = _signed_rank(difference) if np.count_nonzero(difference) else 1.0
-    return Difference(mean.value, mean.half, mean.runs, p_value)
-
-
-def _signed_rank(difference: npt.NDArray[np.float64]) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test; half of the rank of zeros goes each way.
-
-    Of 2 to 13 runs, with ties or without, all patterns of signs are counted at once.
-    """
-    from scipy.stats import permutation_test, rankdata, wilcoxon
-
-    if not 2 <= difference.size <= 13:
-        return float(wilcoxon(difference, zero_method="zsplit").pvalue)
-    ranks = np.sign(difference) * rankdata(np.abs(difference))
-    total = permutation_test((ranks,), np.sum, permutation_type="samples")
-    return float(total.pvalue)
+    return Difference(mean.value, mean.half, mean.runs, signed_rank(difference))
 
 
 @dataclass(frozen=True)

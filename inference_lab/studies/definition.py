@@ -333,8 +333,8 @@ class Study:
     baseline : str or None
         Label of the method that others are compared with.
     answer : str
-        What the results say, in words, written by whoever looked at them; numbers are tied to the
-        tables that they are from, see `inference_lab.reporting.quoting`.
+        What the results say, written by whoever looked at them: a Jinja text over the tables of
+        the report, see `inference_lab.reporting.answers`.
     notes : list of str
         Deviations from the published protocol, and why.
     published : list of Published

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.claims import with_claims
 from inference_lab.reporting.contrasts import Observation, contrasts_section
 from inference_lab.reporting.csv_text import csv_text
@@ -28,7 +29,6 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
-from inference_lab.reporting.quoting import with_quotations
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
 from inference_lab.results.fits import COSTS, StudyRecord, environments
@@ -135,7 +135,7 @@ def study_document(
         warnings=tuple(warnings),
         sections=(*parts, *_closing(study, records, known)),
     )
-    return with_claims(with_quotations(document), study.claims)
+    return with_claims(with_answers(document), study.claims)
 
 
 def _results(stage: Study, own: Sequence[StudyRecord]) -> Results:
