@@ -331,6 +331,8 @@ def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str)
     """
     import altair as alt
 
+    names = [printable(name) for name in names]
+    rows = rows.assign(**{key: rows[key].map(printable) for key in ("solver", "panel", "x")})
     order = list(dict.fromkeys(rows["x"]))
     titles = list(dict.fromkeys(rows["panel"]))
     chosen = alt.selection_point(fields=["solver"], bind="legend")
@@ -359,6 +361,7 @@ def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str)
         layered = layered.facet(
             facet=alt.Facet("panel:N", sort=titles, title=None), columns=3
         ).resolve_scale(y="independent", x="independent")
+        layered = layered.properties(usermeta={"panel": 300})
     return layered.configure(**_CONFIG)
 
 
@@ -403,12 +406,12 @@ def heatmap(
     """
     import altair as alt
 
-    across, along, titles = (list(dict.fromkeys(cells[key])) for key in ("x", "y", "panel"))
+    places = ["x", "y", "panel"]
+    cells = cells.assign(**{key: cells[key].map(printable) for key in places})
+    across, along, titles = (list(dict.fromkeys(cells[key])) for key in places)
     lines = [line for text in cells["text"] for line in text.split("\n")]
-    wide, high = (
-        max(44, 12 + 6 * max(map(len, lines), default=0)),
-        24 + 12 * (max(text.count("\n") for text in cells["text"])),
-    )
+    breaks = max(text.count("\n") for text in cells["text"])
+    wide, high = max(44, 12 + 6 * max(map(len, lines), default=0)), 24 + 12 * breaks
     angle = 0 if 6 * max(map(len, across)) < wide else -40
     legend = None
     if shades:
@@ -424,9 +427,9 @@ def heatmap(
         y=alt.Y("y:O", sort=along, title=printable(y) or None, axis=alt.Axis(**axis)),
     )
     text, bold = (
-        drawn.mark_text(color="black", lineBreak="\n", fontSize=10, fontWeight=weight).encode(
-            text="text:N"
-        )
+        drawn.mark_text(
+            color="black", lineBreak="\n", dy=-6 * breaks, fontSize=10, fontWeight=weight
+        ).encode(text="text:N")
         for weight in ("normal", "bold")
     )
     layered = alt.layer(
@@ -440,6 +443,8 @@ def heatmap(
     )
     if titles != [""]:
         layered = layered.facet(facet=alt.Facet("panel:N", sort=titles, title=None), columns=3)
+        # For the page, which has as many columns as there is room for.
+        layered = layered.properties(usermeta={"panel": 90 + wide * len(across)})
     return layered.configure(**_CONFIG)
 
 
@@ -463,6 +468,8 @@ def drawing(chart: Chart) -> Drawing:
     svg = vl_convert.vegalite_to_svg({key: part for key, part in spec.items() if part != []})
     # Vega numbers what is cut off over all charts of a process.
     numbers: dict[str, str] = {}
+    # What is no character of XML would abort the process.
+    svg = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", svg)
     svg = re.sub(r"clip\d+", lambda found: numbers.setdefault(found[0], f"clip{len(numbers)}"), svg)
     return Drawing(whole, svg, vl_convert.svg_to_pdf(svg))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from inference_lab.words import printable
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from inference_lab.reporting.charts import Chart
 
 __all__ = [
     "Block",
@@ -124,7 +124,7 @@ class Picture:
     name: str
     caption: str
     alt: str
-    draw: Callable[[], Figure]
+    draw: Callable[[], Chart]
 
 
 @dataclass(frozen=True)

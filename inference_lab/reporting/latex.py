@@ -12,63 +12,37 @@ __all__ = ["escape_latex", "latex_table"]
 # Braces after a command end its name; braces around a character keep it from being read together
 # with what stands beside it: a ligature, or the star and the bracket that `\\` takes.
 _ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "`": r"\textasciigrave{}",
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    **{character: f"{{{character}}}" for character in "[]*"},
     '"': r"{\ttfamily\char34}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-    "±": r"\ensuremath{\pm}",
-    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
-    "·": r"\ensuremath{\cdot}",
-    "\N{MINUS SIGN}": r"\ensuremath{-}",
-    "≤": r"\ensuremath{\le}",
-    "≥": r"\ensuremath{\ge}",
-    "≠": r"\ensuremath{\ne}",
-    "≈": r"\ensuremath{\approx}",
-    "∞": r"\ensuremath{\infty}",
-    "∈": r"\ensuremath{\in}",
-    "→": r"\ensuremath{\to}",
-    "←": r"\ensuremath{\leftarrow}",
-    "√": r"\ensuremath{\surd}",
-    "∑": r"\ensuremath{\sum}",
-    "¹": r"\ensuremath{^1}",
-    "²": r"\ensuremath{^2}",
-    "³": r"\ensuremath{^3}",
-    "°": r"\ensuremath{^\circ}",
     "\N{EN DASH}": "--",
     "\N{EM DASH}": "---",
     "\N{LEFT SINGLE QUOTATION MARK}": "{`}",
     "\N{RIGHT SINGLE QUOTATION MARK}": "{'}",
     "\N{LEFT DOUBLE QUOTATION MARK}": "``",
     "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
-    "…": r"\ldots{}",
-    "•": r"\textbullet{}",
-    "§": r"\S{}",
-    "µ": r"\ensuremath{\mu}",
-    **{
-        letter: rf"\ensuremath{{\{name}}}"
-        for letter, name in zip(
-            "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
-            "sigma tau upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi "
-            "Omega".split(),
-            strict=True,
-        )
-    },
 }
+_TEXT = (
+    "\\~^`<>|…•§",
+    r"textbackslash textasciitilde textasciicircum textasciigrave textless textgreater textbar "
+    "ldots textbullet S",
+)
+_MATH = (
+    "±\N{MULTIPLICATION SIGN}·≤≥≠≈∞∈→←√∑µαβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
+    "pm times cdot le ge ne approx infty in to leftarrow surd sum mu alpha beta gamma delta "
+    "varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi psi "
+    "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega",
+)
+_RAISED = ("\N{MINUS SIGN}¹²³°", r"- ^1 ^2 ^3 ^\circ")
+for (_characters, _names), _form in (
+    (_TEXT, r"\{}{{}}"),
+    (_MATH, r"\ensuremath{{\{}}}"),
+    (_RAISED, r"\ensuremath{{{}}}"),
+):
+    _ESCAPES |= {
+        character: _form.format(name)
+        for character, name in zip(_characters, _names.split(), strict=True)
+    }
 
 #: Pairs of these are one character in the fonts of LaTeX.
 _LIGATURES = re.compile(r"([-',])(?=\1)")

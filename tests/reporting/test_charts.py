@@ -121,9 +121,8 @@ def test_lines_differ_in_black_and_white():
 def test_a_profile_is_the_shares_of_its_ratios():
     profile = performance_profile([[1.0, 2.0], [4.0, 1.0], [3.0, INF]])
     rows = charts.profile_curves(profile, ["a", "b"]).rows
-    shown = {
-        name: list(zip(part["x"], part["y"], strict=True)) for name, part in rows.groupby("solver")
-    }
+    parts = rows.groupby("solver")
+    shown = {name: list(zip(part["x"], part["y"], strict=True)) for name, part in parts}
     end = 1.15 * 4
     assert shown["a"] == pytest.approx([(1.0, 2 / 3), (4.0, 1.0), (end, 1.0)])
     assert shown["b"] == pytest.approx([(1.0, 1 / 3), (2.0, 2 / 3), (end, 2 / 3)])
@@ -156,9 +155,8 @@ def test_steps_leave_out_what_nobody_sees():
 
 @pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e12, 1e99, 1.7e308])
 def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
-    steps = Steps(
-        np.array([0.1, 1.0]), np.array([2 * min(size, 8e307), size]), np.array([-INF, -size])
-    )
+    energy = np.array([2 * min(size, 8e307), size])
+    steps = Steps(np.array([0.1, 1.0]), energy, np.array([-INF, -size]))
     assert charts.is_extreme(steps) is (size > 1e100)
     assert "NaN" not in drawing(curves_chart(charts.convergence_curves([steps], ["a"]))).svg
 

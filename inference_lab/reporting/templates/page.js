@@ -175,7 +175,6 @@
   });
 
   const NARROW = 560; // pixels: below, legends are under their charts
-  const PANEL = 300;
   const NAMES = { x: "Horizontal", y: "Vertical" };
 
   // All encodings of one axis in a specification.
@@ -201,7 +200,7 @@
         legend.labelLimit = width - 60;
       }
       if (spec.facet) {
-        spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(width / PANEL)));
+        spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(width / spec.usermeta.panel)));
       } else if (typeof spec.width === "number") {
         spec.width = "container";
         spec.autosize = { type: "fit-x", contains: "padding" };
