@@ -791,7 +791,7 @@ class Solution:
 
     def _repr_html_(self) -> str:
         """Return the same as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
+        from inference_lab.plotting.html import facts_table
 
         return facts_table(self.solver, self._facts())
 
@@ -857,7 +857,7 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "ilp").plot_trace()
         """
-        from inference_lab.pictures.plots import draw_history
+        from inference_lab.plotting.plots import draw_history
 
         points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
         points.append((self.seconds, self.energy, self.lower_bound))
@@ -887,7 +887,7 @@ class Solution:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = il.solve(g, "junction-tree", temperature=1.0).plot_marginals()
         """
-        from inference_lab.pictures.plots import draw_marginals
+        from inference_lab.plotting.plots import draw_marginals
 
         if self.marginals is None:
             raise ValueError("there are no marginals; ask for them with a temperature above 0")

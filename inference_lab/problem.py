@@ -147,7 +147,7 @@ class Problem:
         >>> problem = as_problem("image-denoising(image=shapes)")
         >>> axes = problem.plot(problem.truth)
         """
-        from inference_lab.pictures.plots import draw_image
+        from inference_lab.plotting.plots import draw_image
 
         image = self.picture(labels)
         return self.graph.plot(labels, axes=axes) if image is None else draw_image(image, axes)

@@ -16,7 +16,7 @@ from places import ROOT
 ROOMS = (
     "words",
     "specs",
-    "pictures",
+    "plotting",
     "loading",
     "processes",
     "_numba",

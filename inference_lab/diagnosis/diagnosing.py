@@ -169,7 +169,7 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """Return the findings as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
+        from inference_lab.plotting.html import facts_table
 
         best = f": {listed(self.solvers, 3)}" if self.solvers else ""
         return facts_table(f"Diagnosis{best}", self.summary())

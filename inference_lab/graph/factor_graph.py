@@ -748,7 +748,7 @@ class FactorGraph:
 
     def _repr_html_(self) -> str:
         """Return the sizes as a table, which notebooks show."""
-        from inference_lab.pictures.html import facts_table
+        from inference_lab.plotting.html import facts_table
 
         facts = {
             "variables": f"{self.n_variables:,}",
@@ -786,7 +786,7 @@ class FactorGraph:
         >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> axes = g.plot()
         """
-        from inference_lab.pictures.plots import draw_graph
+        from inference_lab.plotting.plots import draw_graph
 
         colours = unary_minimum(self) if labels is None else self.check_labels(labels)
         equal = np.zeros(self.n_edges, dtype=np.bool_)

@@ -17,6 +17,7 @@ from inference_lab.reporting.traces import Steps
 from inference_lab.words import printable
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
 
 __all__ = [
@@ -222,20 +223,20 @@ def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
 # ---------------------------------------------------------------------- charts
 
 
-def _looks(names: Sequence[str], symbol: str = "stroke") -> dict[str, Any]:
+def _looks(names: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
     """Return colour and dashes of solvers by their number; 28 of them differ."""
     import altair as alt
 
     shown = [printable(name) for name in names]
-    legend = alt.Legend(title=None, symbolType=symbol, symbolStrokeWidth=2)
+    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=2)
     colours, dashes = (
         alt.Scale(domain=shown, range=[look[n % len(look)] for n in range(len(names))])
         for look in (COLOURS, _DASHES)
     )
-    return {
-        "color": alt.Color("solver:N", scale=colours, legend=legend),
-        "strokeDash": alt.StrokeDash("solver:N", scale=dashes, legend=legend),
-    }
+    return (
+        alt.Color("solver:N", scale=colours, legend=legend),
+        alt.StrokeDash("solver:N", scale=dashes, legend=legend),
+    )
 
 
 def _decades(low: float, high: float) -> list[float]:
@@ -289,7 +290,9 @@ def curves_chart(curves: Curves) -> Chart:
     on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
     x = alt.X("x:Q", **_axis(curves.x, rows["x"]))
     y = alt.Y("y:Q", **_axis(curves.y, rows["y"]))
-    drawn = alt.Chart(rows, width=_WIDTH, height=_HEIGHT).encode(x=x, y=y, **_looks(curves.names))
+    colour, dash = _looks(curves.names)
+    bare = alt.Chart(rows, width=_WIDTH, height=_HEIGHT).encode(x=x, y=y, color=colour)
+    drawn = bare.encode(strokeDash=dash)
     interpolate = "step-after" if curves.step else "linear"
     lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
     if "bound" in rows:
@@ -300,7 +303,7 @@ def curves_chart(curves: Curves) -> Chart:
     layers = [lines.add_params(chosen)]
     if "low" in rows:
         faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
-        band = drawn.mark_area(clip=True, interpolate=interpolate)
+        band = bare.mark_area(clip=True, interpolate=interpolate)
         layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
     tips = [
         alt.Tooltip("solver:N", title="solver"),
@@ -308,16 +311,16 @@ def curves_chart(curves: Curves) -> Chart:
         alt.Tooltip("y:Q", title=curves.y.title, format="~g"),
     ]
     points = (
-        drawn.mark_point(clip=True, filled=True, size=60)
+        bare.mark_point(clip=True, filled=True, size=60)
         .properties(name=_HOVER)
         .encode(opacity=alt.condition(near, alt.value(1.0), alt.value(0.0)), tooltip=tips)
     )
     layers.append(points.add_params(near))
     if "cut" in rows:
-        shown = drawn.mark_point(size=35, strokeDash=[1, 0]).encode(opacity=on)
+        shown = bare.mark_point(size=35).encode(opacity=on)
         layers[1:1] = [
             shown.transform_filter(alt.datum.cut),
-            drawn.mark_point(filled=True, size=35)
+            bare.mark_point(filled=True, size=35)
             .encode(opacity=on)
             .transform_filter(~alt.datum.cut),
         ]
@@ -339,11 +342,13 @@ def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str)
     on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
     several = len(titles) > 1
     axis = alt.Axis(labelAngle=0 if max(map(len, order)) < 8 else -30)
+    colour, dash = _looks(names)
+    zero = {"zero": False} if scale == "linear" else {}
     drawn = alt.Chart(width=220 if several else _WIDTH, height=180 if several else _HEIGHT).encode(
         x=alt.X("x:O", sort=order, title=printable(x), axis=axis),
-        y=alt.Y("y:Q", title=printable(y), scale=alt.Scale(type=scale, zero=False)),
+        y=alt.Y("y:Q", title=printable(y), scale=alt.Scale(type=scale, **zero)),
         opacity=on,
-        **_looks(names),
+        color=colour,
     )
     tips = [
         alt.Tooltip("solver:N", title="method"),
@@ -353,7 +358,7 @@ def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str)
     faint = alt.condition(chosen, alt.value(0.12), alt.value(0.02))
     layered = alt.layer(
         drawn.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint),
-        drawn.mark_line().add_params(chosen),
+        drawn.mark_line().encode(strokeDash=dash).add_params(chosen),
         drawn.mark_point(filled=True, size=30).encode(tooltip=tips),
         data=rows,
     )
@@ -479,4 +484,5 @@ def javascript() -> str:
     """Return Vega with all that draws charts on a page, without a network."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle())
+    # Its names are its own; what it offers it hangs on the window.
+    return f"(() => {{\n{vl_convert.javascript_bundle()}\n}})();"

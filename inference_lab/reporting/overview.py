@@ -28,8 +28,8 @@ from inference_lab.reporting.cells import (
 from inference_lab.reporting.charts import GREYS, Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.results import natural
-from inference_lab.reporting.short import NEAR
 from inference_lab.reporting.statistics import shifted_geometric_mean
+from inference_lab.reporting.summary import NEAR
 from inference_lab.words import NONE, counted, percent_text, shortened
 
 __all__ = ["classes_section", "map_section", "results_section"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from inference_lab.pictures.plots import draw_trade_off, own_axes
+from inference_lab.plotting.plots import draw_trade_off, own_axes
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import Curves, cactus_curves, gap_curves, profile_curves
 from inference_lab.reporting.report import SHIFT, TARGETS

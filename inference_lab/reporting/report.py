@@ -31,8 +31,8 @@ from inference_lab.reporting.runs import (
     limitations_section,
     settings_section,
 )
-from inference_lab.reporting.short import in_short
 from inference_lab.reporting.sizes import sizes_section
+from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.findings import Findings
 from inference_lab.results.known import Known

@@ -21,7 +21,8 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Column, Table
-from inference_lab.reporting.facts import (
+from inference_lab.reporting.markdown import escape_markdown, markdown_rows
+from inference_lab.reporting.problem_header import (
     energy_cells,
     known_facts,
     proof_cell,
@@ -29,7 +30,6 @@ from inference_lab.reporting.facts import (
     score_columns,
     sizes,
 )
-from inference_lab.reporting.markdown import escape_markdown, markdown_rows
 from inference_lab.results.findings import Findings
 from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary

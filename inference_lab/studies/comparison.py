@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.registry.registry import as_solver, problem_registry
-from inference_lab.reporting.claims import Claim, with_claims
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.reporting.published_claims import Claim, with_claims
 from inference_lab.results.known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.designs import Design, Grid
-from inference_lab.studies.reading import StudyError, read_field
+from inference_lab.studies.toml_config import StudyError, read_field
 from inference_lab.words import nearest
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class SolverStudy:
         >>> study.check()
         Traceback (most recent call last):
         ...
-        inference_lab.studies.reading.StudyError: solvers has 'icm' more than once
+        inference_lab.studies.toml_config.StudyError: solvers has 'icm' more than once
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")

@@ -14,7 +14,6 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
-from inference_lab.reporting.claims import with_claims
 from inference_lab.reporting.contrasts import Observation, contrasts_section
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
@@ -29,12 +28,13 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
+from inference_lab.reporting.published_claims import with_claims
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.files import write_whole
 from inference_lab.results.fits import COSTS, StudyRecord, environments
-from inference_lab.studies.curves import Results, curve_panels, paired, score_name
+from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Method, Study
-from inference_lab.studies.points import told_apart
+from inference_lab.studies.learning_curves import Results, curve_panels, paired, score_name
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import summary_section
 

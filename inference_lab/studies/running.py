@@ -20,10 +20,10 @@ from inference_lab.results.fits import FitKey, FitStore, StudyRecord, note_envir
 from inference_lab.results.json_lines import jsonable
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
+from inference_lab.studies.datasets import StudyPoints, load_points
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.methods import Fit, fit_method
-from inference_lab.studies.points import StudyPoints, load_points
-from inference_lab.studies.reading import StudyError
+from inference_lab.studies.toml_config import StudyError
 
 __all__ = ["Cell", "StudyPlan", "cells", "run_study"]
 

@@ -13,9 +13,9 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table
 from inference_lab.results.fits import COSTS, StudyRecord
-from inference_lab.studies.curves import Mean, curve_panels, mean_of, score_name
+from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Study, Summary
-from inference_lab.studies.points import told_apart
+from inference_lab.studies.learning_curves import Mean, curve_panels, mean_of, score_name
 
 __all__ = ["Summed", "summary_section"]
 

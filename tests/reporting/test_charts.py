@@ -114,7 +114,7 @@ def test_few_and_many_solvers_fit(kind, k):
 def test_lines_differ_in_black_and_white():
     names = [f"s{n}" for n in range(28)]
     looks = charts._looks(names)
-    scales = [looks[key].to_dict()["scale"]["range"] for key in ("color", "strokeDash")]
+    scales = [look.to_dict()["scale"]["range"] for look in looks]
     assert len(set(zip(scales[0], map(str, scales[1]), strict=True))) == 28
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from places import ROOT
 
-from inference_lab.reporting.claims import Claim, with_claims
 from inference_lab.reporting.document import Cell, Column, Document, Section, Table
+from inference_lab.reporting.published_claims import Claim, with_claims
 from inference_lab.studies import StudyError, load_study
 
 TABLE = Table("gaps", "", (Column("solver"), Column("gap")), ((Cell("icm"), Cell("5.00", 5.0)),))

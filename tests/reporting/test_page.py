@@ -231,7 +231,7 @@ def test_downloads_hold_the_files(tmp_path: Path) -> None:
     write_document(sample_document(), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     *inside, files = _unpacked(page)
-    found = _Elements(page + "".join(inside))
+    found = _Elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
     names = found.of("download")
     links = [address for address in found.of("href") if address.startswith("tables/")]
     assert links == [f"tables/{name}" for name in names]
@@ -525,9 +525,10 @@ def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
 
 
 def _plot(page: Any, name: str = "profile") -> Any:
-    """Return a chart when it is drawn."""
+    """Return a chart, in the middle of the window, when all are drawn."""
+    page.wait_for_function("() => document.querySelectorAll('.plot > svg').length === 4")
     plot = page.locator(f"#figure-{name} .plot > svg")
-    plot.scroll_into_view_if_needed()
+    plot.evaluate("svg => svg.scrollIntoView({ block: 'center' })")
     return plot
 
 
@@ -565,6 +566,7 @@ def test_a_line_says_its_name_and_value(visit: Callable[..., Any]) -> None:
     page.mouse.move(end[0] - 5, end[1])
     page.mouse.move(end[0], end[1])
     tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
     said = tip.inner_text()
     assert SOLVERS[0][:20] in said
     found = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", said)
@@ -572,7 +574,7 @@ def test_a_line_says_its_name_and_value(visit: Callable[..., Any]) -> None:
     times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
     assert float(found[1]) == pytest.approx(times[-1], rel=1e-3) and float(found[2]) == 1.0
     page.mouse.move(0, 0)
-    assert not tip.is_visible()
+    tip.wait_for(state="hidden")
 
 
 def test_the_legend_chooses_lines(visit: Callable[..., Any]) -> None:
@@ -587,7 +589,7 @@ def test_the_legend_chooses_lines(visit: Callable[..., Any]) -> None:
     assert clear() == [True] * 6
     plot.locator(".role-legend-label text").nth(2).click()
     page.wait_for_function(
-        "p => p.getAttribute('opacity') === '0.12'", arg=_lines(plot).first.element_handle()
+        "() => document.querySelector('#figure-profile .mark-line path[opacity=\"0.12\"]')"
     )
     assert clear() == [False, False, True, False, False, False]
 

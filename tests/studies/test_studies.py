@@ -22,8 +22,15 @@ from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.fits import FitStore, environments
 from inference_lab.results.packed import SUFFIXES
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
-from inference_lab.studies.curves import mean_of, paired
+from inference_lab.studies.datasets import (
+    StudyPoints,
+    four_clouds,
+    known_points,
+    load_points,
+    told_apart,
+)
 from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.learning_curves import mean_of, paired
 from inference_lab.studies.methods import (
     draw_constraints,
     draw_run,
@@ -32,13 +39,6 @@ from inference_lab.studies.methods import (
     nested_pairs,
 )
 from inference_lab.studies.patterns import PATTERNS
-from inference_lab.studies.points import (
-    StudyPoints,
-    four_clouds,
-    known_points,
-    load_points,
-    told_apart,
-)
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import Summed, summary_curves
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features

@@ -20,8 +20,8 @@ from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.studies.patterns import PATTERNS
-from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features
+from inference_lab.studies.toml_config import StudyError
 
 __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
 
