@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
@@ -179,6 +178,8 @@ def classes_section(analysis: Analysis) -> Section | None:
 
 def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -> Chart:
     """Return a map of gaps in percent, the lowest of each class in bold."""
+    import pandas as pd
+
     texts = [[percent_text(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
     lowest = [percent_text(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
     cells = [
@@ -373,6 +374,8 @@ def _map_picture(
     ticks: Sequence[float],
 ) -> Picture:
     """Return the picture of a map: who is best in each cell, and by how much."""
+    import pandas as pd
+
     short = analysis.results.comparison.short_name
     rows = []
     for i, j in itertools.product(range(len(grid.along)), range(len(grid.across))):

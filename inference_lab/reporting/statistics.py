@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
+from inference_lab.specs.extras import require
 
 __all__ = [
     "Profile",
@@ -127,7 +127,7 @@ def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values after Holm's correction for their number."""
-    # Takes a second to import, and comes with the extra for reports.
+    require("report", "statsmodels")
     from statsmodels.stats.multitest import multipletests
 
     if not p_values:
@@ -251,6 +251,8 @@ def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     Instances of one block, such as problems made of one data set, are no independent witnesses:
     tests are over blocks.
     """
+    import pandas as pd
+
     ranks = pd.DataFrame(_matrix(values, "values")).rank(axis=1)
     return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
