@@ -340,9 +340,8 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     )
     picture = Picture(
         f"gain-map-{contrast.name}",
-        f"{caption} Coloured where the 95 % interval over sets and draws, below the gain, is on "
-        f"one side of zero and changes of sign of the sets say so too{tie}; ? where neither can be "
-        "said.",
+        f"{caption} Coloured cells: the 95 % interval (second line) excludes zero and the sign-flip "
+        f"test over sets agrees{tie}; ? where nothing is certain.",
         f"Map of gains over {counted(len(cells), 'cell')}.",
         partial(_gain_map, cells, contrast.over),
     )
@@ -506,8 +505,8 @@ def _table(measured: Sequence[Measured]) -> Table:
         "Sets are the units: intervals resample sets, and draws within them; p-values are of "
         f"changes of sign of their means, of which none can be below {least:.2g}. "
         f"Gain and loss where the p-value, after correction for primary contrasts, is below "
-        f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Contrasts "
-        "that are not primary are told for what they are worth.",
+        f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Secondary "
+        "contrasts are exploratory.",
     )
 
 
