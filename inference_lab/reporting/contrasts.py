@@ -340,8 +340,8 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     )
     picture = Picture(
         f"gain-map-{contrast.name}",
-        f"{caption} Coloured cells: the 95 % interval (second line) excludes zero and the sign-flip "
-        f"test over sets agrees{tie}; ? where nothing is certain.",
+        f"{caption} Coloured cells: the 95 % interval (second line) excludes zero and the "
+        f"sign-flip test over sets agrees{tie}; ? where nothing is certain.",
         f"Map of gains over {counted(len(cells), 'cell')}.",
         partial(_gain_map, cells, contrast.over),
     )
