@@ -195,9 +195,10 @@
       width = plot.clientWidth;
       const spec = structuredClone(given);
       const legend = spec.config.legend;
-      if (width < NARROW) {
-        Object.assign(legend, { orient: "bottom", direction: "vertical", columns: 1 });
-        legend.labelLimit = width - 60;
+      if (width < NARROW || spec.facet) {
+        const columns = Math.max(1, Math.floor(width / NARROW * 2) - 1);
+        Object.assign(legend, { orient: "bottom", direction: "vertical", columns });
+        legend.labelLimit = width / columns - 60;
       }
       if (spec.facet) {
         spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(width / spec.usermeta.panel)));
