@@ -471,11 +471,13 @@ def drawing(chart: Chart) -> Drawing:
     spec["layer"] = [part for part in spec.get("layer", []) if part.get("name") != _HOVER]
     spec["params"] = [each for each in spec.get("params", []) if each.get("views") != [_HOVER]]
     svg = vl_convert.vegalite_to_svg({key: part for key, part in spec.items() if part != []})
-    # Vega numbers what is cut off over all charts of a process.
-    numbers: dict[str, str] = {}
     # What is no character of XML would abort the process.
     svg = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", svg)
-    svg = re.sub(r"clip\d+", lambda found: numbers.setdefault(found[0], f"clip{len(numbers)}"), svg)
+    # Vega numbers these over all charts of a process.
+    kept: dict[str, str] = {}
+    svg = re.sub(
+        r"\b(clip|gradient_)\d+", lambda m: kept.setdefault(m[0], f"{m[1]}{len(kept)}"), svg
+    )
     return Drawing(whole, svg, vl_convert.svg_to_pdf(svg))
 
 
