@@ -30,7 +30,7 @@ from inference_lab.studies.datasets import (
     told_apart,
 )
 from inference_lab.studies.definition import Method, Protocol
-from inference_lab.studies.learning_curves import mean_of, paired
+from inference_lab.studies.learning_curves import curve_panels, mean_of, paired
 from inference_lab.studies.methods import (
     draw_constraints,
     draw_run,
@@ -40,7 +40,6 @@ from inference_lab.studies.methods import (
 )
 from inference_lab.studies.patterns import PATTERNS
 from inference_lab.studies.running import cells
-from inference_lab.studies.summaries import Summed, summary_curves
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 STUDIES = sorted(
@@ -527,11 +526,9 @@ def test_errors_in_summaries_are_named(tmp_path, old, new, message):
 
 
 def test_times_have_a_logarithmic_axis():
-    values = {
-        (score, "A", c): np.array([[0.1, 30.0]]) for score in ("nmi", "seconds") for c in "12"
-    }
-    summed = Summed(["A"], ["1", "2"], values)
-    scales = {s: summary_curves(summed, s).axes[0].get_yscale() for s in ("nmi", "seconds")}
+    means = [("", "A", column, mean_of([0.1, 30.0])) for column in "12"]
+    charts = {score: curve_panels(means, score).to_dict() for score in ("nmi", "seconds")}
+    scales = {s: c["layer"][1]["encoding"]["y"]["scale"]["type"] for s, c in charts.items()}
     assert scales == {"nmi": "linear", "seconds": "log"}
 
 
