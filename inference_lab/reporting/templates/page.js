@@ -175,6 +175,7 @@
   });
 
   const NARROW = 560; // pixels: below, legends are under their charts
+  const ON_PAPER = 700; // what is folded is drawn for a printed page
   const NAMES = { x: "Horizontal", y: "Vertical" };
 
   // All encodings of one axis in a specification.
@@ -183,7 +184,7 @@
     ...(part.layer ?? []).flatMap((layer) => encodings(layer, axis)),
   ];
 
-  // A chart is drawn for the room that there is, when it is first seen and when that changes.
+  // A chart is drawn for the room that there is, and anew when that changes.
   const makeChart = async (chart) => {
     const plot = chart.querySelector(".plot");
     const given = JSON.parse(await unpack(chart.querySelector("template")));
@@ -193,16 +194,17 @@
 
     const draw = async () => {
       width = plot.clientWidth;
+      const room = width || ON_PAPER;
       const spec = structuredClone(given);
       const legend = spec.config.legend;
-      if (width < NARROW || spec.facet) {
-        const columns = Math.max(1, Math.floor(width / NARROW * 2) - 1);
+      if (room < NARROW || spec.facet) {
+        const columns = Math.max(1, Math.floor(room / NARROW * 2) - 1);
         Object.assign(legend, { orient: "bottom", direction: "vertical", columns });
-        legend.labelLimit = width / columns - 60;
+        legend.labelLimit = room / columns - 60;
       }
       if (spec.facet) {
-        spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(width / spec.usermeta.panel)));
-      } else if (typeof spec.width === "number") {
+        spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(room / spec.usermeta.panel)));
+      } else if (width && typeof spec.width === "number") {
         spec.width = "container";
         spec.autosize = { type: "fit-x", contains: "padding" };
       }
@@ -233,11 +235,12 @@
       chart.querySelector(".controls").append(button);
     });
 
+    draw();
     let soon = 0;
     new ResizeObserver(() => {
       if (!plot.clientWidth || plot.clientWidth === width) return;
       clearTimeout(soon);
-      soon = setTimeout(draw, drawn ? 150 : 0);
+      soon = setTimeout(draw, 150);
     }).observe(plot);
   };
   document.querySelectorAll(".chart").forEach(makeChart);
