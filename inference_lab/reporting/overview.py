@@ -268,7 +268,8 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
     primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
     # A solver that was not run on a problem is not the best on it.
     primal = np.where(np.isnan(primal), 100.0, primal)
-    winners, rows = {}, []
+    winners: dict[tuple[int, int], _Winner] = {}
+    rows: list[tuple[Cell, ...]] = []
     for i, j, here in grid.cells():
         found = winners[i, j] = _winner(analysis, primal[here].mean(axis=0), seconds[here], NEAR)
         reached = [percent_cell(found.best), percent_cell(found.lead)]
@@ -305,7 +306,8 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         return []
     # Without a proof, a solver is charged the time that it had.
     charged = np.where(proved, proof, results.typical(results.charged_seconds))
-    winners, rows = {}, []
+    winners: dict[tuple[int, int], _Winner] = {}
+    rows: list[tuple[Cell, ...]] = []
     for i, j, here in grid.cells():
         counts = proved[here].sum(axis=0)
         anyone = [count_cell(int(proved[here].any(axis=1).sum()))]
@@ -396,8 +398,9 @@ def _map_picture(
     log = bool(np.allclose(steps, steps[0]))
     kind = {"type": "symlog", "constant": ticks[0]} if log else {"type": "linear"}
     scale = {"domain": [0, ticks[-1]], "range": GREYS, "clamp": True, **kind}
-    titles = {"x": grid.second, "y": grid.first, "scale": scale, "shades": bar, "ticks": ticks}
-    draw = partial(heatmap, pd.DataFrame(rows), **titles)
+    draw = partial(
+        heatmap, pd.DataFrame(rows), grid.second, grid.first, scale=scale, shades=bar, ticks=ticks
+    )
     name = f"{name}-{grid.first}-{grid.second}"
     return Picture(name, caption, f"Map of a solver for each of {sizes}.", draw)
 
