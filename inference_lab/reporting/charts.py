@@ -26,10 +26,20 @@ __all__ = [
     "Axis",
     "Chart",
     "Curves",
+    "Drawing",
+    "cactus_curves",
+    "convergence_curves",
     "curves_chart",
+    "drawing",
+    "gap_curves",
     "heatmap",
+    "is_extreme",
+    "javascript",
     "panels",
+    "profile_curves",
     "ranks_chart",
+    "size_curves",
+    "solved_curves",
 ]
 
 #: A chart of Altair, as all functions here return it.
@@ -90,7 +100,6 @@ class Curves:
     x: Axis
     y: Axis
     step: bool = True
-    points: bool = False
 
 
 def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
@@ -167,7 +176,7 @@ def size_curves(
     linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
     rows = _appended(rows, _frame(["linear growth"], sizes, [linear], cut=[np.zeros(len(sizes))]))
     x, y = Axis(growing, "log"), Axis("seconds", "log")
-    return Curves([*names, "linear growth"], rows, x, y, step=False, points=True)
+    return Curves([*names, "linear growth"], rows, x, y, step=False)
 
 
 def _appended(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
@@ -191,10 +200,8 @@ def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
         with np.errstate(invalid="ignore"):
             return np.where(np.abs(held) <= _LARGEST, held, np.nan)
 
-    energies, bounds = (
-        [drawable(v) for v in each]
-        for each in zip(*((r.energy, r.bound) for r in runs), strict=True)
-    )
+    energies = [drawable(run.energy) for run in runs]
+    bounds = [drawable(run.bound) for run in runs]
     ends = [float(run.seconds[-1]) for run in runs if np.isfinite(run.seconds[-1])]
     end = 1.3 * max([*ends, 1e-5])
     times = [np.append(np.maximum(run.seconds, 1e-6), end) for run in runs]
