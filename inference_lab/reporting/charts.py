@@ -174,7 +174,8 @@ def size_curves(
     rows = _frame(names, sizes, seconds, cut=cut)
     known = seconds[:, 0][seconds[:, 0] > 0]
     linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
-    rows = _appended(rows, _frame(["linear growth"], sizes, [linear], cut=[np.zeros(len(sizes))]))
+    never = np.zeros(len(sizes), dtype=np.bool_)
+    rows = _appended(rows, _frame(["linear growth"], sizes, [linear], cut=[never]))
     x, y = Axis(growing, "log"), Axis("seconds", "log")
     return Curves([*names, "linear growth"], rows, x, y, step=False)
 
