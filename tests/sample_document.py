@@ -75,7 +75,7 @@ def _profile() -> Chart:
         pd.DataFrame({"solver": name, "x": 1 + np.sort(rng.exponential(1.0, 40)), "y": shares})
         for name in names
     ]
-    across = Axis("time / best time", "log", (1.0, 6.0))
+    across = Axis("time / best time", "log", (1.0, 8.0))
     return curves_chart(Curves(names, pd.concat(rows), across, Axis("share of problems")))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -313,15 +314,17 @@ def curves_chart(curves: Curves) -> Chart:
         faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
         band = bare.mark_area(clip=True, interpolate=interpolate)
         layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
-    tips = [
-        alt.Tooltip("solver:N", title="solver"),
-        alt.Tooltip("x:Q", title=curves.x.title, format="~g"),
-        alt.Tooltip("y:Q", title=curves.y.title, format="~g"),
-    ]
+    # Vega-Lite forgets that the nearest point is in another datum where fields are text.
+    row = "(datum.datum || datum)"
+    fields = {"solver": f"{row}.solver"} | {
+        axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))
+    }
+    said = ", ".join(f"{json.dumps(printable(name))}: {value}" for name, value in fields.items())
+    tip = alt.TooltipValue({"expr": f"{{{said}}}"})
     points = (
         bare.mark_point(clip=True, filled=True, size=60)
         .properties(name=_HOVER)
-        .encode(opacity=alt.condition(near, alt.value(1.0), alt.value(0.0)), tooltip=tips)
+        .encode(opacity=alt.condition(near, alt.value(1.0), alt.value(0.0)), tooltip=tip)
     )
     layers.append(points.add_params(near))
     if "cut" in rows:
