@@ -84,7 +84,11 @@ class _Lookups:
             call: lambda name, column=column: self.cell("contrasts", name, column)
             for call, column in _CONTRASTS.items()
         }
-        numbers = {"value": lambda found: found[0], "lowest": min, "highest": max}
+        numbers: dict[str, Callable[[list[float]], float]] = {
+            "value": lambda found: found[0],
+            "lowest": min,
+            "highest": max,
+        }
         return {
             "cell": self.cell,
             "verdict": self.verdict,

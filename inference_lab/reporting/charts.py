@@ -169,7 +169,11 @@ def gap_curves(
 
 
 def size_curves(
-    sizes: FloatArray, seconds: FloatArray, cut: FloatArray, names: Sequence[str], growing: str
+    sizes: FloatArray,
+    seconds: FloatArray,
+    cut: npt.NDArray[np.bool_],
+    names: Sequence[str],
+    growing: str,
 ) -> Curves:
     """Return seconds over sizes, with a line of linear growth; hollow where a limit ended runs."""
     rows = _frame(names, sizes, seconds, cut=cut)
@@ -302,7 +306,7 @@ def curves_chart(curves: Curves) -> Chart:
     colour, dash = _looks(curves.names)
     bare = alt.Chart(rows, width=_WIDTH, height=_HEIGHT).encode(x=x, y=y, color=colour)
     drawn = bare.encode(strokeDash=dash)
-    interpolate = "step-after" if curves.step else "linear"
+    interpolate: Any = "step-after" if curves.step else "linear"
     lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
     if "bound" in rows:
         width = alt.StrokeWidth(
@@ -338,7 +342,9 @@ def curves_chart(curves: Curves) -> Chart:
     return alt.layer(*layers).configure(**_CONFIG)
 
 
-def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str) -> Chart:
+def panels(
+    rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: Literal["linear", "log"]
+) -> Chart:
     """Return means with their intervals against columns that are no numbers, a panel for each set.
 
     Rows have solver, panel, x, y, low and high.
@@ -354,7 +360,7 @@ def panels(rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: str)
     several = len(titles) > 1
     axis = alt.Axis(labelAngle=0 if max(map(len, order)) < 8 else -30)
     colour, dash = _looks(names)
-    zero = {"zero": False} if scale == "linear" else {}
+    zero: dict[str, Any] = {"zero": False} if scale == "linear" else {}
     drawn = alt.Chart(width=220 if several else _WIDTH, height=180 if several else _HEIGHT).encode(
         x=alt.X("x:O", sort=order, title=printable(x), axis=axis),
         y=alt.Y("y:Q", title=printable(y), scale=alt.Scale(type=scale, **zero)),
@@ -396,7 +402,7 @@ def ranks_chart(names: Sequence[str], ranks: FloatArray, difference: float) -> C
     order = np.argsort(ranks, kind="stable")
     rows = pd.DataFrame({"solver": [printable(names[s]) for s in order], "y": ranks[order]})
     rows = rows.assign(low=rows["y"] - difference / 2, high=rows["y"] + difference / 2).round(4)
-    tips = ["solver:N", alt.Tooltip("y:Q", title="average rank", format=".2f")]
+    tips: list[Any] = ["solver:N", alt.Tooltip("y:Q", title="average rank", format=".2f")]
     drawn = alt.Chart(rows, width=_WIDTH, height=alt.Step(20)).encode(
         y=alt.Y("solver:N", sort=None, title=None, axis=alt.Axis(labelLimit=300)), tooltip=tips
     )
@@ -432,7 +438,7 @@ def heatmap(
     legend = None
     if shades:
         legend = alt.Legend(title=shades, orient="bottom", values=list(ticks), titleLimit=400)
-    axis = {"domain": False, "ticks": False, "grid": False, "labelLimit": 300}
+    axis: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelLimit": 300}
     drawn = alt.Chart(width=alt.Step(wide), height=alt.Step(high)).encode(
         x=alt.X(
             "x:O",
@@ -498,4 +504,4 @@ def javascript() -> str:
     import vl_convert
 
     # Its names are its own; what it offers it hangs on the window.
-    return f"(() => {{\n{vl_convert.javascript_bundle()}\n}})();"
+    return f"(() => {{\n{vl_convert.javascript_bundle(None)}\n}})();"

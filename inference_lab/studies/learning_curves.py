@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -164,7 +164,7 @@ def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: 
         ]
     )
     # From methods of milliseconds to those of minutes.
-    scale = "log" if score.endswith("seconds") else "linear"
+    scale: Literal["linear", "log"] = "log" if score.endswith("seconds") else "linear"
     if scale == "log":
         rows["low"] = rows["low"].clip(lower=rows["y"] / 10)
     names = list(dict.fromkeys(rows["solver"]))
