@@ -323,8 +323,8 @@ def curves_chart(curves: Curves) -> Chart:
     fields = {"solver": f"{row}.solver"} | {
         axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))
     }
-    said = ", ".join(f"{json.dumps(printable(name))}: {value}" for name, value in fields.items())
-    tip = alt.TooltipValue({"expr": f"{{{said}}}"})
+    pairs = (f"{json.dumps(printable(name))}: {value}" for name, value in fields.items())
+    tip = alt.TooltipValue({"expr": f"{{{', '.join(pairs)}}}"})
     points = (
         bare.mark_point(clip=True, filled=True, size=60)
         .properties(name=_HOVER)
@@ -503,5 +503,7 @@ def javascript() -> str:
     """Return Vega with all that draws charts on a page, without a network."""
     import vl_convert
 
-    # Its names are its own; what it offers it hangs on the window.
-    return f"(() => {{\n{vl_convert.javascript_bundle(None)}\n}})();"
+    # Its type says that it needs a program of ours; without one it offers all on the window.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    # Names in it are its own.
+    return f"(() => {{\n{bundle}\n}})();"
