@@ -618,15 +618,18 @@ def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -
 def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
     """In a narrow window a chart is drawn anew, its texts as large as before."""
     page = visit(390, 844)
-    small = _plot(page).locator("text").first.bounding_box()["height"]
-    assert _plot(page).bounding_box()["width"] < 390
+    # At once, for a chart may be drawn anew at any time.
+    sizes = """() => {
+      const svg = document.querySelector("#figure-profile .plot > svg");
+      const text = svg?.querySelector("text")?.getBoundingClientRect().height;
+      return text ? [svg.clientWidth, text] : null;
+    }"""
+    width, small = page.wait_for_function(sizes).json_value()
+    assert width < 390
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function(
-        "() => document.querySelector('#figure-profile .plot > svg')?.clientWidth > 600"
-    )
-    assert _plot(page).locator("text").first.bounding_box()["height"] == pytest.approx(
-        small, rel=0.05
-    )
+    wide = f"() => {{ const found = ({sizes})(); return found?.[0] > 600 && found; }}"
+    _, large = page.wait_for_function(wide).json_value()
+    assert large == pytest.approx(small, rel=0.05)
 
 
 def test_a_table_says_that_it_goes_on(visit: Callable[..., Any]) -> None:
