@@ -55,10 +55,11 @@ def data_dir() -> Path:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reports have empty pictures: all but a tenth of the time of a page goes into drawing."""
-    from inference_lab.reporting import writing
+    from inference_lab.reporting import charts, page, writing
 
     blank = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
-    empty = writing._Drawing(blank, b"", None)
+    empty = charts.Drawing({}, blank, b"")
+    monkeypatch.setattr(page, "javascript", lambda: "")
     monkeypatch.setattr(writing, "_draw", lambda picture: empty)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
+from inference_lab.reporting.charts import Axis, Chart, Curves, curves_chart, heatmap, panels
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -16,9 +16,6 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCRIPT = "<script>document.title='owned'</script>"
 
@@ -70,40 +67,37 @@ SOLVERS = [
 PROBLEMS = [f"grid-{20 + 5 * at}x{20 + 5 * at}-potts-{at:02d}" for at in range(40)] + AWKWARD
 
 
-def _profile() -> Figure:
-    from matplotlib.figure import Figure
-
+def _profile() -> Chart:
     rng = np.random.default_rng(0)
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    axes = figure.subplots()
-    for solver in SOLVERS[:6]:
-        x = np.sort(rng.exponential(1.0, 40))
-        axes.step(1 + x, np.linspace(0, 1, 40), label=solver[:20], where="post")
-    axes.set(xlabel="time / best time", ylabel="share of problems", xscale="log")
-    axes.legend(fontsize=7)
-    return figure
+    shares = np.linspace(0, 1, 40)
+    names = [solver[:20] for solver in SOLVERS[:6]]
+    rows = [
+        pd.DataFrame({"solver": name, "x": 1 + np.sort(rng.exponential(1.0, 40)), "y": shares})
+        for name in names
+    ]
+    across = Axis("time / best time", "log", (1.0, 8.0))
+    return curves_chart(Curves(names, pd.concat(rows), across, Axis("share of problems")))
 
 
-def _curves() -> Figure:
-    from matplotlib.figure import Figure
-
+def _curves() -> Chart:
     rng = np.random.default_rng(1)
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    for axes in figure.subplots(1, 3, sharey=True):
-        for _ in range(5):
-            axes.plot(np.cumsum(rng.exponential(1.0, 60))[::-1])
-        axes.set(xlabel="seconds", title="<energy> & bound")
-    return figure
+    rows = [
+        {"solver": solver[:20], "panel": f"<energy> & bound {panel}", "x": str(at)}
+        | {"y": value, "low": value - 0.1, "high": value + 0.1}
+        for panel in range(3)
+        for solver in SOLVERS[:5]
+        for at, value in enumerate(rng.random(4))
+    ]
+    return panels(pd.DataFrame(rows), [s[:20] for s in SOLVERS[:5]], "constraints", "NMI", "linear")
 
 
-def _pixels() -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3, 3), layout="constrained")
-    axes = figure.subplots()
-    axes.imshow(np.random.default_rng(2).random((16, 16)), cmap="gray")
-    axes.bar([3, 8], [5, 9], hatch="//")
-    return figure
+def _map() -> Chart:
+    rows = [
+        {"x": solver[:20], "y": name, "panel": "", "text": f"{n}", "value": n, "best": n == 3}
+        for n, solver in enumerate(SOLVERS[:4])
+        for name in AWKWARD[:3]
+    ]
+    return heatmap(pd.DataFrame(rows), "solver", "problem", scale={"range": ["white", "grey"]})
 
 
 def _summary() -> Table:
@@ -157,7 +151,7 @@ def _problem_table(number: int) -> Table:
 
 
 def sample_document() -> Document:
-    """Return a document with 25 solvers, 60 problems, three pictures, alarms and warnings."""
+    """Return a document with 25 solvers, 60 problems, four pictures, alarms and warnings."""
     return Document(
         "Potts grids under one clock",
         (
@@ -188,7 +182,7 @@ def sample_document() -> Document:
                 (
                     Picture("curves", "Energy over time.", 'Three panels "of" curves', _curves),
                     Picture("profile", "The same once more.", SCRIPT, _profile),
-                    Picture("pixels", "A labelling.", "Grey pixels", _pixels),
+                    Picture("map", "A map.", "Grey cells", _map),
                 ),
             ),
             Section(

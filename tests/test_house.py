@@ -34,7 +34,7 @@ ROOMS = (
     "solving",
     "solvers",
     "problems",
-    "pictures",
+    "plotting",
     "reporting",
     "diagnosis",
     "harness",

@@ -149,7 +149,7 @@ def test_wheel_works_beside_folders_of_the_same_names(installed: Path, elsewhere
     assert Path(module) == installed / "inference_lab" / "solvers" / "icm.py"
     assert float(energy) == 0.5
     code = (
-        "from inference_lab.studies.finding import available_studies, find_study\n"
+        "from inference_lab.studies.discovery import available_studies, find_study\n"
         "print(find_study('estep-regimes').folder, *available_studies())\n"
     )
     folder, *studies = python(code, elsewhere, installed).split()

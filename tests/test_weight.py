@@ -69,6 +69,8 @@ def test_all_extras_are_in_all() -> None:
 def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Do without what the extras bring, in modules that were not imported before."""
     for package in (
+        "altair",
+        "vl_convert",
         "matplotlib",
         "jinja2",
         "markupsafe",
@@ -103,11 +105,10 @@ def test_without_the_extras_each_feature_names_its_own(
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     comparison = il.compare(graph, ["icm"], isolate=False)
     solution = il.solve(graph, "junction-tree", temperature=1.0)
-    report = re.escape('matplotlib is not installed: pip install ".[report]"')
-    for draw in (
-        *(graph.plot, solution.plot_trace, solution.plot_marginals, comparison.plot),
-        lambda: comparison.report(tmp_path / "report"),
-    ):
+    plots = (graph.plot, solution.plot_trace, solution.plot_marginals, comparison.plot)
+    for draw in (*plots, lambda: comparison.report(tmp_path / "report")):
+        package = "matplotlib" if draw in plots else "altair"
+        report = re.escape(f'{package} is not installed: pip install ".[report]"')
         with pytest.raises(MissingExtra, match=report):
             draw()
     images = re.escape('PIL is not installed: pip install ".[images]"')
@@ -146,7 +147,7 @@ g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 for name in ("pgmpy-mplp", "pgmpy-junction-tree"):
     assert as_solver(name).refusal(g, 0.0) is None
 il.solve(g, "brute-force")
-print([name for name in ("pgmpy", "matplotlib", "jinja2", "PIL") if name in sys.modules])
+print([name for name in ("pgmpy", "altair", "matplotlib", "jinja2", "PIL") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

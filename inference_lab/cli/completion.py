@@ -53,6 +53,6 @@ def complete_study(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the studies that come with the library, and folders."""
-    from inference_lab.studies.finding import available_studies
+    from inference_lab.studies.discovery import available_studies
 
     return _items(dict.fromkeys(available_studies(), ""), incomplete, "dir")

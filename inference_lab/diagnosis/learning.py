@@ -18,7 +18,7 @@ from inference_lab.hardness.evidence import BREAKS, class_of
 from inference_lab.hardness.measures import Measures, measure, wilson
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.results import Results, facts_of
-from inference_lab.reporting.short import NEAR
+from inference_lab.reporting.summary import NEAR
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
 

@@ -70,22 +70,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results, with what several sections need of them.
-
-    Parameters
-    ----------
-    results : Results
-        Of runs at the temperature 0.
-    targets : tuple of float
-        Primal gaps in percent; profiles are for the first one.
-    given_times : tuple of float
-        Seconds at which the quality is told; powers of ten if there are none.
-    shift : float
-        Seconds.
-    blocks : str, optional
-        The fact about a problem that says of which block it is, such as its data set: problems of
-        one block are no independent witnesses. By default each problem is a block.
-    """
+    """Results, with what several sections need of them."""
 
     results: Results
     targets: tuple[float, ...]

@@ -1,304 +1,509 @@
-"""Curves of a figure as a chart of a page: a reader asks a line for its name and value.
-
-A chart is read off a figure that is drawn anyway, so that page and paper show the same. It is
-written as a small SVG, which is all there is without JavaScript, with its data beside it, which
-``page.js`` draws for the width of the window, on linear or logarithmic axes.
-"""
+"""Charts of reports in Vega-Lite: one definition for the page and for papers."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup, escape
 
-from inference_lab.reporting.style import DASHES
+from inference_lab.reporting.statistics import Profile
+from inference_lab.reporting.traces import Steps
+from inference_lab.words import printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+    import altair as alt
+    import pandas as pd
 
-__all__ = ["Chart", "chart_html", "chart_of"]
+__all__ = [
+    "BANDS",
+    "GREYS",
+    "Axis",
+    "Chart",
+    "Curves",
+    "Drawing",
+    "cactus_curves",
+    "convergence_curves",
+    "curves_chart",
+    "drawing",
+    "gap_curves",
+    "heatmap",
+    "is_extreme",
+    "javascript",
+    "panels",
+    "profile_curves",
+    "ranks_chart",
+    "size_curves",
+    "solved_curves",
+]
 
+#: A chart of Altair, as all functions here return it.
+Chart = Any
 FloatArray = npt.NDArray[np.float64]
 
-#: Of the SVG that is shown without JavaScript, in pixels: its size, and where the axes are.
-_WIDTH, _HEIGHT = 640, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 630, 8, 296
+#: With more solvers than this, bands hide each other and are left out.
+BANDS = 6
 
-#: Of the height or width of the axes; less is not seen.
-_RESOLUTION = 1e-4
+#: Energies and bounds of a larger size are not drawn: differences of them overflow.
+_LARGEST = 1e100
 
-#: The names that matplotlib gives to lines without one.
-_NAMELESS = re.compile(r"_child\d+")
+#: Distinct in lightness as well (Okabe and Ito). The first one is the colour of the text.
+COLOURS = ("currentColor", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_DASHES = ([1, 0], [6, 3], [8, 3, 1.5, 3], [1.5, 2.5])
+
+#: Shades on which black text is legible.
+GREYS = ["white", "#8c8c8c"]
+
+#: Pixels of the axes.
+_WIDTH, _HEIGHT = 420, 260
+
+#: Text and lines have the colour of the text around the chart, so that pages can be dark.
+_TEXT = {"labelColor": "currentColor", "titleColor": "currentColor"}
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "view": {"stroke": None},
+    "title": {"color": "currentColor", "fontSize": 11},
+    "axis": {
+        **_TEXT,
+        "domainColor": "currentColor",
+        "tickColor": "currentColor",
+        "gridColor": "currentColor",
+        "gridOpacity": 0.12,
+        "titleFontWeight": "normal",
+    },
+    "header": _TEXT,
+    "legend": {**_TEXT, "labelLimit": 300, "symbolSize": 400, "symbolOpacity": 1},
+}
+
+
+class Axis(NamedTuple):
+    """One axis: title, scale, limits, below which value symlog is linear, whether it counts."""
+
+    title: str
+    scale: Literal["linear", "log", "symlog"] = "linear"
+    limits: tuple[float, float] | None = None
+    floor: float = 1.0
+    whole: bool = False
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """One axis: its name, limits, whether it is logarithmic, ticks, and where it turns linear."""
+class Curves:
+    """Curves of solvers: rows with solver, x and y, and perhaps low and high, bound, or cut."""
 
-    label: str
-    limits: tuple[float, float]
-    log: bool
-    ticks: tuple[float, ...]
-    floor: float
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A line, or the outline of a band, of a curve; with its place in the axes, in [0, 1]."""
-
-    curve: int
-    x: FloatArray
-    y: FloatArray
-    places: FloatArray
-    step: bool = False
-    band: bool = False
-    thin: bool = False
+    names: Sequence[str]
+    rows: pd.DataFrame
+    x: Axis
+    y: Axis
+    step: bool = True
 
 
-@dataclass(frozen=True)
-class Chart:
-    """The curves of a figure with one pair of axes; see `chart_of`."""
+def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
+    """Return a row for each point of each curve; the curves may share their abscissae."""
+    import pandas as pd
 
-    names: tuple[str, ...]
-    looks: tuple[tuple[str, str], ...]
-    x: _Scale
-    y: _Scale
-    parts: tuple[_Part, ...]
-
-
-def chart_of(figure: Figure) -> Chart | None:
-    """Return the curves of a figure, if it shows nothing else.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Drawn, so that its limits are final. Lines without a label, and bands, belong to the
-        labelled line before them.
-
-    Returns
-    -------
-    Chart or None
-        None where there is more than one pair of axes, a line before the first label, points
-        without a line, or anything but lines and bands.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> figure = Figure()
-    >>> lines = figure.subplots().plot([1, 2], [3, 4], label="icm")
-    >>> chart_of(figure).names
-    ('icm',)
-    """
-    from matplotlib.collections import PolyCollection
-    from matplotlib.lines import Line2D
-
-    if len(figure.axes) != 1:
-        return None
-    (axes,) = figure.axes
-    if axes.patches or axes.images or axes.texts or axes.containers or not axes.axison:
-        return None
-    names: list[str] = []
-    looks: list[tuple[str, str]] = []
-    parts: list[_Part] = []
-    for artist in axes.get_children():
-        if isinstance(artist, Line2D):
-            dashes = DASHES.get(str(artist.get_linestyle()))
-            if not _NAMELESS.fullmatch(label := str(artist.get_label())):
-                names.append(label)
-                looks.append((_colour(artist), dashes or ""))
-            if not names or dashes is None:
-                return None
-            parts.append(_line(axes, artist, len(names) - 1))
-        elif isinstance(artist, PolyCollection):
-            if not names:
-                return None
-            parts += _bands(axes, artist, len(names) - 1)
-    if not names:
-        return None
-    x, y = _scale(axes.xaxis, axes.get_xlim()), _scale(axes.yaxis, axes.get_ylim())
-    return Chart(tuple(names), tuple(looks), x, y, tuple(parts))
-
-
-def _colour(line: Line2D) -> str:
-    from matplotlib.colors import to_hex
-
-    colour = to_hex(line.get_color())
-    # Black is whatever text is, on paper of any colour.
-    return "currentColor" if colour == "#000000" else colour
-
-
-def _line(axes: Axes, line: Line2D, curve: int) -> _Part:
-    x, y = (np.asarray(v, dtype=np.float64) for v in line.get_data())
-    shown = np.isfinite(x) & np.isfinite(y)
-    x, y = x[shown], y[shown]
-    step = line.get_drawstyle() == "steps-post"
-    thin = line.get_linewidth() < 1.0
-    return _Part(curve, x, y, _places(axes, x, y), step=step, thin=thin)
-
-
-def _bands(axes: Axes, collection: PolyCollection, curve: int) -> list[_Part]:
-    corners = [np.asarray(path.vertices, dtype=np.float64) for path in collection.get_paths()]
-    return [
-        _Part(curve, x, y, _places(axes, x, y), band=True)
-        for x, y in (outline[np.isfinite(outline).all(axis=1)].T for outline in corners)
-    ]
-
-
-def _places(axes: Axes, x: FloatArray, y: FloatArray) -> FloatArray:
-    if not x.size:
-        return np.zeros((0, 2))
-    pixels = axes.transData.transform(np.column_stack([x, y]))
-    places: FloatArray = axes.transAxes.inverted().transform(pixels)
-    # What leaves the axes is cut off at their edge, far enough for its slope to remain.
-    return np.clip(np.nan_to_num(places, nan=0.0), -9.0, 9.0)
-
-
-def _scale(axis: Axis, limits: tuple[float, float]) -> _Scale:
-    low, high = sorted(float(v) for v in limits)
-    name = axis.get_scale()
-    transform: Any = axis.get_transform()
-    floor = float(transform.linthresh) if name == "symlog" else 0.0
-    ticks = tuple(float(v) for v in axis.get_majorticklocs() if low <= v <= high)
-    return _Scale(axis.get_label_text(), (low, high), name != "linear", ticks, floor)
-
-
-def _rounded(values: FloatArray, scale: _Scale) -> list[float]:
-    """Return values to as many digits as can be seen on either kind of axis."""
-    step = _RESOLUTION * (scale.limits[1] - scale.limits[0])
-    decimals = max(0, -math.floor(math.log10(step))) if step > 0 else 0
-    return [
-        # Small numbers have room on a logarithmic axis.
-        float(f"{v:.4g}") if scale.log or abs(v) < 1e3 * step else round(v, min(decimals, 15))
-        for v in values.tolist()
-    ]
-
-
-def _data(chart: Chart) -> str:
-    """Return the chart as JSON; abscissae that several parts share are there once."""
-    shared: dict[str, int] = {}
-    abscissae: list[list[float]] = []
     parts = []
-    for part in chart.parts:
-        x = _rounded(part.x, chart.x)
-        at = shared.setdefault(str(x), len(abscissae))
-        if at == len(abscissae):
-            abscissae.append(x)
-        kind = "band" if part.band else "step" if part.step else "line"
-        parts.append([part.curve, kind, at, _rounded(part.y, chart.y)])
-    scales = [[s.label, *s.limits, int(s.log), s.floor] for s in (chart.x, chart.y)]
-    return json.dumps([scales, abscissae, parts], separators=(",", ":"))
+    for number, name in enumerate(names):
+        across = x if isinstance(x, np.ndarray) else x[number]
+        columns = {key: values[number] for key, values in {"y": y, **more}.items()}
+        parts.append(pd.DataFrame({"solver": printable(name), "x": across, **columns}))
+    return pd.concat(parts, ignore_index=True)
 
 
-def _path(part: _Part) -> str:
-    """Return the path of a part in the SVG that is shown without JavaScript."""
-    x = _LEFT + part.places[:, 0] * (_RIGHT - _LEFT)
-    y = _BOTTOM - part.places[:, 1] * (_BOTTOM - _TOP)
-    points = [(f"{a:.0f}", f"{b:.1f}") for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    if not points:
-        return ""
-    drawn = [f"M{points[0][0]} {points[0][1]}"]
-    for (_, before), (across, up) in pairwise(points):
-        if not part.step:
-            drawn.append(f"L{across} {up}")
-        elif up != before:
-            drawn.append(f"H{across}V{up}")
-    if part.step:
-        drawn.append(f"H{points[-1][0]}")
-    return "".join(drawn) + "Z" * part.band
+def profile_curves(profile: Profile, names: Sequence[str]) -> Curves:
+    """Return a performance profile: the share of problems within a multiple of the fastest."""
+    end = 1.15 * max(profile.largest, 2.0)
+    across, shares = [], []
+    for ratios in profile.ratios:
+        # Ratios that several problems share make one step.
+        found, counts = np.unique(ratios, return_counts=True)
+        share = np.cumsum(counts) / profile.n
+        if not found.size or found[0] > 1.0:
+            found, share = np.append(1.0, found), np.append(0.0, share)
+        across.append(np.append(found, end))
+        shares.append(np.append(share, share[-1]))
+    x = Axis("time as a multiple of the fastest solver's", "log", (1.0, end))
+    return Curves(
+        names, _frame(names, across, shares), x, Axis("share of problems solved", limits=(0, 1))
+    )
 
 
-def _ticks(scale: _Scale, across: bool) -> list[str]:
-    """Return the texts of an axis; where they are is found as for the curves."""
-    low, high = scale.limits
+def cactus_curves(times: Sequence[FloatArray], names: Sequence[str]) -> Curves:
+    """Return a cactus plot: the time within which so many problems are solved."""
+    counts = [np.arange(1, len(solved) + 1) for solved in times]
+    seconds = [np.maximum(solved, 1e-6) for solved in times]
+    most = max((len(solved) for solved in times), default=1)
+    x, y = Axis("problems solved", limits=(0, max(1, most)), whole=True), Axis("seconds", "log")
+    return Curves(names, _frame(names, counts, seconds), x, y, step=False)
 
-    def raw(value: float) -> float:
-        if not scale.log:
-            return value
-        if scale.floor and value < scale.floor:
-            return math.log10(scale.floor) + 0.4 * (value / scale.floor - 1)
-        return math.log10(value)
 
-    texts = []
-    for value in scale.ticks:
-        share = (raw(value) - raw(low)) / ((raw(high) - raw(low)) or 1.0)
-        place = (
-            f'x="{_LEFT + share * (_RIGHT - _LEFT):.0f}" y="{_BOTTOM + 16}" text-anchor="middle"'
-            if across
-            else f'x="{_LEFT - 6}" y="{_BOTTOM - share * (_BOTTOM - _TOP) + 4:.0f}" '
-            'text-anchor="end"'
+def solved_curves(
+    times: FloatArray, shares: FloatArray, low: FloatArray, high: FloatArray, names: Sequence[str]
+) -> Curves:
+    """Return which share of the problems was solved by when, with bands for a few solvers."""
+    bands = {"low": low, "high": high} if len(names) <= BANDS and not np.isnan(low).all() else {}
+    x = Axis("seconds", "log", (float(times.min()), float(times.max())))
+    y = Axis("share of problems solved", limits=(0, 1))
+    return Curves(names, _frame(names, times, shares, **bands), x, y)
+
+
+def gap_curves(
+    times: FloatArray,
+    gaps: FloatArray,
+    names: Sequence[str],
+    bands: tuple[FloatArray, FloatArray] | None = None,
+) -> Curves:
+    """Return how the gap falls with time, with the quartiles if they are given."""
+    # Gaps span decades; zero has a place all the same.
+    positive = gaps[np.isfinite(gaps) & (gaps > 0)]
+    floor = 10.0 ** math.floor(math.log10(max(1e-3, float(positive.min(initial=1.0)))))
+    more = {} if bands is None else {"low": bands[0], "high": bands[1]}
+    x = Axis("seconds", "log", (float(times.min()), float(times.max())))
+    y = Axis("primal gap, %", "symlog", floor=floor)
+    return Curves(names, _frame(names, times, gaps, **more), x, y)
+
+
+def size_curves(
+    sizes: FloatArray,
+    seconds: FloatArray,
+    cut: npt.NDArray[np.bool_],
+    names: Sequence[str],
+    growing: str,
+) -> Curves:
+    """Return seconds over sizes, with a line of linear growth; hollow where a limit ended runs."""
+    rows = _frame(names, sizes, seconds, cut=cut)
+    known = seconds[:, 0][seconds[:, 0] > 0]
+    linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
+    never = np.zeros(len(sizes), dtype=np.bool_)
+    rows = _appended(rows, _frame(["linear growth"], sizes, [linear], cut=[never]))
+    x, y = Axis(growing, "log"), Axis("seconds", "log")
+    return Curves([*names, "linear growth"], rows, x, y, step=False)
+
+
+def _appended(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([rows, more], ignore_index=True)
+
+
+def is_extreme(run: Steps) -> bool:
+    """Return whether a run has finite energies or bounds that are too large to be drawn."""
+    values = np.concatenate([run.energy, run.bound])
+    return bool((np.isfinite(values) & (np.abs(values) > _LARGEST)).any())
+
+
+def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
+    """Return the best energy of runs on one problem over time, and their bounds as thin lines."""
+
+    def drawable(values: FloatArray) -> FloatArray:
+        # What was reached in the end is held to the end of the picture.
+        held = np.append(values, values[-1])
+        with np.errstate(invalid="ignore"):
+            return np.where(np.abs(held) <= _LARGEST, held, np.nan)
+
+    energies = [drawable(run.energy) for run in runs]
+    bounds = [drawable(run.bound) for run in runs]
+    ends = [float(run.seconds[-1]) for run in runs if np.isfinite(run.seconds[-1])]
+    end = 1.3 * max([*ends, 1e-5])
+    times = [np.append(np.maximum(run.seconds, 1e-6), end) for run in runs]
+    rows = _frame(names, times, energies)
+    rows = _appended(rows.assign(bound=False), _frame(names, times, bounds).assign(bound=True))
+    starts = [float(run.seconds[np.isfinite(run.energy)].min(initial=end)) for run in runs]
+    x = Axis("seconds", "log", (max(1e-6, 0.7 * min([*starts, end])), end))
+    answered = [e[~np.isnan(e)] for e in energies if not np.isnan(e[-1])]
+    if not answered:
+        return Curves(names, rows, x, Axis("energy; bounds below"))
+    # First labellings may be far above all that matters, first bounds far below.
+    finals = [e[-1] for e in answered]
+    best, worst = min(finals), max(finals)
+    floor = min([*finals, *(float(b[-1]) for b in bounds if not np.isnan(b[-1]))])
+    # No less than what tells numbers of this size apart.
+    least = 1e-9 * max(1.0, abs(best))
+    median = float(np.median([e[0] for e in answered]))
+    ceiling = worst + max(worst - floor, 0.25 * (median - best), least)
+    lowest = max(floor, best - 2.0 * (ceiling - best))
+    room = 0.06 * (ceiling - lowest)
+    return Curves(
+        names, rows, x, Axis("energy; bounds below", limits=(lowest - room, ceiling + room))
+    )
+
+
+# ---------------------------------------------------------------------- charts
+
+
+def _looks(names: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
+    """Return colour and dashes of solvers by their number; 28 of them differ."""
+    import altair as alt
+
+    shown = [printable(name) for name in names]
+    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=2)
+    colours, dashes = (
+        alt.Scale(domain=shown, range=[look[n % len(look)] for n in range(len(names))])
+        for look in (COLOURS, _DASHES)
+    )
+    return (
+        alt.Color("solver:N", scale=colours, legend=legend),
+        alt.StrokeDash("solver:N", scale=dashes, legend=legend),
+    )
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Return the powers of ten within limits, if there are enough to name an axis."""
+    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    return [float(f"1e{power}") for power in powers] if len(powers) > 1 else []
+
+
+def _axis(made: Axis, values: pd.Series[float]) -> dict[str, Any]:
+    """Return title, scale and ticks of an encoded axis."""
+    import altair as alt
+
+    scale: dict[str, Any] = {"type": made.scale, "nice": False}
+    positive = values[values > 0]
+    ticks: list[float] = []
+    if made.scale != "linear" and len(positive):
+        low, high = made.limits or (positive.min(), positive.max())
+        ticks = _decades(made.floor if made.scale == "symlog" else low, high)
+    if made.scale == "symlog":
+        highest = float(positive.max()) if len(positive) else made.floor
+        scale |= {"constant": made.floor, "domain": [0, highest]}
+        ticks = [0, *ticks]
+    elif made.limits is not None:
+        scale["domain"] = list(made.limits)
+    elif made.scale == "linear":
+        scale["zero"] = False
+    axis = alt.Axis(
+        labelExpr="format(datum.value, '~g')",
+        **({"values": ticks} if ticks else {"tickMinStep": 1} if made.whole else {}),
+    )
+    return {"title": printable(made.title), "scale": alt.Scale(**scale), "axis": axis}
+
+
+def curves_chart(curves: Curves) -> Chart:
+    """Return curves with a legend to choose solvers by; a point says what it is on demand."""
+    import altair as alt
+
+    rows = curves.rows.replace([np.inf, -np.inf], np.nan).dropna(subset=["x", "y"])
+    numbers = rows.select_dtypes("float").columns
+    # Six digits are seen on any axis.
+    rows[numbers] = rows[numbers].map(lambda v: float(f"{v:.6g}"))
+    if curves.step:
+        # Between the first and the last point of a step there is nothing to see.
+        said = [name for name in rows.columns if name != "x"]
+        same = [(rows[said] == rows[said].shift(by)).all(axis=1) for by in (1, -1)]
+        rows = rows[~(same[0] & same[1])]
+    chosen = alt.selection_point(fields=["solver"], bind="legend")
+    near = alt.selection_point(
+        fields=["solver", "x"], nearest=True, on="pointerover", clear="pointerout", empty=False
+    )
+    on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    x = alt.X("x:Q", **_axis(curves.x, rows["x"]))
+    y = alt.Y("y:Q", **_axis(curves.y, rows["y"]))
+    colour, dash = _looks(curves.names)
+    bare = alt.Chart(rows, width=_WIDTH, height=_HEIGHT).encode(x=x, y=y, color=colour)
+    drawn = bare.encode(strokeDash=dash)
+    interpolate: Any = "step-after" if curves.step else "linear"
+    lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
+    if "bound" in rows:
+        width = alt.StrokeWidth(
+            "bound:O", scale=alt.Scale(domain=[False, True], range=[1.8, 0.7]), legend=None
         )
-        texts.append(f"<text {place}>{value:.7g}</text>")
-    middle = (_LEFT + _RIGHT) // 2, (_TOP + _BOTTOM) // 2
-    place = (
-        f'x="{middle[0]}" y="{_HEIGHT - 8}"'
-        if across
-        else f'x="14" y="{middle[1]}" transform="rotate(-90 14 {middle[1]})"'
+        lines = lines.encode(detail="bound:N", strokeWidth=width)
+    layers = [lines.add_params(chosen)]
+    if "low" in rows:
+        faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
+        band = bare.mark_area(clip=True, interpolate=interpolate)
+        layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
+    # Vega-Lite forgets that the nearest point is in another datum where fields are text.
+    row = "(datum.datum || datum)"
+    fields = {"solver": f"{row}.solver"} | {
+        axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))
+    }
+    pairs = (f"{json.dumps(printable(name))}: {value}" for name, value in fields.items())
+    tip = alt.TooltipValue({"expr": f"{{{', '.join(pairs)}}}"})
+    points = (
+        bare.mark_point(clip=True, filled=True, size=60)
+        .properties(name=_HOVER)
+        .encode(opacity=alt.condition(near, alt.value(1.0), alt.value(0.0)), tooltip=tip)
     )
-    return [*texts, f'<text class="axis" {place} text-anchor="middle">{escape(scale.label)}</text>']
+    layers.append(points.add_params(near))
+    if "cut" in rows:
+        shown = bare.mark_point(size=35).encode(opacity=on)
+        layers[1:1] = [
+            shown.transform_filter(alt.datum.cut),
+            bare.mark_point(filled=True, size=35)
+            .encode(opacity=on)
+            .transform_filter(~alt.datum.cut),
+        ]
+    return alt.layer(*layers).configure(**_CONFIG)
 
 
-def chart_html(chart: Chart, prefix: str, alt: str) -> Markup:
-    """Return a chart for a page, with its legend and its data.
+def panels(
+    rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: Literal["linear", "log"]
+) -> Chart:
+    """Return means with their intervals against columns that are no numbers, a panel for each set.
 
-    Parameters
-    ----------
-    chart : Chart
-    prefix : str
-        Put before the identifiers in it, as for other pictures.
-    alt : str
-        What it shows, for those who do not see it.
-
-    Returns
-    -------
-    Markup
-        All texts are escaped; nothing in it runs by itself.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> figure = Figure()
-    >>> lines = figure.subplots().plot([1, 2], [3, 4], label="<icm>")
-    >>> chart = chart_html(chart_of(figure), "one_", "A line")
-    >>> "&lt;icm&gt;" in chart, "<icm>" in chart
-    (True, False)
+    Rows have solver, panel, x, y, low and high.
     """
-    paths = [
-        f'<path class="{"band" if part.band else "thin" if part.thin else "line"}" '
-        f'data-curve="{part.curve}" {_ink(chart.looks[part.curve], part.band)} d="{_path(part)}"/>'
-        for part in chart.parts
-    ]
-    size = f'x="{_LEFT}" y="{_TOP}" width="{_RIGHT - _LEFT}" height="{_BOTTOM - _TOP}"'
-    legend = [
-        f'<li data-curve="{number}"><svg viewBox="0 0 30 8" aria-hidden="true">'
-        f'<path class="line" {_ink(look)} d="M0 4H30"/></svg><span class="word">'
-        f"{escape(label)}</span></li>"
-        for number, (label, look) in enumerate(zip(chart.names, chart.looks, strict=True))
-    ]
-    return Markup(
-        '<div class="chart"><div class="plot">'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(alt)}" '
-        f'data-chart="{escape(_data(chart))}">'
-        f'<clipPath id="{prefix}axes"><rect {size}/></clipPath><rect class="frame" {size}/>'
-        f'<g class="ticks">{"".join(_ticks(chart.x, True) + _ticks(chart.y, False))}</g>'
-        f'<g clip-path="url(#{prefix}axes)">{"".join(paths)}</g></svg></div>'
-        f'<ul class="legend">{"".join(legend)}</ul></div>'
+    import altair as alt
+
+    names = [printable(name) for name in names]
+    rows = rows.assign(**{key: rows[key].map(printable) for key in ("solver", "panel", "x")})
+    order = list(dict.fromkeys(rows["x"]))
+    titles = list(dict.fromkeys(rows["panel"]))
+    chosen = alt.selection_point(fields=["solver"], bind="legend")
+    on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
+    several = len(titles) > 1
+    axis = alt.Axis(labelAngle=0 if max(map(len, order)) < 8 else -30)
+    colour, dash = _looks(names)
+    zero: dict[str, Any] = {"zero": False} if scale == "linear" else {}
+    drawn = alt.Chart(width=220 if several else _WIDTH, height=180 if several else _HEIGHT).encode(
+        x=alt.X("x:O", sort=order, title=printable(x), axis=axis),
+        y=alt.Y("y:Q", title=printable(y), scale=alt.Scale(type=scale, **zero)),
+        opacity=on,
+        color=colour,
     )
+    tips = [
+        alt.Tooltip("solver:N", title="method"),
+        alt.Tooltip("x:O", title=x),
+        *(alt.Tooltip(f"{c}:Q", title=t, format=".4~g") for c, t in _INTERVAL.items()),
+    ]
+    faint = alt.condition(chosen, alt.value(0.12), alt.value(0.02))
+    layered = alt.layer(
+        drawn.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint),
+        drawn.mark_line().encode(strokeDash=dash).add_params(chosen),
+        drawn.mark_point(filled=True, size=30).encode(tooltip=tips),
+        data=rows,
+    )
+    if several:
+        layered = layered.facet(
+            facet=alt.Facet("panel:N", sort=titles, title=None), columns=3
+        ).resolve_scale(y="independent", x="independent")
+        layered = layered.properties(usermeta={"panel": 300})
+    return layered.configure(**_CONFIG)
 
 
-def _ink(look: Sequence[str], band: bool = False) -> str:
-    colour, dashes = look
-    if band:
-        return f'fill="{colour}"'
-    return f'stroke="{colour}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+#: The layer of points that are shown when somebody points at them.
+_HOVER = "hover"
+
+#: What the columns of intervals are called.
+_INTERVAL = {"y": "mean", "low": "from", "high": "to"}
+
+
+def ranks_chart(names: Sequence[str], ranks: FloatArray, difference: float) -> Chart:
+    """Return average ranks with half the critical difference on each side, the best on top."""
+    import altair as alt
+    import pandas as pd
+
+    order = np.argsort(ranks, kind="stable")
+    rows = pd.DataFrame({"solver": [printable(names[s]) for s in order], "y": ranks[order]})
+    rows = rows.assign(low=rows["y"] - difference / 2, high=rows["y"] + difference / 2).round(4)
+    tips: list[Any] = ["solver:N", alt.Tooltip("y:Q", title="average rank", format=".2f")]
+    drawn = alt.Chart(rows, width=_WIDTH, height=alt.Step(20)).encode(
+        y=alt.Y("solver:N", sort=None, title=None, axis=alt.Axis(labelLimit=300)), tooltip=tips
+    )
+    x = alt.X("low:Q", title="average rank", scale=alt.Scale(zero=False))
+    return alt.layer(
+        drawn.mark_rule(color="currentColor").encode(x=x, x2="high:Q"),
+        drawn.mark_point(filled=True, color="currentColor", size=45).encode(x="y:Q"),
+    ).configure(**_CONFIG)
+
+
+def heatmap(
+    cells: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    scale: Mapping[str, Any],
+    shades: str = "",
+    ticks: Sequence[float] = (),
+) -> Chart:
+    """Return a map of cells with text, on shades that text can be read on.
+
+    Cells have x, y, panel, text of one or two lines, value (what is shaded) and best (bold).
+    """
+    import altair as alt
+
+    places = ["x", "y", "panel"]
+    cells = cells.assign(**{key: cells[key].map(printable) for key in places})
+    across, along, titles = (list(dict.fromkeys(cells[key])) for key in places)
+    lines = [line for text in cells["text"] for line in text.split("\n")]
+    breaks = max(text.count("\n") for text in cells["text"])
+    wide, high = max(44, 12 + 6 * max(map(len, lines), default=0)), 24 + 12 * breaks
+    angle = 0 if 6 * max(map(len, across)) < wide else -40
+    legend = None
+    if shades:
+        legend = alt.Legend(title=shades, orient="bottom", values=list(ticks), titleLimit=400)
+    axis: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelLimit": 300}
+    drawn = alt.Chart(width=alt.Step(wide), height=alt.Step(high)).encode(
+        x=alt.X(
+            "x:O",
+            sort=across,
+            title=printable(x) or None,
+            axis=alt.Axis(orient="bottom" if len(titles) > 1 else "top", labelAngle=angle, **axis),
+        ),
+        y=alt.Y("y:O", sort=along, title=printable(y) or None, axis=alt.Axis(**axis)),
+    )
+    text, bold = (
+        drawn.mark_text(
+            color="black", lineBreak="\n", dy=-6 * breaks, fontSize=10, fontWeight=weight
+        ).encode(text="text:N")
+        for weight in ("normal", "bold")
+    )
+    layered = alt.layer(
+        drawn.mark_rect(stroke="white", strokeWidth=1.5, invalid=None).encode(
+            color=alt.Color("value:Q", scale=alt.Scale(**scale), legend=legend),
+            tooltip=[alt.Tooltip("text:N", title="cell"), "x:O", "y:O"],
+        ),
+        text.transform_filter(~alt.datum.best),
+        bold.transform_filter(alt.datum.best),
+        data=cells,
+    )
+    if titles != [""]:
+        layered = layered.facet(facet=alt.Facet("panel:N", sort=titles, title=None), columns=3)
+        # For the page, which has as many columns as there is room for.
+        layered = layered.properties(usermeta={"panel": 90 + wide * len(across)})
+    return layered.configure(**_CONFIG)
+
+
+class Drawing(NamedTuple):
+    """A chart as a page and as papers have it."""
+
+    spec: dict[str, Any]
+    svg: str
+    pdf: bytes
+
+
+def drawing(chart: Chart) -> Drawing:
+    """Return a chart in all its forms; the same chart gives the same specification and SVG."""
+    import vl_convert
+
+    whole = chart.to_dict()
+    # On paper nobody points at anything.
+    spec = dict(whole)
+    spec["layer"] = [part for part in spec.get("layer", []) if part.get("name") != _HOVER]
+    spec["params"] = [each for each in spec.get("params", []) if each.get("views") != [_HOVER]]
+    svg = vl_convert.vegalite_to_svg({key: part for key, part in spec.items() if part != []})
+    # What is no character of XML would abort the process.
+    svg = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", svg)
+    # Vega numbers these over all charts of a process.
+    kept: dict[str, str] = {}
+    svg = re.sub(
+        r"\b(clip|gradient_)\d+", lambda m: kept.setdefault(m[0], f"{m[1]}{len(kept)}"), svg
+    )
+    return Drawing(whole, svg, vl_convert.svg_to_pdf(svg))
+
+
+@cache
+def javascript() -> str:
+    """Return Vega with all that draws charts on a page, without a network."""
+    import vl_convert
+
+    # Its type says that it needs a program of ours; without one it offers all on the window.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    # Names in it are its own.
+    return f"(() => {{\n{bundle}\n}})();"

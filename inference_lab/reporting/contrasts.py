@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +20,8 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
-from inference_lab.reporting.maps import gain_map
 from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
@@ -161,18 +162,7 @@ def _form(label: str) -> re.Pattern[str]:
 
 
 class Observation(NamedTuple):
-    """What one run, or one fit, came to.
-
-    Attributes
-    ----------
-    cell : hashable
-        What it was asked, whoever was asked: observations of two methods in one cell are a pair.
-    solver : str
-    facts : mapping
-        What is known of the cell.
-    values : mapping
-        Scores and costs; what is not finite is missing.
-    """
+    """What one run, or one fit, came to."""
 
     cell: Hashable
     solver: str
@@ -182,17 +172,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a contrast came to.
-
-    Attributes
-    ----------
-    contrast : Contrast
-    effect : Effect
-        Of the gains: positive where the solver is better than the baseline.
-    corrected : float
-        The p-value after Holm's correction for the primary contrasts; of others the p-value.
-    verdict : str
-    """
+    """What a contrast came to."""
 
     contrast: Contrast
     effect: Effect
@@ -307,30 +287,7 @@ def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
 
 
 def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
-    """Return what contrasts come to, the primary ones corrected for their number.
-
-    Parameters
-    ----------
-    contrasts : sequence of Contrast
-    observations : iterable of Observation
-
-    Returns
-    -------
-    list of Measured
-        In the order of the contrasts.
-
-    Examples
-    --------
-    >>> runs = [
-    ...     Observation((data, seed), solver, {"data": data, "seed": seed}, {"ari": ari + seed})
-    ...     for data in "abcdefgh" for seed in (0, 1)
-    ...     for solver, ari in (("icm", 0.5), ("ilp", 0.6))
-    ... ]
-    >>> asked = Contrast(name="exact", metric="ari", solver="ilp", baseline="icm", primary=True)
-    >>> [found] = measure([asked], runs)
-    >>> round(found.effect.value, 3), found.corrected, found.verdict
-    (0.1, 0.0078125, 'gain')
-    """
+    """Return what contrasts come to, the primary ones corrected for their number."""
     held = list(observations)
     effects = [_effect(_pairs(contrast, held)) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
@@ -351,19 +308,7 @@ def _effect(pairs: Iterable[_Pair]) -> Effect:
 def regimes(
     contrast: Contrast, observations: Iterable[Observation]
 ) -> dict[tuple[str, ...], Measured]:
-    """Return what a contrast comes to for each combination of the facts that it is over.
-
-    Parameters
-    ----------
-    contrast : Contrast
-    observations : iterable of Observation
-
-    Returns
-    -------
-    dict
-        By what the ranges are called, in their order. Verdicts go by the intervals and p-values of
-        the cells alone: a map says where to look, and corrects nothing for its many cells.
-    """
+    """Return what a contrast comes to for each combination of the facts that it is over."""
     cells: dict[tuple[tuple[float, str], ...], list[_Pair]] = {}
     for pair in _pairs(contrast, observations):
         if all(name in pair.facts for name in contrast.over):
@@ -395,11 +340,10 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     )
     picture = Picture(
         f"gain-map-{contrast.name}",
-        f"{caption} Coloured where the 95 % interval over sets and draws, below the gain, is on "
-        f"one side of zero and changes of sign of the sets say so too{tie}; ? where neither can be "
-        "said.",
+        f"{caption} Coloured cells: the 95 % interval (second line) excludes zero and the "
+        f"sign-flip test over sets agrees{tie}; ? where nothing is certain.",
         f"Map of gains over {counted(len(cells), 'cell')}.",
-        partial(gain_map, cells, contrast.over),
+        partial(_gain_map, cells, contrast.over),
     )
     keys, held = list(cells), list(cells.values())
     columns = [
@@ -418,6 +362,53 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     ]
     note = "Verdicts by intervals and tests of each cell, without correction for their number."
     return [picture, table_of(f"gains-{contrast.name}", caption, columns, note)]
+
+
+def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -> Chart:
+    """Return the map of gains, coloured where they are told from zero."""
+    import pandas as pd
+
+    known = [c.effect.value for c in cells.values() if c.verdict in ("gain", "loss")]
+    most = max(map(abs, known), default=1.0)
+    signs = {"equivalent": " =", "undecided": " ?"}
+    across, along, panels = (_names_along(cells, at) for at in range(3))
+    rows = []
+    for panel, row, column in itertools.product(panels, along, across):
+        found = cells.get(tuple(part for part in (column, row, panel) if part is not None))
+        if found is None:
+            continue
+        effect = found.effect
+        told = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
+        place = {"x": column, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
+        value = effect.value if found.verdict not in signs else 0.0
+        text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{told}"
+        rows.append({**place, "text": text, "value": value, "best": False})
+    # The darkest shades are left out, so that text is legible. Orange is a loss, blue a gain.
+    scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}
+    second = facts[1] if len(facts) > 1 else ""
+    return heatmap(pd.DataFrame(rows), facts[0], second, scale=scale)
+
+
+def _names_along(cells: Mapping[tuple[str, ...], Measured], at: int) -> list[str | None]:
+    """Return the names along one axis in their order; None where there is no such fact.
+
+    No single column need have all values of the other axes; each has its own in order.
+    """
+    names = list(dict.fromkeys(key[at] if at < len(key) else None for key in cells))
+    before: dict[str | None, set[str]] = {name: set() for name in names}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for key in cells:
+        groups.setdefault(key[:at], []).extend(key[at : at + 1])
+    for group in groups.values():
+        for place, name in enumerate(group):
+            before[name] |= set(group[:place]) - {name}
+    return sorted(names, key=lambda name: (len(before[name]), names.index(name)))
+
+
+def _short(value: float) -> str:
+    if abs(value) < 5e-4:
+        return "0"
+    return f"{value:+.3f}" if abs(value) < 1 else f"{value:+.3g}"
 
 
 def contrasts_section(
@@ -514,8 +505,8 @@ def _table(measured: Sequence[Measured]) -> Table:
         "Sets are the units: intervals resample sets, and draws within them; p-values are of "
         f"changes of sign of their means, of which none can be below {least:.2g}. "
         f"Gain and loss where the p-value, after correction for primary contrasts, is below "
-        f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Contrasts "
-        "that are not primary are told for what they are worth.",
+        f"{ALPHA:g} and the interval on one side of zero{equivalent}; else undecided. Secondary "
+        "contrasts are exploratory.",
     )
 
 

@@ -29,13 +29,7 @@ _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 
 def guarded(value: Any) -> Any:
-    """Return a value of a cell; a text that would be a formula has an apostrophe before it.
-
-    Examples
-    --------
-    >>> [guarded(value) for value in ("=1+1", "-0.5", "-x", "a=b", -1.5, None)]
-    ["'=1+1", '-0.5', "'-x", 'a=b', -1.5, None]
-    """
+    """Return a value of a cell; a text that would be a formula has an apostrophe before it."""
     if not isinstance(value, str):
         return value
     text = clean_text(value)
@@ -43,14 +37,7 @@ def guarded(value: Any) -> Any:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV, with no cell that is a formula.
-
-    Examples
-    --------
-    >>> print(csv_text([("solver", "gap"), ("@me", 0.25)]), end="")
-    solver,gap
-    '@me,0.25
-    """
+    """Return rows as CSV, with no cell that is a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([guarded(cell) for cell in row] for row in rows)
@@ -80,27 +67,7 @@ def _csv_text(text: str) -> str:
 
 
 def csv_table(table: Table) -> str:
-    """Return a table as CSV for programs.
-
-    Parameters
-    ----------
-    table : Table
-
-    Returns
-    -------
-    str
-        A line of names, then a line for each row: the value of a cell with twelve digits where it
-        has one and the column is not one of texts, else its text; nothing where it says ``-``.
-        Text that a spreadsheet would run as a formula gets an apostrophe before it.
-
-    Examples
-    --------
-    >>> row = (Cell("=1+1"), Cell("0.33", 1 / 3), Cell("-"))
-    >>> columns = (Column("solver"), Column("gap %"), Column("bound"))
-    >>> print(csv_table(Table("gaps", "Gaps.", columns, (row,))), end="")
-    solver,gap %,bound
-    '=1+1,0.333333333333,
-    """
+    """Return a table as CSV for programs."""
     header = [_csv_text(column.name or column.title) for column in table.columns]
     rows = [
         [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from inference_lab.words import printable
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from inference_lab.reporting.charts import Chart
 
 __all__ = [
     "Block",
@@ -93,35 +93,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption.
-
-    Parameters
-    ----------
-    name : str
-        What its files and its anchor are called, after `file_stems` has made it safe.
-    caption : str
-        One or two sentences.
-    columns : tuple of Column
-    rows : tuple of tuple of Cell
-        Each with as many cells as there are columns.
-    note : str
-        Said below the table.
-
-    Raises
-    ------
-    ValueError
-        If there are no columns, or a row has another number of cells.
-
-    Examples
-    --------
-    >>> columns = (Column("solver", right=False), Column("gap %"))
-    >>> Table("gaps", "Mean gaps.", columns, ((Cell("icm"), Cell("4.20", 4.2)),)).rows[0][1].value
-    4.2
-    >>> Table("gaps", "Mean gaps.", columns, ((Cell("icm"),),))
-    Traceback (most recent call last):
-        ...
-    ValueError: rows[0] of table 'gaps' has 1 cells, but there are 2 columns
-    """
+    """A table with a caption."""
 
     name: str
     caption: str
@@ -147,23 +119,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure.
-
-    Parameters
-    ----------
-    name : str
-        What its files and its anchor are called, after `file_stems` has made it safe.
-    caption : str
-    alt : str
-        What the picture shows, for those who do not see it.
-    draw : callable
-        Returns a new `matplotlib.figure.Figure`; called once a rendering.
-    """
+    """A figure."""
 
     name: str
     caption: str
     alt: str
-    draw: Callable[[], Figure]
+    draw: Callable[[], Chart]
 
 
 @dataclass(frozen=True)
@@ -192,18 +153,7 @@ Block = Table | Picture | Text | Items | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a document: its own blocks, then the sections inside it.
-
-    Parameters
-    ----------
-    title : str
-    blocks : tuple of Table, Picture, Text, Items or Code
-    folded : bool
-        Whether a page shows the title alone until asked for the rest.
-    sections : tuple of Section
-    aside : bool
-        Whether a page of HTML does so, where there is more to scroll past than in Markdown.
-    """
+    """A titled part of a document: its own blocks, then the sections inside it."""
 
     title: str
     blocks: tuple[Block, ...] = ()
@@ -214,20 +164,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report.
-
-    Parameters
-    ----------
-    title : str
-    lead : tuple of (str, str)
-        What is said first, each with its name: ``("Question", "Which solver ...?")``. Empty lines
-        part paragraphs.
-    alarms : tuple of str
-        Contradictions in the results; every page begins with them.
-    warnings : tuple of str
-        What a reader has to know before using the numbers.
-    sections : tuple of Section
-    """
+    """A report."""
 
     title: str
     lead: tuple[tuple[str, str], ...] = ()
@@ -270,28 +207,8 @@ def _stem(name: str) -> str:
 def file_stems(names: Iterable[str], default: str) -> list[str]:
     """Turn names into file names without a suffix.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Any text.
-    default : str
-        The stem of names of which nothing is left.
-
-    Returns
-    -------
-    list of str
-        One a name, in their order: lower-case letters, digits and hyphens, which no path
-        leaves its folder by and no system keeps for itself.
-
-    Notes
-    -----
     Guarantees: no two are equal, not even where upper and lower case are one; names that are
     safe and differ stay as they are.
-
-    Examples
-    --------
-    >>> file_stems(["Mean gaps", "mean-gaps", "../../etc/passwd", "CON", ""], "table")
-    ['mean-gaps', 'mean-gaps-2', 'etc-passwd', 'con-', 'table']
     """
     stems = [_stem(name) or default for name in names]
     taken = set(stems)

@@ -47,15 +47,6 @@ def as_frame(records: Iterable[Record]) -> pd.DataFrame:
 def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None:
     """Write records to a file, by its suffix: ``.csv`` or ``.parquet``.
 
-    Raises
-    ------
-    ExportError
-        If the suffix is another one, or the package for it is missing.
-    OSError
-        If the file cannot be written.
-
-    Notes
-    -----
     Parquet keeps types and infinities; CSV has ``inf`` in their place, and an apostrophe before
     what a spreadsheet would run as a formula.
     """

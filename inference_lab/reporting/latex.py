@@ -12,63 +12,37 @@ __all__ = ["escape_latex", "latex_table"]
 # Braces after a command end its name; braces around a character keep it from being read together
 # with what stands beside it: a ligature, or the star and the bracket that `\\` takes.
 _ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "`": r"\textasciigrave{}",
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    **{character: f"{{{character}}}" for character in "[]*"},
     '"': r"{\ttfamily\char34}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-    "±": r"\ensuremath{\pm}",
-    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
-    "·": r"\ensuremath{\cdot}",
-    "\N{MINUS SIGN}": r"\ensuremath{-}",
-    "≤": r"\ensuremath{\le}",
-    "≥": r"\ensuremath{\ge}",
-    "≠": r"\ensuremath{\ne}",
-    "≈": r"\ensuremath{\approx}",
-    "∞": r"\ensuremath{\infty}",
-    "∈": r"\ensuremath{\in}",
-    "→": r"\ensuremath{\to}",
-    "←": r"\ensuremath{\leftarrow}",
-    "√": r"\ensuremath{\surd}",
-    "∑": r"\ensuremath{\sum}",
-    "¹": r"\ensuremath{^1}",
-    "²": r"\ensuremath{^2}",
-    "³": r"\ensuremath{^3}",
-    "°": r"\ensuremath{^\circ}",
     "\N{EN DASH}": "--",
     "\N{EM DASH}": "---",
     "\N{LEFT SINGLE QUOTATION MARK}": "{`}",
     "\N{RIGHT SINGLE QUOTATION MARK}": "{'}",
     "\N{LEFT DOUBLE QUOTATION MARK}": "``",
     "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
-    "…": r"\ldots{}",
-    "•": r"\textbullet{}",
-    "§": r"\S{}",
-    "µ": r"\ensuremath{\mu}",
-    **{
-        letter: rf"\ensuremath{{\{name}}}"
-        for letter, name in zip(
-            "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
-            "sigma tau upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi "
-            "Omega".split(),
-            strict=True,
-        )
-    },
 }
+_TEXT = (
+    "\\~^`<>|…•§",
+    r"textbackslash textasciitilde textasciicircum textasciigrave textless textgreater textbar "
+    "ldots textbullet S",
+)
+_MATH = (
+    "±\N{MULTIPLICATION SIGN}·≤≥≠≈∞∈→←√∑µαβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
+    "pm times cdot le ge ne approx infty in to leftarrow surd sum mu alpha beta gamma delta "
+    "varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi psi "
+    "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega",
+)
+_RAISED = ("\N{MINUS SIGN}¹²³°", r"- ^1 ^2 ^3 ^\circ")
+for (_characters, _names), _form in (
+    (_TEXT, r"\{}{{}}"),
+    (_MATH, r"\ensuremath{{\{}}}"),
+    (_RAISED, r"\ensuremath{{{}}}"),
+):
+    _ESCAPES |= {
+        character: _form.format(name)
+        for character, name in zip(_characters, _names.split(), strict=True)
+    }
 
 #: Pairs of these are one character in the fonts of LaTeX.
 _LIGATURES = re.compile(r"([-',])(?=\1)")
@@ -91,25 +65,7 @@ def _escape(character: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return LaTeX that typesets a text, and nothing else.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        On one line. Compiles with pdfLaTeX, XeLaTeX and LuaLaTeX without further packages;
-        characters that some of them have no glyph for are given by their code point.
-
-    Examples
-    --------
-    >>> print(escape_latex(r"50 % of $\input{x}$, a_b"))
-    50 \% of \$\textbackslash{}input\{x\}\$, a\_b
-    >>> print(escape_latex("-3.5 ± 0.2"))
-    $-$3.5 \ensuremath{\pm} 0.2
-    """
+    r"""Return LaTeX that typesets a text, and nothing else."""
     minus = "\0"  # no text on one line holds it
     text = _MINUS.sub(minus, printable(text))
     text = _LIGATURES.sub("\\1\1", text)
@@ -141,35 +97,6 @@ def latex_table(table: Table, stem: str) -> str:
 
     Caption, label and the meaning of columns and marks stand above it as comments, so that a paper
     can put it into an environment of its own choice.
-
-    Parameters
-    ----------
-    table : Table
-    stem : str
-        What the label is made of, as given by `file_stems`.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from inference_lab.reporting.document import Cell, Column, Table
-    >>> row = (Cell("loopy_bp"), Cell("0.13", 0.13, mark="best"))
-    >>> columns = (Column("solver", right=False), Column("gap %"))
-    >>> print(latex_table(Table("gaps", "Mean gaps.", columns, (row,)), "gaps"))
-    % \usepackage{booktabs}
-    % \caption{Mean gaps.}
-    % \label{tab:gaps}
-    % Bold: best.
-    \begin{tabular}{@{}lr@{}}
-    \toprule
-    solver & gap \% \\
-    \midrule
-    loopy\_bp & \textbf{0.13} \\
-    \bottomrule
-    \end{tabular}
-    <BLANKLINE>
     """
     marks = {cell.mark for row in table.rows for cell in row}
     said = [printable(table.note)] if printable(table.note) else []

@@ -41,24 +41,7 @@ def _inline(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return Markdown that shows a text, and nothing else.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        On one line; for paragraphs, headings, list items and cells of tables.
-
-    Examples
-    --------
-    >>> print(escape_markdown("a_b | [link](javascript:x) <img> `c`"))
-    a_b &#124; \[link\](javascript:x) &lt;img&gt; \`c\`
-    >>> print(escape_markdown("1. one"), escape_markdown("- one"), escape_markdown("-1.5"))
-    1\. one \- one -1.5
-    """
+    r"""Return Markdown that shows a text, and nothing else."""
     return _START.sub(r"\1\\\2", _inline(text))
 
 
@@ -75,15 +58,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def markdown_rows(columns: Iterable[Column], rows: Iterable[Iterable[Cell]]) -> str:
-    """Return the lines of a table, its head included.
-
-    Examples
-    --------
-    >>> print(markdown_rows([Column("solver", right=False)], [[Cell("a|b", mark="best")]]))
-    | solver |
-    | :--- |
-    | **a&#124;b** |
-    """
+    """Return the lines of a table, its head included."""
     columns = list(columns)
     return "\n".join(
         [
@@ -164,38 +139,7 @@ def render_markdown(
     pictures: Sequence[str],
     suffixes: Sequence[str] = (),
 ) -> str:
-    """Return a document as a page of Markdown.
-
-    Parameters
-    ----------
-    document : Document
-    tables : sequence of str
-        The stem of each table's files, in the order of the page; see `file_stems`.
-    pictures : sequence of str
-        The stem of each picture's file in the folder ``figures``.
-    suffixes : sequence of str
-        Of the files of a table in the folder ``tables``, which the page links to.
-
-    Returns
-    -------
-    str
-        Alarms first; folded sections as ``<details>``.
-
-    Examples
-    --------
-    >>> from inference_lab.reporting.document import Section, Text
-    >>> sections = (Section("What was run", (Text(("One solver.",)),)),)
-    >>> document = Document("Grids", lead=(("Question", "Who?"),), sections=sections)
-    >>> print(render_markdown(document, [], []))
-    # Grids
-    <BLANKLINE>
-    **Question.** Who?
-    <BLANKLINE>
-    ## What was run
-    <BLANKLINE>
-    One solver.
-    <BLANKLINE>
-    """
+    """Return a document as a page of Markdown."""
     parts = [f"# {escape_markdown(document.title)}"]
     if document.alarms:
         parts.append(_box("CAUTION", document.alarms))

@@ -17,15 +17,7 @@ __all__ = ["Coefficient", "mixed_model"]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One coefficient of a mixed model.
-
-    Attributes
-    ----------
-    name : str
-        "mean" is the gain where all facts are at their means.
-    value, low, high, p_value : float
-        Per standard deviation of the fact, with the 95 % interval and p-value of Wald.
-    """
+    """One coefficient of a mixed model."""
 
     name: str
     value: float
@@ -43,27 +35,6 @@ def mixed_model(
 
     Gains are differences of two methods on one problem, so that an effect on them is the
     interaction of the method with a fact; sets and draws within them are random.
-
-    Parameters
-    ----------
-    gains : sequence of (str, str, float)
-        Set, draw and gain of each pair.
-    facts : sequence of mapping
-        Those of each pair.
-    effects : sequence of str
-        Names of facts that are numbers; ``"log weight"`` is the logarithm of ``weight``.
-
-    Returns
-    -------
-    list of Coefficient
-        The mean first. Standardised, so that sizes can be compared.
-
-    Raises
-    ------
-    MissingExtra
-        Without statsmodels, of the extra ``report``.
-    ValueError
-        If an effect is constant, or there are fewer than two sets.
     """
     require("report", "statsmodels")
     import pandas as pd

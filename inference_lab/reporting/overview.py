@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
     Columns,
@@ -24,15 +24,19 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import GREYS, Chart, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.results import natural
-from inference_lab.reporting.short import NEAR
 from inference_lab.reporting.statistics import shifted_geometric_mean
-from inference_lab.words import NONE, counted
+from inference_lab.reporting.summary import NEAR
+from inference_lab.words import NONE, counted, percent_text, shortened
 
 __all__ = ["classes_section", "map_section", "results_section"]
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Characters that a cell of a map has room for.
+_MAP_NAME = 24
 
 
 def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
@@ -167,9 +171,32 @@ def classes_section(analysis: Analysis) -> Section | None:
         "Mean primal gap in percent on each class; bold: the lowest of the class.",
         f"Map of primal gaps of {counted(len(analysis.labels), 'solver')} on "
         f"{len(analysis.classes)} classes.",
-        partial(figures.gap_map, shown[analysis.order], analysis.labels, analysis.classes),
+        partial(_gap_map, shown[analysis.order], analysis.labels, analysis.classes),
     )
     return Section("Classes of problems", (picture, table))
+
+
+def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -> Chart:
+    """Return a map of gaps in percent, the lowest of each class in bold."""
+    import pandas as pd
+
+    texts = [[percent_text(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
+    lowest = [percent_text(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
+    cells = [
+        {
+            "x": name,
+            "y": solver,
+            "panel": "",
+            "text": texts[i][j],
+            "value": float(gaps[i, j]),
+            "best": texts[i][j] == lowest[j] != "",
+        }
+        for i, solver in enumerate(solvers)
+        for j, name in enumerate(classes)
+    ]
+    # Gaps span decades.
+    scale = {"type": "symlog", "constant": 0.01, "domain": [0, 100], "range": GREYS}
+    return heatmap(pd.DataFrame(cells), "", "", scale=scale)
 
 
 def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section | None:
@@ -198,10 +225,26 @@ class _Grid(NamedTuple):
 
 
 class _Winner(NamedTuple):
-    """Who is best somewhere: one, or all that tie, and by how much they lead."""
+    """Who is best in a cell: one, or all that tie, by how much, and who of them is fastest."""
 
     solvers: list[int]
+    best: float
     lead: float
+    fastest: int
+    seconds: float
+
+
+def _winner(
+    analysis: Analysis, worth: FloatArray, seconds: FloatArray, slack: float = 0.0
+) -> _Winner:
+    """Return the solvers with the lowest worth; seconds have the shape (problems, solvers)."""
+    lowest = float(worth.min())
+    best = [int(s) for s in np.flatnonzero(worth <= lowest + slack)]
+    others = np.delete(worth, best)
+    lead = float(others.min()) - lowest if others.size else np.nan
+    speed = {s: shifted_geometric_mean(seconds[:, s], analysis.shift) for s in best}
+    fastest = min(best, key=lambda s: speed[s])
+    return _Winner(best, lowest, lead, fastest, speed[fastest])
 
 
 def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
@@ -214,13 +257,8 @@ def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
     if not places:
         text = f"No problem says both {first} and {second}, so there is no map over them."
         return [Text((text,))]
-    grid = _Grid(
-        first,
-        second,
-        sorted({a for a, _ in places}, key=natural),
-        sorted({b for _, b in places}, key=natural),
-        places,
-    )
+    along, across = (sorted({key[at] for key in places}, key=natural) for at in (0, 1))
+    grid = _Grid(first, second, along, across, places)
     return [*_best_map(analysis, grid), *_proof_map(analysis, grid)]
 
 
@@ -228,38 +266,23 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
     """Say which solver has the lowest energies where, and by how much."""
     results = analysis.results
     primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
+    # A solver that was not run on a problem is not the best on it.
+    primal = np.where(np.isnan(primal), 100.0, primal)
     winners: dict[tuple[int, int], _Winner] = {}
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for i, j, here in grid.cells():
-        # A solver that was not run on a problem is not the best on it.
-        means = np.where(np.isnan(primal[here]), 100.0, primal[here]).mean(axis=0)
-        lowest = float(means.min())
-        best = np.flatnonzero(means <= lowest + NEAR)
-        others = np.delete(means, best)
-        lead = float(others.min()) - lowest if others.size else 0.0
-        speed = {int(s): shifted_geometric_mean(seconds[here, s], analysis.shift) for s in best}
-        fastest = min(speed, key=lambda s: speed[s])
-        winners[i, j] = _Winner([int(s) for s in best], lead)
-        rows.append(
-            (
-                *(text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))),
-                _names_cell(analysis, winners[i, j]),
-                percent_cell(lowest),
-                percent_cell(lead) if others.size else Cell(NONE),
-                text_cell(results.solvers[fastest]),
-                seconds_cell(speed[fastest]),
-            )
-        )
+        found = winners[i, j] = _winner(analysis, primal[here].mean(axis=0), seconds[here], NEAR)
+        reached = [percent_cell(found.best), percent_cell(found.lead)]
+        rows.append(_map_row(analysis, grid, (i, j), here, found, [], reached))
+    columns = [Column("primal gap %"), Column("lead", help=f"to the next solver, {_POINTS}")]
     table = Table(
         f"best-solver-{grid.first}-{grid.second}",
         f"The best solver for each {grid.first} and {grid.second}.",
         (
             *(Column(grid.first), Column(grid.second), Column("problems")),
             Column("best", right=False, help="all that tie"),
-            Column("primal gap %"),
-            Column("lead", help="to the next solver, in points of the primal gap"),
-            Column("fastest of them", right=False),
-            Column("seconds"),
+            *columns,
+            *_FASTEST,
         ),
         tuple(rows),
         f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
@@ -270,10 +293,8 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         f"within {NEAR:g} % of it tie. Darker: the next solver is further above."
     )
     bar = "lead over the next solver, points of the primal gap"
-    picture = _map_picture(
-        analysis, grid, "best-solver-map", caption, winners, bar=bar, ticks=(NEAR, 0.1, 1.0, 10.0)
-    )
-    return [picture, table]
+    ticks = (NEAR, 0.1, 1.0, 10.0)
+    return [_map_picture(analysis, grid, "best-solver-map", caption, winners, bar, ticks), table]
 
 
 def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
@@ -286,33 +307,17 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
     # Without a proof, a solver is charged the time that it had.
     charged = np.where(proved, proof, results.typical(results.charged_seconds))
     winners: dict[tuple[int, int], _Winner] = {}
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for i, j, here in grid.cells():
         counts = proved[here].sum(axis=0)
-        most = int(counts.max())
-        anyone = int(proved[here].any(axis=1).sum())
-        cells = [text_cell(grid.along[i]), text_cell(grid.across[j]), count_cell(len(here))]
-        if most == 0:
-            nobody = (text_cell(NONE), count_cell(0), text_cell(NONE), text_cell(NONE), Cell(NONE))
-            rows.append((*cells, count_cell(anyone), *nobody))
-            continue
-        equal = np.flatnonzero(counts == most)
-        others = np.delete(counts, equal)
-        lead = 100.0 * (most - int(others.max())) / len(here) if others.size else 0.0
-        speed = {int(s): shifted_geometric_mean(charged[here, s], analysis.shift) for s in equal}
-        fastest = min(speed, key=lambda s: speed[s])
-        winners[i, j] = _Winner([int(s) for s in equal], lead)
-        rows.append(
-            (
-                *cells,
-                count_cell(anyone),
-                _names_cell(analysis, winners[i, j]),
-                count_cell(most),
-                share_cell(lead) if others.size else Cell(NONE),
-                text_cell(results.solvers[fastest]),
-                seconds_cell(speed[fastest]),
-            )
-        )
+        anyone = [count_cell(int(proved[here].any(axis=1).sum()))]
+        found = None
+        told = [count_cell(0), text_cell(NONE)]
+        if counts.any():
+            percent = -100.0 * counts / len(here)
+            found = winners[i, j] = _winner(analysis, percent, charged[here])
+            told = [count_cell(int(counts.max())), share_cell(found.lead)]
+        rows.append(_map_row(analysis, grid, (i, j), here, found, anyone, told))
     table = Table(
         f"best-prover-{grid.first}-{grid.second}",
         f"The solver that proves most answers for each {grid.first} and {grid.second}.",
@@ -322,8 +327,7 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
             Column("proves most", right=False, help="all that tie"),
             Column("of them"),
             Column("lead", help="over the next solver, in percent of the problems"),
-            Column("fastest of them", right=False),
-            Column("seconds"),
+            *_FASTEST,
         ),
         tuple(rows),
         "By its own bound; all that prove as many tie. Seconds: shifted geometric mean of those "
@@ -334,15 +338,32 @@ def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         "many tie. Darker: the next solver proves fewer."
     )
     bar = "lead over the next solver, % of the problems"
-    picture = _map_picture(
-        analysis, grid, "best-prover-map", caption, winners, bar=bar, ticks=(1.0, 25.0, 50.0, 75.0)
-    )
-    return [picture, table]
+    ticks = (1.0, 25.0, 50.0, 75.0)
+    return [_map_picture(analysis, grid, "best-prover-map", caption, winners, bar, ticks), table]
 
 
-def _names_cell(analysis: Analysis, winner: _Winner) -> Cell:
-    """Return the names of all that tie."""
-    return text_cell(", ".join(analysis.results.solvers[s] for s in winner.solvers), 240)
+_FASTEST = (Column("fastest of them", right=False), Column("seconds"))
+_POINTS = "in points of the primal gap"
+
+
+def _map_row(
+    analysis: Analysis,
+    grid: _Grid,
+    place: tuple[int, int],
+    here: list[int],
+    winner: _Winner | None,
+    before: list[Cell],
+    reached: list[Cell],
+) -> tuple[Cell, ...]:
+    """Return a row of the table of a map: where, who is best, what they reach, and how fast."""
+    names = analysis.results.solvers
+    where = (text_cell(grid.along[place[0]]), text_cell(grid.across[place[1]]))
+    if winner is None:
+        nobody = text_cell(NONE)
+        return (*where, count_cell(len(here)), *before, nobody, *reached, nobody, Cell(NONE))
+    best = text_cell(", ".join(names[s] for s in winner.solvers), 240)
+    fast = (text_cell(names[winner.fastest]), seconds_cell(winner.seconds))
+    return (*where, count_cell(len(here)), *before, best, *reached, *fast)
 
 
 def _map_picture(
@@ -351,37 +372,37 @@ def _map_picture(
     name: str,
     caption: str,
     winners: Mapping[tuple[int, int], _Winner],
-    *,
     bar: str,
     ticks: Sequence[float],
 ) -> Picture:
     """Return the picture of a map: who is best in each cell, and by how much."""
-    names = [["" for _ in grid.across] for _ in grid.along]
-    leads = np.zeros((len(grid.along), len(grid.across)))
-    for (i, j), (solvers, lead) in winners.items():
-        short = analysis.results.comparison.short_name
-        said = ", ".join(short(analysis.results.solvers[s]) for s in solvers)
-        fits = len(solvers) == 1 or len(said) <= figures.MAP_NAME
-        names[i][j] = said if fits else f"tie of {len(solvers)}"
-        leads[i, j] = lead if len(solvers) == 1 else 0.0
+    import pandas as pd
+
+    short = analysis.results.comparison.short_name
+    rows = []
+    for i, j in itertools.product(range(len(grid.along)), range(len(grid.across))):
+        row = {"x": grid.across[j], "y": grid.along[i], "panel": "", "best": False}
+        found = winners.get((i, j))
+        if found is None:
+            rows.append({**row, "text": "", "value": 0.0})
+            continue
+        said = ", ".join(short(analysis.results.solvers[s]) for s in found.solvers)
+        alone = len(found.solvers) == 1
+        text = said if alone or len(said) <= _MAP_NAME else f"tie of {len(found.solvers)}"
+        lead = found.lead if alone and np.isfinite(found.lead) else 0.0
+        rows.append({**row, "text": shortened(text, _MAP_NAME), "value": lead})
     along = counted(len(grid.along), "value")
     sizes = f"{along} of {grid.first} and {len(grid.across)} of {grid.second}"
-    return Picture(
-        f"{name}-{grid.first}-{grid.second}",
-        caption,
-        f"Map of a solver for each of {sizes}.",
-        partial(
-            figures.best_map,
-            names,
-            leads,
-            grid.along,
-            grid.across,
-            bar=bar,
-            ticks=ticks,
-            row_name=grid.first,
-            column_name=grid.second,
-        ),
+    # Leads that differ by factors are told apart by their logarithm.
+    steps = np.diff(np.log(ticks))
+    log = bool(np.allclose(steps, steps[0]))
+    kind = {"type": "symlog", "constant": ticks[0]} if log else {"type": "linear"}
+    scale = {"domain": [0, ticks[-1]], "range": GREYS, "clamp": True, **kind}
+    draw = partial(
+        heatmap, pd.DataFrame(rows), grid.second, grid.first, scale=scale, shades=bar, ticks=ticks
     )
+    name = f"{name}-{grid.first}-{grid.second}"
+    return Picture(name, caption, f"Map of a solver for each of {sizes}.", draw)
 
 
 def _value(value: object) -> str:

@@ -11,13 +11,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
-from itertools import count
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
-from inference_lab.reporting.charts import Chart, chart_html
+from inference_lab.reporting.charts import Drawing, javascript
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -34,7 +32,7 @@ from inference_lab.words import paragraphs, printable, printable_lines
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["inline_svg", "render_page"]
+__all__ = ["render_page"]
 
 #: Alarms and warnings beyond this number are folded away.
 _BOX_ENTRIES = 5
@@ -45,18 +43,6 @@ _PACKED_FROM = 100_000
 #: Sections inside one are in the contents if there are no more than so many.
 _CONTENTS_ENTRIES = 12
 
-#: Elements of SVG that draw. A picture may carry others (scripts, styles for the whole page,
-#: links, metadata with dates), which a page must not take over.
-_DRAWING = frozenset(
-    "circle clipPath defs ellipse g image line linearGradient mask path pattern polygon polyline "
-    "radialGradient rect stop svg symbol text textPath tspan use".split()
-)
-
-#: Addresses that a picture may name: parts of itself, and pixels.
-_HARMLESS = re.compile(r"#|data:image/(?:png|jpeg|gif);base64,")
-
-_POINTS_PER_PIXEL = 0.75
-
 #: Characters of a name in a table that stand on one line; no word of a name is longer, or it is
 #: parted.
 _NAME_LENGTH = 34
@@ -66,96 +52,6 @@ _WORD_LENGTH = 36
 
 #: What the files of tables are called in words.
 _FORMS = {"csv": "CSV", "tex": "LaTeX"}
-
-
-def _local(name: str) -> str:
-    """Return an XML name without its namespace."""
-    return name.rpartition("}")[2]
-
-
-def _drop_all_but_drawing(element: ElementTree.Element) -> None:
-    for child in list(element):
-        if _local(child.tag) == "a":
-            child.tag = "g"  # what a link holds is drawn, but leads nowhere
-        if _local(child.tag) in _DRAWING:
-            _drop_all_but_drawing(child)
-        else:
-            element.remove(child)
-
-
-def inline_svg(svg: str, prefix: str, alt: str) -> str:
-    """Return an SVG file as an element for a page that holds other pictures too.
-
-    Parameters
-    ----------
-    svg : str
-        The file, as matplotlib writes it.
-    prefix : str
-        Put before all identifiers in the picture, so that those of two pictures differ.
-    alt : str
-        What the picture shows, for those who do not see it.
-
-    Returns
-    -------
-    str
-        Elements that draw, and nothing that runs, leads elsewhere or changes the rest of a page.
-
-    Raises
-    ------
-    ValueError
-        If the text is not SVG.
-
-    Examples
-    --------
-    >>> svg = (
-    ...     '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt" '
-    ...     'viewBox="0 0 72 36"><script>alert(1)</script><g id="a"/></svg>'
-    ... )
-    >>> print(inline_svg(svg, "one_", "Nothing"))
-    <svg viewBox="0 0 72 36" style="--width: 96px" stroke-linejoin="round" \
-stroke-linecap="butt" role="img" aria-label="Nothing"><g id="one_a" /></svg>
-    """
-    try:
-        root = ElementTree.fromstring(svg)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"svg must be well-formed XML: {error}") from error
-    if _local(root.tag) != "svg":
-        raise ValueError(f"svg must be an svg element, got {_local(root.tag)!r}")
-    _drop_all_but_drawing(root)
-    for element in root.iter():
-        element.tag = _local(element.tag)
-        attributes = {}
-        for full, value in element.attrib.items():
-            name = _local(full)
-            if name.startswith("on") or name == "class":
-                continue
-            if name == "href":
-                if not _HARMLESS.match(value):
-                    continue
-                value = re.sub("^#", f"#{prefix}", value)
-            elif name == "id":
-                value = prefix + value
-            else:
-                value = re.sub(r"url\((['\"]?)#", rf"url(\1#{prefix}", value)
-                if re.search(r"url\((?!['\"]?#)", value):
-                    continue
-                # A hundredth of a point is not seen; of a scale it is.
-                value = re.sub(r"[1-9]\d*\.\d{3,}", lambda found: f"{float(found[0]):.2f}", value)
-            attributes[name] = value
-        element.attrib.clear()
-        element.attrib.update(attributes)
-    length = re.fullmatch(r"([0-9.]+)(pt|px|)", root.attrib.pop("width", ""))
-    root.attrib.pop("height", None)
-    if length:
-        pixels = float(length[1]) / (_POINTS_PER_PIXEL if length[2] == "pt" else 1.0)
-        root.set("style", f"--width: {pixels:g}px")
-    # As matplotlib's style sheet says, which would reach all other pictures of the page.
-    root.set("stroke-linejoin", "round")
-    root.set("stroke-linecap", "butt")
-    root.set("role", "img")
-    root.set("aria-label", printable(alt))
-    root.tail = None
-    return ElementTree.tostring(root, encoding="unicode")
 
 
 def _sort_key(cell: Cell) -> str | None:
@@ -242,12 +138,11 @@ class _Layout:
         document: Document,
         tables: Sequence[str],
         pictures: Sequence[str],
-        drawings: Sequence[str | Chart],
+        drawings: Sequence[Drawing],
         downloads: Sequence[dict[str, str]],
     ) -> None:
         self._tables = zip(tables, downloads, strict=True)
         self._pictures = zip(pictures, drawings, strict=True)
-        self._numbers = count(1)
         titles = [section.title for section in _sections(document.sections)]
         self._anchors = iter(file_stems(titles, "part"))
 
@@ -265,16 +160,13 @@ class _Layout:
             return self._table(block)
         if isinstance(block, Picture):
             stem, drawing = next(self._pictures)
-            # Short, for it stands before each glyph.
-            prefix = f"p{next(self._numbers)}_"
             return {
                 "kind": "picture",
                 "id": f"figure-{stem}",
                 "caption": block.caption,
-                "chart": isinstance(drawing, Chart),
-                "inline": chart_html(drawing, prefix, block.alt)
-                if isinstance(drawing, Chart)
-                else Markup(inline_svg(drawing, prefix, block.alt)),
+                "alt": block.alt,
+                "spec": json.dumps(drawing.spec | {"description": printable(block.alt)}),
+                "file": f"figures/{stem}.svg",
             }
         if isinstance(block, Items):
             return {"kind": "items", "entries": block.entries}
@@ -321,59 +213,45 @@ def _template() -> Template:
         finalize=one_line,
     )
     environment.filters |= {"packed": _packed, "words": _words}
-    folder = resources.files("inference_lab.reporting") / "templates"
-    style, page_script, chart_script = (
-        (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
-        for name in ("page.css", "page.js", "chart.js")
-    )
-    script = page_script + chart_script
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return environment.get_template(
         "page.html",
         globals={
             "shown": _BOX_ENTRIES,
             "packed_from": _PACKED_FROM,
             "entries_shown": _CONTENTS_ENTRIES,
-            "style": Markup(style),
-            "script": Markup(script),
-            "script_hash": f"sha256-{digest}",
+            "style": Markup(_part("page.css")),
         },
     )
+
+
+def _part(name: str) -> str:
+    """Return a file of the folder of templates."""
+    file = resources.files("inference_lab.reporting") / "templates" / name
+    return file.read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def _scripts(charts: bool) -> list[tuple[str, Markup]]:
+    """Return the scripts of a page with the hashes that allow them; Vega only where it draws."""
+    texts = [*([javascript()] if charts else []), _part("page.js")]
+    digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+    hashes = (f"sha256-{base64.b64encode(digest).decode('ascii')}" for digest in digests)
+    return [(digest, Markup(text)) for digest, text in zip(hashes, texts, strict=True)]
 
 
 def render_page(
     document: Document,
     tables: Sequence[str],
     pictures: Sequence[str],
-    drawings: Sequence[str | Chart],
+    drawings: Sequence[Drawing],
     downloads: Sequence[dict[str, str]],
 ) -> str:
-    """Return a document as one page of HTML.
+    """Return a document as one page of HTML that fetches nothing.
 
-    Parameters
-    ----------
-    document : Document
-    tables, pictures : sequence of str
-        The stem of the files of each table and picture, in the order of the page, see
-        `file_stems`; anchors are made of them.
-    drawings : sequence of str or Chart
-        Each picture, as SVG or as its curves.
-    downloads : sequence of dict
-        For each table, the files that a reader may save from the page: suffix to text.
+    Anchors are made of the stems of the files of tables and pictures, see `file_stems`. Downloads
+    are for each table the files that a reader may save from the page, suffix to text.
 
-    Returns
-    -------
-    str
-        Forbids the browser to fetch anything. Without JavaScript, all is shown; tables cannot be
-        sorted or filtered, charts are as wide as they are, large folded sections stay packed, and
-        the files of tables are those in the folder ``tables`` beside the page, of which it holds
-        a copy.
-
-    Examples
-    --------
-    >>> page = render_page(Document("<b>"), [], [], [], [])
-    >>> "<h1>&lt;b&gt;</h1>" in page
-    True
+    Without JavaScript all is shown but for large folded sections, which stay packed; charts are
+    links to pictures, and the files of tables are those in the folder ``tables`` beside the page.
     """
     layout = _Layout(document, tables, pictures, drawings, downloads)
     files = {
@@ -386,4 +264,5 @@ def render_page(
         lead=[(name, paragraphs(said)) for name, said in document.lead],
         files=json.dumps(files) if files else "",
         sections=[layout.section(section) for section in document.sections],
+        scripts=_scripts(bool(drawings)),
     )

@@ -1,22 +1,20 @@
-"""A comparison as a picture of its own, in axes of matplotlib; reports have theirs in `figures`."""
+"""A comparison as a picture of its own, in axes of matplotlib; pages have theirs in `charts`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from inference_lab.pictures.plots import draw_trade_off, own_axes
-from inference_lab.reporting import figures
+from inference_lab.plotting.plots import draw_trade_off, own_axes
 from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.charts import Curves, cactus_curves, gap_curves, profile_curves
 from inference_lab.reporting.report import SHIFT, TARGETS
 from inference_lab.reporting.results import Results
 from inference_lab.reporting.statistics import performance_profile, solved_within
-from inference_lab.reporting.timing import gap_curves, has_histories, solved_seconds
+from inference_lab.reporting.timing import gaps_over_time, has_histories, solved_seconds
 from inference_lab.words import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
     from inference_lab.results.analysis import Findings
 
@@ -24,13 +22,7 @@ __all__ = ["draw_comparison"]
 
 
 def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
-    """Draw a comparison; see `Comparison.plot` in `inference_lab.reporting.comparison`.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind of picture, or the records do not hold what it takes.
-    """
+    """Draw a comparison; see `Comparison.plot` in `inference_lab.reporting.comparison`."""
     if kind == "trade-off":
         bounded = any(s.gaps for s in comparison.solvers)
         reached = [
@@ -50,31 +42,39 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
         kinds = ("trade-off", *_CURVES)
         raise ValueError(f"kind {kind!r} is none of {', '.join(kinds)}{nearest(kind, kinds)}")
     analysis = Analysis(Results(comparison), TARGETS, (), SHIFT)
-    draw = _CURVES[kind](analysis)
+    curves = _CURVES[kind](analysis)
     drawn = own_axes(axes)
-    names = [figures.plain(comparison.short_name(label)) for label in analysis.labels]
-    drawn.legend(draw(drawn), names, frameon=False, fontsize=8)
+    for name, label in zip(curves.names, analysis.labels, strict=True):
+        rows = curves.rows[curves.rows["solver"] == name]
+        style = "steps-post" if curves.step else "default"
+        # A dollar sign would begin a formula.
+        called = comparison.short_name(label).replace("$", r"\$")
+        drawn.plot(rows["x"], rows["y"], drawstyle=style, label=called)
+    for made, side in ((curves.x, "x"), (curves.y, "y")):
+        more = {"linthresh": made.floor} if made.scale == "symlog" else {}
+        getattr(drawn, f"set_{side}scale")(made.scale, **more)
+        getattr(drawn, f"set_{side}label")(made.title)
+    drawn.legend(frameon=False, fontsize=8)
     return drawn
 
 
-def _profile(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
+def _profile(analysis: Analysis) -> Curves:
     if not len(analysis.complete):
         raise ValueError("there is no performance profile: no problem was run by all solvers")
-    profile = performance_profile(solved_seconds(analysis)[analysis.complete][:, analysis.order])
-    return lambda axes: figures.draw_profile(axes, profile)
+    solved = solved_seconds(analysis)[analysis.complete][:, analysis.order]
+    return profile_curves(performance_profile(solved), analysis.labels)
 
 
-def _cactus(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
+def _cactus(analysis: Analysis) -> Curves:
     times = solved_within(solved_seconds(analysis)[:, analysis.order])
-    return lambda axes: figures.draw_cactus(axes, times)
+    return cactus_curves(times, analysis.labels)
 
 
-def _gaps(analysis: Analysis) -> Callable[[Axes], list[Line2D]]:
+def _gaps(analysis: Analysis) -> Curves:
     if not has_histories(analysis):
         raise ValueError("the records hold no history of the runs: there are no gaps over time")
-    moments, (middle, _, _) = gap_curves(analysis)
-    return lambda axes: figures.draw_gaps(axes, moments, middle)
+    moments, (middle, _, _) = gaps_over_time(analysis)
+    return gap_curves(moments, middle, analysis.labels)
 
 
-#: What is checked and computed before there are axes to draw it into.
 _CURVES = {"profile": _profile, "cactus": _cactus, "gap-over-time": _gaps}

@@ -22,7 +22,7 @@ from inference_lab.reporting.cells import (
     text_cell,
 )
 from inference_lab.reporting.document import Cell, Column, Section, Table, Text
-from inference_lab.reporting.facts import (
+from inference_lab.reporting.problem_header import (
     energy_cells,
     known_facts,
     proof_cell,

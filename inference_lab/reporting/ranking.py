@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     best_marked,
@@ -16,6 +15,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.statistics import (
     TIME_RATIO,
@@ -135,7 +135,7 @@ def _ranks(analysis: Analysis) -> list[Block]:
             Column(
                 "apart from the first",
                 right=False,
-                help=f"whether Friedman's test rejects, and p is below {ALPHA:g}",
+                help=f"whether p is below {ALPHA:g}, and Friedman's test of several rejects",
             ),
             [
                 Cell(NONE if s == first else "yes" if differ and p_values[s] < ALPHA else "no")
@@ -163,8 +163,12 @@ def _ranks(analysis: Analysis) -> list[Block]:
         "share the mean rank; without a labelling the gap is 100"
         + ("; mean ranks of a block are ranked again)." if values is not gaps else ")."),
         columns,
-        f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
-        f"p {_p_relation(test.p_value)}, so the solvers "
+        (
+            f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
+            f"p {_p_relation(test.p_value)}, so the solvers "
+            if k > 2
+            else "The two solvers "
+        )
         + ("differ" if differ else "cannot be told apart")
         + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
         f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test {measured}"
@@ -176,11 +180,11 @@ def _ranks(analysis: Analysis) -> list[Block]:
     )
     picture = Picture(
         "critical-difference",
-        f"Average ranks over {basis}; bars join solvers that do not differ by more than "
-        "the critical difference, which allows for comparisons of all pairs (Nemenyi)."
-        + ("" if differ else " Friedman's test does not tell the solvers apart."),
-        f"Average ranks of {k} solvers on a line from 1 to {k}.",
-        partial(figures.critical_difference, test, labels, of=of.removesuffix("s")),
+        f"Average ranks over {basis}, with half the critical difference on each side: solvers "
+        "whose lines do not overlap differ, also among all pairs (Nemenyi)."
+        + ("" if differ else " Tests do not tell the solvers apart."),
+        f"Average ranks of {k} solvers, the best on top.",
+        partial(ranks_chart, labels, test.ranks, test.critical_difference),
     )
     return [table, picture]
 

@@ -31,8 +31,8 @@ from inference_lab.reporting.runs import (
     limitations_section,
     settings_section,
 )
-from inference_lab.reporting.short import in_short
 from inference_lab.reporting.sizes import sizes_section
+from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.analysis import Findings
 from inference_lab.results.best_known import Known
@@ -66,67 +66,7 @@ def report_document(
     drawn_problems: int = 4,
     command: str = "",
 ) -> Document:
-    """Return the report of a comparison.
-
-    Parameters
-    ----------
-    results : Findings, or iterable of Record
-        Of records with the same key the last one counts; see `Findings.of_store`.
-    title : str
-    question, answer : str
-        In plain words, said first; left out where empty. Without an answer, a few sentences are
-        made of the numbers.
-    notes : sequence of str
-        What else is to be known.
-    classes : mapping or callable, optional
-        The class of each problem: from its name, or computed from one of its records. By default
-        the entry ``class`` of the problem's info, else its family.
-    targets : sequence of float
-        Primal gaps in percent, in [0, 100), of which the time to reach them is told. Profiles and
-        the cactus plot are for the first one.
-    times : sequence of float, optional
-        Seconds at which the quality is told; by default, and if there are none, powers of ten
-        within the times that runs took.
-    shift : float
-        Seconds, not negative; see `shifted_geometric_mean`.
-    maps : sequence of (str, str)
-        Pairs of entries of the problems' info: for each a map says which solver is best for which
-        values, the first along the rows.
-    growing : str, optional
-        The setting by which problems differ in size, of which is told how time and gap grow
-        with it.
-    known : mapping, optional
-        Best energies that other runs found, see `inference_lab.results.best_known`.
-    contrasts : sequence of Contrast
-        What was asked of the runs before they were made.
-    blocks : str, optional
-        The fact about a problem that says of which block it is, such as ``data``: ranks and their
-        tests are over blocks then, and intervals resample them whole.
-    drawn_problems : int
-        For at most this many problems energies and bounds are drawn over time, those with the
-        largest gap left.
-    command : str
-        The command that redoes the runs; made up from the records where it is empty and they are
-        few.
-
-    Returns
-    -------
-    Document
-
-    Raises
-    ------
-    ValueError
-        If `targets`, `times`, `shift` or `drawn_problems` is out of range.
-
-    Examples
-    --------
-    >>> record = Record(problem="pair", problem_hash="", n_variables=2, n_edges=1, n_factors=0,
-    ...                 n_labels=2, solver="icm", solver_name="icm", seed=0, status="converged",
-    ...                 energy=0.5, seconds=0.001)
-    >>> document = report_document([record], title="A pair")
-    >>> document.alarms, document.sections[0].title
-    ((), 'Results')
-    """
+    """Return the report of a comparison."""
     targets = tuple(float(t) for t in targets)
     if not targets or not all(0 <= t < 100 for t in targets):
         raise ValueError(f"targets must be percentages in [0, 100), at least one, got {targets}")

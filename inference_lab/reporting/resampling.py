@@ -55,14 +55,7 @@ def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
 
 
 def as_rows(sets: Iterable[Sequence[float]]) -> FloatArray:
-    """Return draws of sets, of some more than of others, as an array of shape (sets, draws).
-
-    Examples
-    --------
-    >>> as_rows([[0.1], [0.2, 0.3]])
-    array([[0.1, nan],
-           [0.2, 0.3]])
-    """
+    """Return draws of sets, of some more than of others, as an array of shape (sets, draws)."""
     listed = list(sets)
     values = np.full((len(listed), max(map(len, listed), default=0)), np.nan)
     for row, draws in zip(values, listed, strict=True):
@@ -78,29 +71,6 @@ def mean_resampled(
     Each time as many sets are drawn with replacement as there are, and from each of them as many
     of its draws as it has (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997,
     section 3.8). Quantiles of what is returned are intervals.
-
-    Parameters
-    ----------
-    values : (sets, draws) array_like
-        Finite, or NaN where there is no draw; sets may have different numbers of them.
-    resamples : int
-    seed : int
-
-    Returns
-    -------
-    (resamples,) array of float64
-        Empty if there is no set with a draw.
-
-    Raises
-    ------
-    ValueError
-        If the array has another shape, or an entry is infinite.
-
-    Examples
-    --------
-    >>> means = mean_resampled([[0.1, 0.2], [0.3, 0.2], [0.25, 0.15]])
-    >>> [round(float(q), 2) for q in np.quantile(means, [0.025, 0.975])]
-    [0.13, 0.27]
     """
     rows, counts = _rows(values)
     sets, longest = rows.shape
@@ -109,6 +79,7 @@ def mean_resampled(
     flat, shortest = rows.ravel(), counts.min()
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
+    # scipy's bootstrap resamples one level only.
     for _ in range(sets):
         chosen = rng.integers(sets, size=resamples)
         size, begin = counts[chosen], chosen * longest
@@ -131,27 +102,6 @@ def sign_flip(
 
     The statistic is the size of the sum of the means; under the hypothesis each of them could as
     well have the other sign (Fisher, *The Design of Experiments*, 1935, section 21).
-
-    Parameters
-    ----------
-    values : (sets,) or (sets, draws) array_like
-        With draws, their means count. NaN is left out.
-    exact : int
-        Up to so many sets all changes of sign are looked at, for more of them `resamples` random
-        ones, the one that was seen among them, so that no p-value is 0.
-    resamples, seed : int
-
-    Returns
-    -------
-    float
-        1 without values, or where all are zero.
-
-    Examples
-    --------
-    Of the 32 changes of sign, two are as extreme:
-
-    >>> sign_flip([0.1, 0.2, 0.1, 0.3, 0.2])
-    0.0625
     """
     array = np.asarray(values, dtype=np.float64)
     rows, counts = _rows(array[:, None] if array.ndim == 1 else array)
@@ -162,7 +112,8 @@ def sign_flip(
     if observed <= 1e-300:
         return 1.0
     if len(means) <= exact:
-        # One sign may stay as it is: what is as extreme one way is so the other way.
+        # In milliseconds, where scipy's permutation_test takes half a second; maps have hundreds of
+        # cells. One sign may stay as it is: what is as extreme one way is so the other way.
         sums = means[:1]
         for mean in means[1:]:
             sums = np.concatenate([sums + mean, sums - mean])
@@ -205,24 +156,7 @@ class Effect:
 
 
 def effect(values: npt.ArrayLike, *, seed: int = 0) -> Effect:
-    """Return the mean difference of sets, with intervals and the p-value of `sign_flip`.
-
-    Parameters
-    ----------
-    values : (sets, draws) array_like
-        Differences, NaN where there is no draw.
-    seed : int
-
-    Returns
-    -------
-    Effect
-
-    Examples
-    --------
-    >>> found = effect([[0.1, 0.2], [0.3, 0.2], [0.25, 0.15]])
-    >>> round(found.value, 3), found.p_value, (found.sets, found.draws, found.above)
-    (0.2, 0.25, (3, 6, 3))
-    """
+    """Return the mean difference of sets, with intervals and the p-value of `sign_flip`."""
     rows, counts = _rows(values)
     means = np.nansum(rows, axis=1) / counts
     sets = len(means)
@@ -248,30 +182,7 @@ Verdict = Literal["gain", "loss", "equivalent", "undecided"]
 
 
 def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
-    """Return what a difference comes to.
-
-    Parameters
-    ----------
-    found : Effect
-        Of which more is better.
-    p_value : float
-        That of its test, after whatever correction.
-    margin : float
-        Differences of at most this size do not matter; 0 if each does.
-
-    Returns
-    -------
-    str
-        "equivalent" where the 90 % interval lies within the margin, whether or not zero does, of
-        `FEWEST` sets at least: those of fewer may agree by chance. "gain" and "loss" where the
-        p-value is below 0.05 and the 95 % interval is on one side of zero; else "undecided".
-
-    Examples
-    --------
-    >>> found = effect([[0.003], [0.002], [0.001], [0.002], [0.002], [0.003], [0.001]])
-    >>> verdict(found, found.p_value), verdict(found, found.p_value, margin=0.005)
-    ('gain', 'equivalent')
-    """
+    """Return what a difference comes to."""
     if (
         margin > 0
         and found.sets >= FEWEST
@@ -297,25 +208,6 @@ def share_band(
     """Return which share of instances is solved at each of some moments, with a band.
 
     The band holds at each moment by itself; sets of instances are resampled, whole.
-
-    Parameters
-    ----------
-    reached : (instances, moments) array_like of bool
-    sets : sequence
-        The set of each instance.
-    level : float
-    resamples, seed : int
-
-    Returns
-    -------
-    share, low, high : (moments,) arrays of float64
-        Of all instances, each counted once; `low` and `high` are NaN for a single set.
-
-    Examples
-    --------
-    >>> share, low, high = share_band([[True], [False], [True], [True]], ["a", "a", "b", "b"])
-    >>> share.tolist(), low.tolist(), high.tolist()
-    ([0.75], [0.5], [1.0])
     """
     array = np.asarray(reached, dtype=np.float64)
     number = {name: at for at, name in enumerate(dict.fromkeys(sets))}

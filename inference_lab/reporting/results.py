@@ -33,13 +33,7 @@ Classes = Mapping[str, str] | Callable[[Record], str]
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Return a sort key under which numbers in a text count as numbers.
-
-    Examples
-    --------
-    >>> sorted(["grid(n=16)", "grid(n=4)", "chain"], key=natural)
-    ['chain', 'grid(n=4)', 'grid(n=16)']
-    """
+    """Return a sort key under which numbers in a text count as numbers."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return tuple((1, float(p), p) if at % 2 else (0, 0.0, p) for at, p in enumerate(parts))
 
@@ -49,13 +43,6 @@ def problem_class(record: Record, classes: Classes | None = None) -> str:
 
     What `classes` says; else the entry ``class`` of the problem's info; else its family, which is
     its name up to the first parenthesis.
-
-    Examples
-    --------
-    >>> record = Record(problem="grid(n=4)", problem_hash="", n_variables=16, n_edges=24,
-    ...                 n_factors=0, n_labels=2, solver="icm", solver_name="icm", status="error")
-    >>> problem_class(record), problem_class(record, {"grid(n=4)": "small"})
-    ('grid', 'small')
     """
     if callable(classes):
         return str(classes(record))
@@ -66,16 +53,7 @@ def problem_class(record: Record, classes: Classes | None = None) -> str:
 
 
 def facts_of(record: Record) -> dict[str, Any]:
-    """Return what is known of the problem of a run: the settings of its spec, then its info.
-
-    Examples
-    --------
-    >>> record = Record(problem="grid(n=4, seed=1)", problem_hash="", n_variables=16, n_edges=24,
-    ...                 n_factors=0, n_labels=2, solver="icm", solver_name="icm", status="error",
-    ...                 problem_info={"weight": 2.0})
-    >>> facts_of(record)
-    {'problem': 'grid(n=4, seed=1)', 'n': 4, 'seed': 1, 'weight': 2.0}
-    """
+    """Return what is known of the problem of a run: the settings of its spec, then its info."""
     try:
         settings = parse_spec(record.problem).settings
     except SpecError:
@@ -90,14 +68,6 @@ class Results:
 
     A draw is one of the (seed, repeat) that a problem was run with; runs of one problem in the
     same draw are compared with each other. Where there is no run, arrays hold NaN or False.
-
-    Parameters
-    ----------
-    comparison : Findings
-    classes : mapping or callable, optional
-        See `problem_class`.
-    elsewhere : mapping
-        Best energies that other runs found, which count as known.
     """
 
     comparison: Findings

@@ -278,13 +278,7 @@ def _repeats(records: Sequence[Record]) -> int:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers with runs of them joined.
-
-    Examples
-    --------
-    >>> _ranges([0, 1, 2, 5])
-    '0 to 2, 5'
-    """
+    """Return ascending numbers with runs of them joined."""
     parts: list[list[int]] = []
     for n in numbers:
         if parts and n == parts[-1][1] + 1:

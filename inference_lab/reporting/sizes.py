@@ -10,7 +10,6 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting import figures
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     Columns,
@@ -20,6 +19,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import Curves, curves_chart, size_curves
 from inference_lab.reporting.document import Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.results import facts_of
@@ -36,14 +36,7 @@ _ENDED = ("optimal", "converged", "infeasible")
 
 
 def sizes_section(analysis: Analysis, growing: str) -> Section:
-    """Return the section on problems that differ in size.
-
-    Parameters
-    ----------
-    analysis : Analysis
-    growing : str
-        The setting of the problems that says how large they are.
-    """
+    """Return the section on problems that differ in size."""
     sizes = _Sizes(analysis, growing)
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
@@ -151,22 +144,19 @@ class _Sizes:
             columns.append((Column(f"{size:,.0f}"), cells))
         return columns
 
+    def _curves(self) -> Curves:
+        names = self.analysis.labels
+        return size_curves(self.values, self.seconds.T, self.cut.T > 0, names, self.growing)
+
     def picture(self) -> Picture:
         """Return the seconds over the size."""
         solvers = counted(len(self.analysis.labels), "solver")
         return Picture(
             "seconds-by-size",
             f"Seconds over {self.growing}; hollow where a limit ended some of the runs. A line as "
-            "steep as the grey one is linear.",
+            "steep as that of linear growth is linear.",
             f"Seconds against {self.growing} for {solvers}.",
-            partial(
-                figures.seconds_by_size,
-                self.values,
-                self.seconds.T,
-                self.analysis.labels,
-                cut=self.cut.T > 0,
-                growing=self.growing,
-            ),
+            partial(curves_chart, self._curves()),
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
+from inference_lab.specs.extras import require
 
 __all__ = [
     "Profile",
@@ -28,6 +29,7 @@ __all__ = [
     "quantile",
     "rank_test",
     "shifted_geometric_mean",
+    "signed_rank",
     "snapped",
     "solved_within",
     "wilcoxon_against",
@@ -65,39 +67,11 @@ def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
     The mean of times that Mittelmann's benchmarks and SCIP's report: a factor counts the same for
     fast and for slow instances, but differences well below the shift do not count
     (Achterberg, *Constraint Integer Programming*, 2007, appendix A.3).
-
-    Parameters
-    ----------
-    values : array_like
-        Not negative; NaN are left out.
-    shift : float
-        In the unit of the values, not negative.
-
-    Returns
-    -------
-    float
-        NaN if there are no values, ``inf`` if one is infinite.
-
-    Raises
-    ------
-    ValueError
-        If the shift or a value is negative.
-
-    Examples
-    --------
-    >>> round(shifted_geometric_mean([1.0, 100.0], shift=0.0), 9)
-    10.0
-    >>> round(shifted_geometric_mean([0.0, 3.0], shift=1.0), 9)
-    1.0
     """
-    if not shift >= 0:
-        raise ValueError(f"shift must be a number from 0 on, got {shift}")
     array = np.asarray(values, dtype=np.float64).ravel()
     array = array[~np.isnan(array)]
     if array.size == 0:
         return float("nan")
-    if array.min() < 0:
-        raise ValueError(f"values must not be negative, got {array.min()}")
     if shift == 0 and array.min() == 0:
         return 0.0
     return max(0.0, float(np.exp(np.log(array + shift).mean()) - shift))
@@ -109,23 +83,6 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
     ``100 |E - E*| / max(|E|, |E*|)``; 0 where the two agree to `OPTIMALITY_TOLERANCE`, 100 where
     their signs differ or there is no labelling (Berthold, "Measuring the impact of primal
     heuristics", Operations Research Letters 41, 2013, eq. 1).
-
-    Parameters
-    ----------
-    energies, reference : array_like
-        Of shapes that broadcast; NaN stays NaN. Where the reference is infinite, so that no
-        labelling is known, the gap is 100.
-
-    Returns
-    -------
-    array of float64
-
-    Examples
-    --------
-    >>> primal_gap_percent([100.0, 125.0, float("inf"), -1.0], 100.0).tolist()
-    [0.0, 20.0, 100.0, 100.0]
-    >>> primal_gap_percent([-80.0], [-100.0]).tolist()
-    [20.0]
     """
     energy, best = np.broadcast_arrays(
         np.asarray(energies, dtype=np.float64), np.asarray(reference, dtype=np.float64)
@@ -143,32 +100,7 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
 
 
 def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
-    """Return a quantile along the last axis without NaN; entries may be infinite.
-
-    Parameters
-    ----------
-    values : (..., n) array_like
-    q : float
-        In [0, 1].
-
-    Returns
-    -------
-    (...) array of float64
-        The smallest entry with at least a share ``q`` of the entries at or below it; NaN where
-        there are none.
-
-    Raises
-    ------
-    ValueError
-        If `q` is outside [0, 1].
-
-    Examples
-    --------
-    >>> float(quantile([1.0, 2.0, 3.0, float("inf"), float("nan")], 0.75))
-    3.0
-    """
-    if not 0 <= q <= 1:
-        raise ValueError(f"q must be in [0, 1], got {q}")
+    """Return a quantile along the last axis without NaN; entries may be infinite."""
     return _order_statistic(values, lambda n: np.ceil(q * n - 1e-9).astype(np.int64) - 1)
 
 
@@ -176,11 +108,6 @@ def median(values: npt.ArrayLike) -> FloatArray:
     """Return the median along the last axis without NaN; entries may be infinite.
 
     Of an even number of entries the mean of the two middle ones, which is infinite if one is.
-
-    Examples
-    --------
-    >>> median([[1.0, 2.0, 9.0], [1.0, 2.0, float("nan")]]).tolist()
-    [2.0, 1.5]
     """
     low = _order_statistic(values, lambda n: (n - 1) // 2)
     high = _order_statistic(values, lambda n: n // 2)
@@ -199,23 +126,13 @@ def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number.
+    """Return p-values after Holm's correction for their number."""
+    require("report", "statsmodels")
+    from statsmodels.stats.multitest import multipletests
 
-    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6, 1979.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    result = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[at]))
-        result[at] = highest
-    return result
+    if not p_values:
+        return []
+    return [float(p) for p in multipletests(p_values, method="holm")[1]]
 
 
 # ---------------------------------------------------------------------- solver against solver
@@ -223,18 +140,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Wins:
-    """How often one solver ended below another.
-
-    Attributes
-    ----------
-    wins : (k, k) int64 array
-        ``wins[i, j]`` instances on which solver i found a lower energy than solver j; the losses
-        are the transpose.
-    ties : (k, k) int64 array
-        Instances on which both found the same energy, or neither found any.
-    faster : (k, k) int64 array
-        Ties with a labelling on which solver i took less time than solver j.
-    """
+    """How often one solver ended below another."""
 
     wins: npt.NDArray[np.int64]
     ties: npt.NDArray[np.int64]
@@ -248,34 +154,7 @@ def pairwise_wins(
     tolerance: float = OPTIMALITY_TOLERANCE,
     time_ratio: float = TIME_RATIO,
 ) -> Wins:
-    """Count for each pair of solvers which of them found the lower energy.
-
-    Parameters
-    ----------
-    energies : (n, k) array_like
-        ``inf`` where a run found no labelling, ``-inf`` where it proved that there is none; NaN
-        where there is no run, which leaves out the instance for the pairs with that solver.
-    seconds : (n, k) array_like
-    tolerance : float
-        Energies tie that differ by no more than this times ``max(1, |energy|)``.
-    time_ratio : float
-        Times differ if one is more than so many times the other.
-
-    Returns
-    -------
-    Wins
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or are not of two dimensions.
-
-    Examples
-    --------
-    >>> counts = pairwise_wins([[1.0, 2.0], [1.0, 1.0]], [[1.0, 1.0], [5.0, 1.0]])
-    >>> counts.wins.tolist(), counts.ties[0, 1].item(), counts.faster.tolist()
-    ([[0, 1], [0, 0]], 1, [[0, 0], [1, 0]])
-    """
+    """Count for each pair of solvers which of them found the lower energy."""
     energy = _matrix(energies, "energies", missing=True)
     time = _matrix(seconds, "seconds", missing=True)
     if energy.shape != time.shape:
@@ -298,15 +177,7 @@ def pairwise_wins(
 
 @dataclass(frozen=True)
 class Profile:
-    """A performance profile: for each solver the distribution of its ratio to the fastest.
-
-    Attributes
-    ----------
-    ratios : tuple of arrays
-        For each solver the finite ratios, ascending.
-    n : int
-        Number of instances, those included that a solver or all solvers failed on.
-    """
+    """A performance profile: for each solver the distribution of its ratio to the fastest."""
 
     ratios: tuple[FloatArray, ...]
     n: int
@@ -326,28 +197,6 @@ def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profil
 
     ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| / n`` (Dolan and More, "Benchmarking
     optimization software with performance profiles", Mathematical Programming 91, 2002, eq. 2.1).
-
-    Parameters
-    ----------
-    times : (n, k) array_like
-        Seconds until an instance was solved, ``inf`` if it was not.
-    clock : float
-        Times are at least this long.
-
-    Returns
-    -------
-    Profile
-
-    Raises
-    ------
-    ValueError
-        If there are no instances, or a time is NaN.
-
-    Examples
-    --------
-    >>> profile = performance_profile([[1.0, 2.0], [4.0, 1.0], [3.0, float("inf")]])
-    >>> [round(profile.share(s, 1.0), 3) for s in (0, 1)], profile.share(0, 4.0)
-    ([0.667, 0.333], 1.0)
     """
     matrix = np.maximum(_matrix(times, "times"), clock)
     if matrix.size == 0:
@@ -360,24 +209,7 @@ def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profil
 
 
 def solved_within(times: npt.ArrayLike) -> list[FloatArray]:
-    """Return for each solver the times at which it solved one more instance: a cactus plot.
-
-    Parameters
-    ----------
-    times : (n, k) array_like
-        Seconds until an instance was solved; ``inf`` and NaN if it was not.
-
-    Returns
-    -------
-    list of arrays
-        Ascending; the i-th entry is the time within which i + 1 instances are solved, each
-        running alone.
-
-    Examples
-    --------
-    >>> [t.tolist() for t in solved_within([[3.0, float("inf")], [1.0, 2.0]])]
-    [[1.0, 3.0], [2.0]]
-    """
+    """Return for each solver the times at which it solved one more instance: a cactus plot."""
     matrix = _matrix(times, "times", missing=True)
     return [np.sort(column[np.isfinite(column)]) for column in matrix.T]
 
@@ -389,22 +221,6 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
     """Return the values with those of a row made equal that lie within a tolerance.
 
     Going up a row, a value no more than `tolerance` above the smallest of its group joins it.
-
-    Parameters
-    ----------
-    values : (n, k) array_like
-        May be infinite.
-    tolerance : float
-        Absolute.
-
-    Returns
-    -------
-    (n, k) array of float64
-
-    Examples
-    --------
-    >>> snapped([[0.31, 0.30, 0.5]], 0.02).tolist()
-    [[0.3, 0.3, 0.5]]
     """
     matrix = _matrix(values, "values")
     order = np.argsort(matrix, axis=1, kind="stable")
@@ -420,60 +236,25 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Average ranks of solvers, and whether they differ.
-
-    Attributes
-    ----------
-    ranks : (k,) float64 array
-        Average rank of each solver over the instances; 1 is best, ties share the mean.
-    n : int
-        Number of instances.
-    statistic, p_value : float
-        Of Friedman's test that all solvers are alike.
-    critical_difference : float
-        Average ranks that differ by more are different at the level `alpha` (Nemenyi).
-    alpha : float
-    groups : tuple of tuple of int
-        Largest sets of two or more solvers, by rank, within which no two differ.
-    """
+    """Average ranks of solvers (1 is best), whether they differ, and which differences tell."""
 
     ranks: FloatArray
     n: int
     statistic: float
     p_value: float
     critical_difference: float
-    alpha: float
-    groups: tuple[tuple[int, ...], ...]
 
 
 def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
-    """Return the mean ranks of solvers in each block of instances.
+    """Return the mean ranks of solvers in each block of instances, in the order of the blocks.
 
     Instances of one block, such as problems made of one data set, are no independent witnesses:
     tests are over blocks.
-
-    Parameters
-    ----------
-    values : (n, k) array_like
-        Smaller is better; may be infinite.
-    blocks : sequence
-        The block of each instance.
-
-    Returns
-    -------
-    (blocks, k) array of float64
-        In the order in which blocks appear first.
-
-    Examples
-    --------
-    >>> block_ranks([[1.0, 2.0], [3.0, 3.0], [5.0, 4.0]], ["iris", "iris", "wine"]).tolist()
-    [[1.25, 1.75], [2.0, 1.0]]
     """
-    from scipy.stats import rankdata
+    import pandas as pd
 
-    ranks = rankdata(_matrix(values, "values"), axis=1)
-    names = np.array([str(block) for block in blocks])
-    return np.array([ranks[names == name].mean(axis=0) for name in dict.fromkeys(names)])
+    ranks = pd.DataFrame(_matrix(values, "values")).rank(axis=1)
+    return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
 def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> float:
@@ -481,24 +262,6 @@ def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> flo
 
     PAR2 and PAR10 of competitions (Hutter et al., "Algorithm runtime prediction", Artificial
     Intelligence 206, 2014, section 3).
-
-    Parameters
-    ----------
-    times : array_like
-        Seconds until an instance was solved, ``inf`` if it was not; NaN are left out.
-    limits : array_like
-        Seconds that each had.
-    factor : float
-
-    Returns
-    -------
-    float
-        NaN without times.
-
-    Examples
-    --------
-    >>> par([1.0, float("inf"), 3.0], [10.0, 10.0, 10.0])
-    8.0
     """
     time, limit = np.broadcast_arrays(
         np.asarray(times, dtype=np.float64), np.asarray(limits, dtype=np.float64)
@@ -516,69 +279,40 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     ``q_alpha sqrt(k (k + 1) / (6 n))``, with ``q_alpha`` the quantile of the studentized range
     divided by sqrt(2) (Demsar, "Statistical comparisons of classifiers over multiple data sets",
     JMLR 7, 2006, section 3.2.2).
-
-    Parameters
-    ----------
-    values : (n, k) array_like
-        Smaller is better; may be infinite. Equal values tie; see `snapped`.
-    alpha : float
-        Level, in (0, 1).
-
-    Returns
-    -------
-    RankTest
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two solvers or two instances, or a value is NaN.
-
-    Examples
-    --------
-    >>> test = rank_test([[1.0, 2.0, 3.0]] * 4)
-    >>> test.ranks.tolist(), test.statistic, round(test.p_value, 4)
-    ([1.0, 2.0, 3.0], 8.0, 0.0183)
-    >>> round(test.critical_difference, 3), test.groups
-    (1.657, ((0, 1), (1, 2)))
     """
-    from scipy.stats import chi2, rankdata, studentized_range
+    from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     matrix = _matrix(values, "values")
     n, k = matrix.shape
     if n < 2 or k < 2:
         raise ValueError(f"two instances and two solvers are needed, got the shape {matrix.shape}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
-    ranks = rankdata(matrix, axis=1)
-    average: FloatArray = ranks.mean(axis=0)
-    # With ties the ranks of a row vary less than 1 ... k do, which the variance itself says.
-    spread = float(((ranks - (k + 1) / 2) ** 2).sum()) / (k - 1)
-    between = n * n * float(((average - (k + 1) / 2) ** 2).sum())
-    statistic = between / spread if spread > 0 else 0.0
-    p_value = float(chi2.sf(statistic, k - 1)) if spread > 0 else 1.0
+    if (matrix == matrix[:, :1]).all():
+        statistic, p_value = 0.0, 1.0
+    elif k == 2:
+        # Friedman's test is of three or more.
+        statistic, p_value = np.nan, signed_rank(matrix[:, 0] - matrix[:, 1])
+    else:
+        statistic, p_value = friedmanchisquare(*matrix.T)
     # No degrees of freedom are estimated: the variance of ranks is known.
     q = float(studentized_range.ppf(1 - alpha, k, np.inf)) / np.sqrt(2)
     difference = float(q * np.sqrt(k * (k + 1) / (6 * n)))
-    order = np.argsort(average, kind="stable")
-    groups: list[tuple[int, ...]] = []
-    covered = 0
-    for start in range(k):
-        near = average[order[start:]] - average[order[start]] <= difference
-        end = start + int(near.sum())
-        if end - start > 1 and end > covered:
-            groups.append(tuple(int(s) for s in order[start:end]))
-            covered = end
-    return RankTest(average, n, statistic, p_value, difference, alpha, tuple(groups))
+    ranks = rankdata(matrix, axis=1).mean(axis=0)
+    return RankTest(ranks, n, float(statistic), float(p_value), difference)
 
 
-def _signed_rank(difference: FloatArray) -> float:
-    """Return the exact two-sided p-value of Wilcoxon's signed-rank test.
+def signed_rank(difference: FloatArray) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test, 1 if all differences are zero.
 
-    The tables of the test, and the exact method of scipy, are for ranks without ties.
+    Half of the rank of zeros goes to either sign. Up to 50 differences it is exact.
     """
-    from scipy.stats import rankdata
+    from scipy.stats import rankdata, wilcoxon
 
-    # Twice the ranks are whole numbers; a zero adds half its rank whatever its sign.
+    if not difference.any():
+        return 1.0
+    if len(difference) > _EXACT:
+        return float(wilcoxon(difference, zero_method="zsplit", method="asymptotic").pvalue)
+    # The exact distributions of scipy are without ties beyond 13 differences. Twice the ranks are
+    # whole numbers; a zero adds half its rank whatever its sign.
     doubled = np.rint(2 * rankdata(np.abs(difference))).astype(np.int64)[difference != 0]
     share = np.zeros(int(doubled.sum()) + 1)
     share[0] = 1.0
@@ -586,60 +320,13 @@ def _signed_rank(difference: FloatArray) -> float:
         share[rank:] = (share[rank:] + share[: len(share) - rank]) / 2
         share[:rank] /= 2
     observed = int(doubled[difference[difference != 0] > 0].sum())
-    tail = min(share[: observed + 1].sum(), share[observed:].sum())
-    return float(min(1.0, 2 * tail))
-
-
-def _wilcoxon(difference: FloatArray) -> float:
-    """Return the two-sided p-value of the signed-rank test, without a correction."""
-    from scipy.stats import wilcoxon
-
-    if not difference.any():
-        return 1.0
-    if len(difference) <= _EXACT:
-        return _signed_rank(difference)
-    return float(wilcoxon(difference, zero_method="zsplit", method="asymptotic").pvalue)
+    return float(min(1.0, 2 * min(share[: observed + 1].sum(), share[observed:].sum())))
 
 
 def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
-    """Return p-values of Wilcoxon's signed-rank test of one solver against each other one.
-
-    Two-sided, after Holm's correction for these comparisons; for up to 50 instances from the exact
-    distribution, that of all changes of sign, with whatever ties there are. For more it is
-    approximated by the normal one.
-
-    Parameters
-    ----------
-    values : (n, k) array_like
-        Finite. Differences of zero are ranked with the others and split between the signs
-        (compare Demsar 2006, section 3.1.3).
-    first : int
-        The column that the others are compared with.
-
-    Returns
-    -------
-    (k,) array of float64
-        1 at `first`, and where all differences are zero.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or there is no such column.
-
-    Examples
-    --------
-    >>> p = wilcoxon_against([[float(i), 2.0 * i + 1.0] for i in range(8)], 1)
-    >>> [round(float(x), 6) for x in p]
-    [0.007812, 1.0]
-    """
+    """Return p-values of `signed_rank` of one solver against each other one, after `holm`."""
     matrix = _matrix(values, "values")
-    if not np.isfinite(matrix).all():
-        row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"values[{row}, {column}] = {matrix[row, column]} is not finite")
-    k = matrix.shape[1]
-    if not 0 <= first < k:
-        raise ValueError(f"first must be a column from 0 to {k - 1}, got {first}")
-    others = [s for s in range(k) if s != first]
-    result = np.ones(k)
-    result[others] = holm([_wilcoxon(matrix[:, s] - matrix[:, first]) for s in others])
+    others = [s for s in range(matrix.shape[1]) if s != first]
+    result = np.ones(matrix.shape[1])
+    result[others] = holm([signed_rank(matrix[:, s] - matrix[:, first]) for s in others])
     return result

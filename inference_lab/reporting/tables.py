@@ -21,7 +21,8 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Column, Table
-from inference_lab.reporting.facts import (
+from inference_lab.reporting.markdown import escape_markdown, markdown_rows
+from inference_lab.reporting.problem_header import (
     energy_cells,
     known_facts,
     proof_cell,
@@ -29,7 +30,6 @@ from inference_lab.reporting.facts import (
     score_columns,
     sizes,
 )
-from inference_lab.reporting.markdown import escape_markdown, markdown_rows
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
@@ -208,13 +208,7 @@ def _summary_table(comparison: Findings) -> Table:
 def summary_table(
     comparison: Findings, columns: Sequence[str] | None, labels: Mapping[str, str]
 ) -> Table:
-    """Return the table over solvers with some of its columns, and names for some solvers.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column or solver, or no problem that all solvers were run on.
-    """
+    """Return the table over solvers with some of its columns, and names for some solvers."""
     table = _summary_table(comparison)
     if comparison.records and not table.rows:
         raise ValueError("there is no table over solvers: no problem was run by all of them")

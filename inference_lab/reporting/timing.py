@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.reporting import figures
+from inference_lab.reporting import charts
 from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.cells import (
     Columns,
@@ -19,6 +19,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
+from inference_lab.reporting.charts import BANDS, curves_chart
 from inference_lab.reporting.document import Block, Column, Picture, Section, Table, Text
 from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.statistics import (
@@ -33,7 +34,7 @@ from inference_lab.reporting.statistics import (
 from inference_lab.words import counted
 
 __all__ = [
-    "gap_curves",
+    "gaps_over_time",
     "glance_section",
     "has_histories",
     "history_section",
@@ -85,7 +86,7 @@ def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
         blocks = [analysis.block_of[at] for at in there]
         curves.append(share_band(solved[there, s][:, None] <= moments, blocks))
     share, low, high = (np.array(part) for part in zip(*curves, strict=True))
-    few = len(curves) <= figures.BANDS and not np.isnan(low).all()
+    few = len(curves) <= BANDS and not np.isnan(low).all()
     over = "problems" if analysis.blocks is None else f"blocks of problems ({analysis.blocks})"
     return Picture(
         "solved-over-time",
@@ -95,7 +96,7 @@ def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
         + (" Each solver over the problems it was run on. " if analysis.incomplete else " ")
         + _solved(analysis),
         f"Shares of solved problems over time for {counted(len(curves), 'solver')}.",
-        partial(figures.solved_over_time, moments, share, analysis.labels, low=low, high=high),
+        partial(curves_chart, charts.solved_curves(moments, share, low, high, analysis.labels)),
     )
 
 
@@ -111,12 +112,13 @@ def _profile(analysis: Analysis, solved: FloatArray) -> Block:
         "each solver solved within so many times the time of the fastest. " + _solved(analysis),
         f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
         f"{counted(len(analysis.complete), 'problem')}.",
-        partial(figures.performance_profile, profile, analysis.labels),
+        partial(curves_chart, charts.profile_curves(profile, analysis.labels)),
     )
 
 
 def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
     n = len(analysis.results.problems)
+    times = solved_within(solved[:, analysis.order])
     return Picture(
         "cactus",
         f"Cactus plot: the time within which so many of the {counted(n, 'problem')} are solved, "
@@ -124,7 +126,7 @@ def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
         + (" Where a solver was not run, it solved nothing. " if analysis.incomplete else " ")
         + _solved(analysis),
         f"Times of solved problems, ascending, for {counted(len(analysis.labels), 'solver')}.",
-        partial(figures.cactus, solved_within(solved[:, analysis.order]), analysis.labels),
+        partial(curves_chart, charts.cactus_curves(times, analysis.labels)),
     )
 
 
@@ -169,9 +171,9 @@ def glance_section(analysis: Analysis) -> Section | None:
     results = analysis.results
     if not has_histories(analysis):
         return None
-    moments, (middle, low, high) = gap_curves(analysis)
+    moments, (middle, low, high) = gaps_over_time(analysis)
     several = len(results.records) > len(results.solvers)
-    bands = several and len(analysis.labels) <= figures.BANDS
+    bands = several and len(analysis.labels) <= BANDS
     over = "problems, seeds and repeats" if analysis.several else "seeds and repeats"
     picture = Picture(
         "gap-over-time",
@@ -182,12 +184,8 @@ def glance_section(analysis: Analysis) -> Section | None:
         + (" Each solver over its own runs." if analysis.incomplete else ""),
         f"Primal gap against time for {counted(len(analysis.labels), 'solver')}.",
         partial(
-            figures.gap_over_time,
-            moments,
-            middle,
-            analysis.labels,
-            low=low if bands else None,
-            high=high if bands else None,
+            curves_chart,
+            charts.gap_curves(moments, middle, analysis.labels, (low, high) if bands else None),
         ),
     )
     return Section("At a glance", (picture,))
@@ -217,7 +215,7 @@ def has_histories(analysis: Analysis) -> bool:
     return bool(analysis.times) and any(r.trace for r in analysis.results.records)
 
 
-def gap_curves(analysis: Analysis) -> tuple[FloatArray, FloatArray]:
+def gaps_over_time(analysis: Analysis) -> tuple[FloatArray, FloatArray]:
     """Return times, and of the solvers in order the median and quartiles of primal gaps at them.
 
     The second array has the shape (3, solvers, times).
@@ -295,7 +293,7 @@ def _convergence(analysis: Analysis, problem: int) -> Picture:
         f"convergence-{summary.name}",
         f"{summary.name}: best energy, and bound (thin), over time"
         + ("; of each solver the run with the median energy." if results.shape[2] > 1 else ".")
-        + (" Values beyond 1e100 are left out." if any(map(figures.is_extreme, runs)) else ""),
+        + (" Values beyond 1e100 are left out." if any(map(charts.is_extreme, runs)) else ""),
         f"Energy and bound against time for {counted(len(labels), 'solver')} on {summary.name}.",
-        partial(figures.convergence, runs, labels, summary.name),
+        partial(curves_chart, charts.convergence_curves(runs, labels)),
     )

@@ -30,13 +30,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Steps(NamedTuple):
-    """The step function of one run, with a last point at its end.
-
-    Attributes
-    ----------
-    seconds, energy, bound : (m,) float64 arrays
-        From ``seconds[i]`` on, the best energy and the bound are ``energy[i]`` and ``bound[i]``.
-    """
+    """The step function of one run, with a last point at its end."""
 
     seconds: FloatArray
     energy: FloatArray
@@ -47,27 +41,6 @@ def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
     """Return the largest energy whose primal gap to a reference is at most `percent`.
 
     The inverse of `inference_lab.reporting.statistics.primal_gap_percent`.
-
-    Parameters
-    ----------
-    reference : array_like
-        The best energy known.
-    percent : float
-        In [0, 100).
-
-    Returns
-    -------
-    array of float64
-
-    Raises
-    ------
-    ValueError
-        If `percent` is outside [0, 100).
-
-    Examples
-    --------
-    >>> target_energy([100.0, -100.0, 0.0], 20.0).tolist()
-    [125.0, -80.0, 0.0]
     """
     if not 0 <= percent < 100:
         raise ValueError(f"percent must be in [0, 100), got {percent}")
@@ -78,25 +51,7 @@ def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
 
 
 class Traces:
-    """The step functions of many runs, searched together.
-
-    Parameters
-    ----------
-    records : sequence of Record
-
-    Examples
-    --------
-    >>> from inference_lab.contract import TracePoint
-    >>> record = Record(problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0,
-    ...                 n_labels=2, solver="icm", solver_name="icm", status="converged",
-    ...                 energy=2.0, seconds=4.0,
-    ...                 trace=(TracePoint(1.0, 5.0, 5.0, 0.0), TracePoint(3.0, 2.0, 2.0, 0.0)))
-    >>> traces = Traces([record])
-    >>> traces.time_to_target([5.0]), traces.time_to_target([1.0])
-    (array([1.]), array([inf]))
-    >>> traces.at([0.5, 2.0, 9.0]).energy
-    array([[inf,  5.,  2.]])
-    """
+    """The step functions of many runs, searched together."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         counts = np.array([len(r.trace) + 1 for r in records], dtype=np.int64)
@@ -142,19 +97,7 @@ class Traces:
         return first
 
     def time_to_target(self, energies: npt.ArrayLike) -> FloatArray:
-        """Return when each run had a labelling of its target energy or below.
-
-        Parameters
-        ----------
-        energies : (n,) array_like
-            Targets, reached within `OPTIMALITY_TOLERANCE` times ``max(1, |energy|)``; one that is
-            not finite is never reached.
-
-        Returns
-        -------
-        (n,) array of float64
-            Seconds; ``inf`` where it never had.
-        """
+        """Return when each run had a labelling of its target energy or below."""
         target = np.asarray(energies, dtype=np.float64)
         with np.errstate(over="ignore"):
             limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
@@ -162,30 +105,14 @@ class Traces:
         return self._first(np.isfinite(self._energy) & (self._energy <= limit[self._run]))
 
     def time_to_proof(self) -> FloatArray:
-        """Return when the bound of each run had met its energy, ``inf`` where it never did.
-
-        Returns
-        -------
-        (n,) array of float64
-        """
+        """Return when the bound of each run had met its energy, ``inf`` where it never did."""
         with np.errstate(invalid="ignore", over="ignore"):
             slack = OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(self._energy))
             met = np.abs(self._energy - self._bound) <= slack
         return self._first(met & np.isfinite(self._energy))
 
     def at(self, times: npt.ArrayLike) -> Steps:
-        """Return the best energy and bound that each run had at fixed times.
-
-        Parameters
-        ----------
-        times : (t,) array_like
-            Seconds.
-
-        Returns
-        -------
-        Steps
-            ``seconds`` of shape (t,), ``energy`` and ``bound`` of shape (n, t).
-        """
+        """Return the best energy and bound that each run had at fixed times."""
         moments = np.asarray(times, dtype=np.float64)
         energy = np.full((self.n, moments.size), np.inf)
         bound = np.full((self.n, moments.size), -np.inf)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
+from inference_lab.reporting.charts import Drawing, drawing
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Document, Picture, file_stems
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
-from inference_lab.reporting.style import RC
-from inference_lab.reporting.vectors import slim_svg
 from inference_lab.results.files import write_whole
 from inference_lab.specs.extras import require
-
-if TYPE_CHECKING:
-    from inference_lab.reporting.charts import Chart
 
 __all__ = ["check_folder", "write_document"]
 
@@ -33,25 +27,8 @@ _OURS = re.compile(
 )
 
 
-class _Drawing(NamedTuple):
-    svg: str
-    pdf: bytes
-    chart: Chart | None
-
-
-def _draw(picture: Picture) -> _Drawing:
-    """Draw a picture once; the same picture gives the same bytes."""
-    from matplotlib import rc_context
-
-    from inference_lab.reporting.charts import chart_of
-
-    svg, pdf = io.BytesIO(), io.BytesIO()
-    # Embedded fonts as most journals ask for them.
-    with rc_context({**RC, "pdf.fonttype": 42}):
-        figure = picture.draw()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    return _Drawing(slim_svg(svg.getvalue().decode()), pdf.getvalue(), chart_of(figure))
+def _draw(picture: Picture) -> Drawing:
+    return drawing(picture.draw())
 
 
 def _listed(folder: Path) -> set[str]:
@@ -70,16 +47,8 @@ def _list(folder: Path, names: set[str]) -> None:
 
 
 def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
-    """Refuse a folder in which a report would overwrite what no report wrote.
-
-    Raises
-    ------
-    MissingExtra
-        If what reports are made with is not installed.
-    FileExistsError
-        If one of the files is there and the list of an earlier report does not have it.
-    """
-    require("report", "matplotlib", "jinja2")
+    """Refuse a folder in which a report would overwrite what no report wrote."""
+    require("report", "altair", "vl_convert", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
     for name in names:
@@ -102,50 +71,11 @@ def write_document(
 ) -> list[Path]:
     """Write a document into a folder.
 
-    Parameters
-    ----------
-    document : Document
-    folder : path
-        Made if it is not there.
-    csv : bool
-        Write each table as ``tables/NAME.csv``; see `inference_lab.reporting.csv_text.csv_table`.
-    latex : bool
-        Write each table as ``tables/NAME.tex``; see `inference_lab.reporting.latex.latex_table`.
-    html : bool
-        Write ``index.html``, one page that needs no other file; the tables in the forms asked for
-        can be saved from it.
-    markdown : bool
-        Write ``README.md``, from which each table leads to its file: CSV, or LaTeX without that.
-
-    Returns
-    -------
-    list of Path
-        The files written. Pictures are always among them, as ``figures/NAME.svg`` for pages and
-        ``figures/NAME.pdf`` for papers.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a ``README.md`` or ``index.html`` that no report wrote; nothing is written.
-    MissingExtra
-        If matplotlib or jinja2 is not installed.
-    OSError
-        If the folder cannot be written to.
-
-    Notes
-    -----
-    Guarantees: the same document gives the same bytes; all is rendered before anything is
-    written, and each file is moved into place whole; names of tables and pictures lead to no
-    other folder; files that an earlier rendering left and this one does not have are removed if
-    that rendering listed them, and no others; a page that no rendering listed is not replaced.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from inference_lab.reporting.document import Document
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [path.name for path in write_document(Document("Grids"), folder)]
-    ['README.md', 'index.html']
+    The same document gives the same bytes, but for the order of fonts in a PDF. All is rendered
+    before anything is written, and each file is moved into place whole. Names of tables and
+    pictures lead to no other folder. Files that an earlier rendering left and this one does not
+    have are removed if that rendering listed them, and no others; a page that no rendering listed
+    is not replaced.
     """
     folder = Path(folder)
     before = _listed(folder)
@@ -167,16 +97,15 @@ def write_document(
     files: dict[str, bytes] = {}
     for stem, form in zip(table_stems, forms, strict=True):
         files |= {f"tables/{stem}.{suffix}": text.encode() for suffix, text in form.items()}
-    for stem, drawing in zip(picture_stems, drawings, strict=True):
-        files[f"figures/{stem}.svg"] = drawing.svg.encode()
-        files[f"figures/{stem}.pdf"] = drawing.pdf
+    for stem, drawn in zip(picture_stems, drawings, strict=True):
+        files[f"figures/{stem}.svg"] = drawn.svg.encode()
+        files[f"figures/{stem}.pdf"] = drawn.pdf
     if markdown:
         suffixes = ["csv"] * csv or ["tex"] * latex
         text = render_markdown(document, table_stems, picture_stems, suffixes)
         files["README.md"] = text.encode()
     if html:
-        shown = [drawing.chart or drawing.svg for drawing in drawings]
-        page = render_page(document, table_stems, picture_stems, shown, forms)
+        page = render_page(document, table_stems, picture_stems, drawings, forms)
         files["index.html"] = page.encode()
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def require(extra: str, *packages: str) -> None:
 
 def plots() -> Any:
     """Return the module that draws, by name as pandas does: the core does not import figures."""
-    return importlib.import_module("inference_lab.pictures.plots")
+    return importlib.import_module("inference_lab.plotting.plots")
 
 
 def why_missing(solver: object) -> str | None:

@@ -7,10 +7,10 @@ constraints over many random draws (`Study`); one of solvers runs them on proble
 from inference_lab.results.clustering_records import StudyRecord
 from inference_lab.studies.comparison import SolverStudy, render_comparison, run_comparison
 from inference_lab.studies.definition import Method, Protocol, Study
-from inference_lab.studies.finding import find_study, load_study
-from inference_lab.studies.reading import StudyError
+from inference_lab.studies.discovery import find_study, load_study
 from inference_lab.studies.report import render_study
 from inference_lab.studies.running import run_study
+from inference_lab.studies.toml_config import StudyError
 
 __all__ = [
     "Method",

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.registry.registry import as_solver, problem_registry
-from inference_lab.reporting.claims import Claim, with_claims
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.reporting.published_claims import Claim, with_claims
 from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.designs import Design, Grid
-from inference_lab.studies.reading import StudyError, read_field
+from inference_lab.studies.toml_config import StudyError, read_field
 from inference_lab.words import nearest
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ class SolverStudy:
     seeds, repeats, time_limit, clock, temperature, threads, trace_limit
         As in `inference_lab.compare`.
     answer : str
-        What the results say, in words, written by whoever looked at them; numbers are tied to the
-        tables that they are from, see `inference_lab.reporting.quoting`.
+        What the results say, written by whoever looked at them: a Jinja text over the tables of
+        the report, see `inference_lab.reporting.answers`.
     notes : list of str
     classes : str or None
         Entry of the problems' info that says which class a problem is of; by default its family.
@@ -345,7 +345,7 @@ class SolverStudy:
         >>> study.check()
         Traceback (most recent call last):
         ...
-        inference_lab.studies.reading.StudyError: solvers has 'icm' more than once
+        inference_lab.studies.toml_config.StudyError: solvers has 'icm' more than once
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")
@@ -570,7 +570,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     >>> document.title, text.splitlines()[0]
     ('Grids', '# Grids')
     """
-    from inference_lab.reporting.quoting import with_quotations
+    from inference_lab.reporting.answers import with_answers
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -593,7 +593,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
-    document = _chosen(with_claims(with_quotations(document), study.claims), study)
+    document = _chosen(with_claims(with_answers(document), study.claims), study)
     write_document(document, folder)
     write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document

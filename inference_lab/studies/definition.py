@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from inference_lab.reporting.claims import Claim
 from inference_lab.reporting.contrasts import Contrast
+from inference_lab.reporting.published_claims import Claim
 from inference_lab.results.clustering_records import COSTS
+from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.designs import check_names, check_values
-from inference_lab.studies.points import told_apart
-from inference_lab.studies.reading import StudyError, read_value
+from inference_lab.studies.toml_config import StudyError, read_value
 
 __all__ = ["Method", "Part", "Protocol", "Published", "Study", "Summary"]
 
@@ -175,10 +175,10 @@ class Protocol:
 
         Examples
         --------
-        >>> Protocol(noise=2.0).check()
+        >>> Protocol(noise=2).check()
         Traceback (most recent call last):
         ...
-        inference_lab.studies.reading.StudyError: protocol.noise must be between 0 and 1, got 2.0
+        inference_lab.studies.toml_config.StudyError: protocol.noise must be between 0 and 1, got 2
         """
         if not 0.0 < self.train <= 1.0:
             raise StudyError(f"protocol.train must be above 0 and at most 1, got {self.train}")
@@ -318,7 +318,7 @@ class Study:
     ----------
     title, question : str
     data : list of str
-        Specs of data, see `inference_lab.studies.points`.
+        Specs of data, see `inference_lab.studies.datasets`.
     methods : list of Method
     constraints : list of float
     runs : int
@@ -333,8 +333,8 @@ class Study:
     baseline : str or None
         Label of the method that others are compared with.
     answer : str
-        What the results say, in words, written by whoever looked at them; numbers are tied to the
-        tables that they are from, see `inference_lab.reporting.quoting`.
+        What the results say, written by whoever looked at them: a Jinja text over the tables of
+        the report, see `inference_lab.reporting.answers`.
     notes : list of str
         Deviations from the published protocol, and why.
     published : list of Published
@@ -531,7 +531,7 @@ class Study:
         >>> Study(title="Seeds", question="Do seeds matter?", data=["iris"], runs=1).check()
         Traceback (most recent call last):
         ...
-        inference_lab.studies.reading.StudyError: methods must not be empty
+        inference_lab.studies.toml_config.StudyError: methods must not be empty
         """
         from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
 

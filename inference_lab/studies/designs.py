@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inference_lab.studies.reading import StudyError
+from inference_lab.studies.toml_config import StudyError
 from inference_lab.words import nearest
 
 __all__ = ["Design", "Grid", "check_names", "check_values"]
@@ -167,17 +167,7 @@ def _filled(problem: str, chosen: Mapping[str, Any]) -> str:
 
 
 def check_names(text: str, values: set[str], where_values: str, where: str) -> None:
-    """Refuse names in braces without values, and values that are named nowhere.
-
-    Parameters
-    ----------
-    text : str
-        With names in braces.
-    values : set of str
-        Names that have values.
-    where_values, where : str
-        What the values and the text are called in messages.
-    """
+    """Refuse names in braces without values, and values that are named nowhere."""
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as reason:

@@ -19,9 +19,9 @@ from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
 from inference_lab.loading import timer
 from inference_lab.results.scoring import adjusted_rand
+from inference_lab.studies.datasets import StudyPoints
 from inference_lab.studies.definition import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED
-from inference_lab.studies.points import StudyPoints
 
 __all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
 

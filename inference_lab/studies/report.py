@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
-from inference_lab.reporting.claims import with_claims
+from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Observation, contrasts_section
 from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
@@ -28,14 +28,13 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
-from inference_lab.reporting.quoting import with_quotations
+from inference_lab.reporting.published_claims import with_claims
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
 from inference_lab.results.files import write_whole
-from inference_lab.studies.curves import Results, paired
+from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Method, Study
-from inference_lab.studies.figures import learning_curves, score_name
-from inference_lab.studies.points import told_apart
+from inference_lab.studies.learning_curves import Results, curve_panels, paired, score_name
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import summary_section
 
@@ -108,20 +107,7 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 def study_document(
     study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
 ) -> Document:
-    """Return the report of a study, of which nothing is drawn yet.
-
-    Parameters
-    ----------
-    study : Study
-    records : sequence of StudyRecord
-    known : mapping
-        What is known of the environments of the records, by name.
-
-    Returns
-    -------
-    Document
-        What its answer and claims say and the records do not is among the warnings.
-    """
+    """Return the report of a study, of which nothing is drawn yet."""
     stages = study.stages()
     own = _own(stages, records)
     parts = [summary_section(study, summary, own) for summary in study.summaries]
@@ -149,7 +135,7 @@ def study_document(
         warnings=tuple(warnings),
         sections=(*parts, *_closing(study, records, known)),
     )
-    return with_claims(with_quotations(document), study.claims)
+    return with_claims(with_answers(document), study.claims)
 
 
 def _results(stage: Study, own: Sequence[StudyRecord]) -> Results:
@@ -197,13 +183,19 @@ def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...
         name = score_name(score)
         blocks: list[Block] = []
         if len(study.constraints) > 1:
+            means = [
+                (data, method, f"{value:g}", results.mean(score, data, method, value))
+                for data in results.data
+                for method in results.methods
+                for value in results.constraints
+            ]
             blocks.append(
                 Picture(
                     f"{prefix}{score}",
                     f"Mean {name} against the number of constraints, with 95 % confidence "
                     "intervals of the mean.",
                     f"{name} against constraints, a panel for each data set",
-                    partial(learning_curves, results, score, _UNITS[study.protocol.unit]),
+                    partial(curve_panels, means, score, _UNITS[study.protocol.unit]),
                 )
             )
         blocks += _score_tables(results, study, score, prefix)

@@ -25,10 +25,10 @@ from inference_lab.results.clustering_records import (
 from inference_lab.results.json_lines import jsonable
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
+from inference_lab.studies.datasets import StudyPoints, load_points
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.methods import Fit, fit_method
-from inference_lab.studies.points import StudyPoints, load_points
-from inference_lab.studies.reading import StudyError
+from inference_lab.studies.toml_config import StudyError
 
 __all__ = ["Cell", "StudyPlan", "cells", "run_study"]
 
@@ -82,14 +82,7 @@ def cells(study: Study) -> list[Cell]:
 
 
 class StudyPlan(Campaign[StudyRecord]):
-    """All fits of a study.
-
-    Parameters
-    ----------
-    study : Study
-    data_dir : str or None
-    limits : Limits
-    """
+    """All fits of a study."""
 
     def __init__(self, study: Study, data_dir: str | None, limits: Limits) -> None:
         self.study = study

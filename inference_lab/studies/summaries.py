@@ -6,35 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table
-from inference_lab.reporting.style import RC, line_style
 from inference_lab.results.clustering_records import COSTS, StudyRecord
-from inference_lab.studies.curves import Mean, mean_of
+from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Study, Summary
-from inference_lab.studies.figures import score_name
-from inference_lab.studies.points import told_apart
+from inference_lab.studies.learning_curves import Mean, curve_panels, mean_of, score_name
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["Summed", "summary_curves", "summary_section"]
+__all__ = ["Summed", "summary_section"]
 
 
 @dataclass(frozen=True)
 class Summed:
-    """The fits of a summary as arrays.
-
-    Parameters
-    ----------
-    methods, columns : list of str
-    values : dict
-        For each score, method and column an array of shape (data, runs): means over all else.
-    """
+    """The fits of a summary as arrays."""
 
     methods: list[str]
     columns: list[str]
@@ -47,15 +35,7 @@ class Summed:
         summary: Summary,
         records: Mapping[str, Sequence[StudyRecord]],
     ) -> Summed:
-        """Sort records into arrays.
-
-        Parameters
-        ----------
-        study : Study
-        summary : Summary
-        records : mapping
-            By the title of a part its records, with its labels of methods.
-        """
+        """Sort records into arrays."""
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
         data = summary.data or [told_apart(name)[0] for name in first.data]
@@ -102,11 +82,6 @@ class Summed:
         """Return a mean with its interval, over data if there are several, else over runs.
 
         NaN if a fit is missing: a mean over some of the data is another one.
-
-        Parameters
-        ----------
-        less : str, optional
-            A method whose values are subtracted first, run by run.
         """
         values = self.values[score, method, column]
         if less is not None:
@@ -132,12 +107,17 @@ def summary_section(
     blocks: list[Block] = []
     shown = summary.scores or study.scores
     if summary.picture:
+        means = [
+            ("", method, column, summed.mean(shown[0], method, column))
+            for method in summed.methods
+            for column in summed.columns
+        ]
         blocks.append(
             Picture(
                 f"{summary.title}-{shown[0]}",
                 f"{summary.title}: mean {score_name(shown[0])}, with 95 % confidence intervals.",
                 f"{score_name(shown[0])} of each method",
-                partial(summary_curves, summed, shown[0]),
+                partial(curve_panels, means, shown[0]),
             )
         )
     for score in shown:
@@ -220,29 +200,3 @@ def _intervals(summed: Summed) -> str:
     if len(kinds) == 2:
         return "With 95 % confidence intervals: over runs, and of the mean over data sets."
     return f"With 95 % confidence intervals over {kinds[0]}."
-
-
-def summary_curves(summed: Summed, score: str) -> Figure:
-    """Draw the mean of each method against the columns."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(dict(RC)):
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        panel = figure.subplots()
-        places = np.arange(len(summed.columns))
-        for m, method in enumerate(summed.methods):
-            means = [summed.mean(score, method, column) for column in summed.columns]
-            middle = np.array([mean.value for mean in means])
-            half = np.nan_to_num(np.array([mean.half for mean in means]))
-            style = line_style(m)
-            shift = 0.04 * (m - (len(summed.methods) - 1) / 2)
-            panel.errorbar(places + shift, middle, yerr=half, label=method, capsize=2, **style)
-        panel.set_xticks(places, summed.columns)
-        if score.endswith("seconds"):
-            # From methods of milliseconds to those of minutes.
-            panel.set_yscale("log", nonpositive="clip")
-        panel.set_ylabel(score_name(score))
-        panel.grid(alpha=0.3)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    return figure

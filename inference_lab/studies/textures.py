@@ -25,18 +25,6 @@ def gabor_magnitudes(image: npt.ArrayLike) -> FloatArray:
 
     Complex Gabor filters of three scales and four orientations, without response to constants;
     the image is continued by reflection.
-
-    Parameters
-    ----------
-    image : (height, width) array-like
-        Grey values.
-
-    Examples
-    --------
-    >>> stripes = np.tile(np.cos(np.arange(64) * 2 * np.pi / 8), (64, 1))
-    >>> strength = gabor_magnitudes(stripes)[:, 32, 32]
-    >>> int(strength.argmax())  # the second scale, the first orientation
-    4
     """
     from scipy.signal import oaconvolve
 
@@ -59,39 +47,12 @@ def gabor_magnitudes(image: npt.ArrayLike) -> FloatArray:
 
 
 def site_centres(length: int, sites: int) -> npt.NDArray[np.int64]:
-    """Return the middle pixels of a number of equal parts of a line.
-
-    Examples
-    --------
-    >>> site_centres(10, 5).tolist()
-    [1, 3, 5, 7, 9]
-    """
+    """Return the middle pixels of a number of equal parts of a line."""
     return ((np.arange(sites) + 0.5) * length / sites).astype(np.int64)
 
 
 def site_features(image: npt.ArrayLike, sites: int = 101, window: int = 31) -> FloatArray:
-    """Return 24 features of each site: the histogram of grey values, and mean Gabor responses.
-
-    Parameters
-    ----------
-    image : (height, width) array-like of uint8
-    sites : int
-        Rows and columns of the grid.
-    window : int
-        Odd; height and width of the square around a site over which histograms and means go. The
-        paper does not say how large it is.
-
-    Returns
-    -------
-    (sites * sites, 24) float64 array, row by row
-        Each feature with mean zero and variance one, but for those that do not vary.
-
-    Raises
-    ------
-    ValueError
-        If `window` is not odd, or the image is no grey image or has fewer pixels than sites on a
-        side.
-    """
+    """Return 24 features of each site: the histogram of grey values, and mean Gabor responses."""
     from scipy.ndimage import uniform_filter
 
     grey = np.asarray(image)

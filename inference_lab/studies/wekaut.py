@@ -78,16 +78,7 @@ class ReleasedEStep(EStep):
 
 
 class WekaUTKMeans(MPCKMeans):
-    """MPCKMeans with one diagonal metric and the E-steps of the authors' released code.
-
-    Parameters
-    ----------
-    n_clusters : int
-    inference : {"icm", "bp", "lp"}
-        See `ReleasedEStep`.
-    init, max_iter, tol, random_state
-        See `HMRFKMeans`.
-    """
+    """MPCKMeans with one diagonal metric and the E-steps of the authors' released code."""
 
     def __init__(
         self,

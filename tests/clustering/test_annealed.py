@@ -20,7 +20,7 @@ from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import Gaussians
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import matched_accuracy
-from inference_lab.studies.points import four_clouds
+from inference_lab.studies.datasets import four_clouds
 
 
 def pairs_of(pairs, weight):

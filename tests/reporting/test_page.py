@@ -12,18 +12,19 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
-from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from sample_document import AWKWARD, PROBLEMS, SCRIPT, SOLVERS, sample_document
 
+from inference_lab.reporting import page
+from inference_lab.reporting.charts import Drawing
 from inference_lab.reporting.document import (
     Cell,
     Code,
@@ -35,11 +36,12 @@ from inference_lab.reporting.document import (
     Table,
     Text,
 )
-from inference_lab.reporting.page import inline_svg, render_page
+from inference_lab.reporting.page import render_page
 from inference_lab.reporting.writing import write_document
 from inference_lab.words import printable, printable_lines
 
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><g id="a"/></svg>'
+#: A chart of which nothing is to be seen.
+BLANK = Drawing({}, "<svg/>", b"")
 
 #: Elements of HTML that have no end.
 VOID = {"meta", "img", "br", "hr", "input", "link"}
@@ -86,13 +88,12 @@ class _Elements(HTMLParser):
 
 def _page_of(document: Document) -> str:
     tables, pictures = document.tables(), document.pictures()
-    return render_page(
-        document,
-        [f"t{at}" for at in range(len(tables))],
-        [f"p{at}" for at in range(len(pictures))],
-        [SVG] * len(pictures),
-        [{"csv": "a"}] * len(tables),
+    stems = (
+        [f"{kind}{at}" for at in range(len(all_))]
+        for kind, all_ in (("t", tables), ("p", pictures))
     )
+    with mock.patch.object(page, "javascript", lambda: "let vegaEmbed;"):
+        return render_page(document, *stems, [BLANK] * len(pictures), [{"csv": "a"}] * len(tables))
 
 
 @given(st.text(st.characters(), max_size=30))
@@ -119,7 +120,7 @@ def _full_of(text: str) -> Document:
     columns = (Column(text, right=False, help=text), Column(text, help=text), Column(text))
     blocks = (
         Table(text, text, columns, (cells,), note=text),
-        Picture(text, text, text, Figure),
+        Picture(text, text, text, dict),
         Text((text,)),
         Items((text,)),
     )
@@ -166,18 +167,22 @@ def test_the_page_is_alone() -> None:
     for tag, name, value in found.values:
         if name in ("href", "src", "action", "data", "srcset", "poster"):
             # Files of the report itself, which the page has a copy of.
-            assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$", value), (tag, name, value)
+            assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$|figures/[a-z0-9-]+\.svg$", value), (
+                tag,
+                name,
+                value,
+            )
             if value.startswith("#"):
                 assert value[1:] in ids
         assert not name.startswith("on")
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
     policy = next(value for _, name, value in found.values if name == "content")
-    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert script is not None
-    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
-    assert policy.startswith("default-src 'none'; ")
-    assert f"script-src 'sha256-{digest}'" in policy
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    allowed = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    assert policy.startswith("default-src 'none'; ") and len(scripts) == 2
+    assert f"script-src {' '.join(allowed)};" in policy
 
 
 def test_headings_leave_no_level_out() -> None:
@@ -226,7 +231,7 @@ def test_downloads_hold_the_files(tmp_path: Path) -> None:
     write_document(sample_document(), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     *inside, files = _unpacked(page)
-    found = _Elements(page + "".join(inside))
+    found = _Elements(page + "".join(text for text in inside if text.lstrip().startswith("<")))
     names = found.of("download")
     links = [address for address in found.of("href") if address.startswith("tables/")]
     assert links == [f"tables/{name}" for name in names]
@@ -282,73 +287,6 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
     section = Section("Problem by problem", folded=True, sections=tuple(sections))
     write_document(Document("t", sections=(section,)), tmp_path, markdown=False)
     assert (tmp_path / "index.html").stat().st_size < 1.5e6
-
-
-# ---------------------------------------------------------------------- pictures
-
-
-def _saved(figure: Figure) -> str:
-    out = BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue().decode()
-
-
-def test_pictures_do_not_clash() -> None:
-    """Two pictures share no identifier, and each names its own parts only."""
-    figure = Figure(figsize=(3, 2))
-    figure.subplots().bar([1, 2], [2, 1], hatch="//")
-    svg = _saved(figure)
-    assert 'id="figure_1"' in svg
-    assert "url(#" in svg
-    parts = [inline_svg(svg, prefix, "alt") for prefix in ("figure-a_", "figure-b_")]
-    for prefix, part in zip(("figure-a_", "figure-b_"), parts, strict=True):
-        ids = re.findall(r'\bid="([^"]*)"', part)
-        named = re.findall(r'(?:href="|url\()#([^")]*)', part)
-        assert len(ids) == len(re.findall(r'\bid="([^"]*)"', svg)) > 5
-        assert len(named) > 5
-        assert set(named) <= set(ids)
-        assert all(name.startswith(prefix) for name in ids)
-
-
-def test_pictures_keep_what_they_draw() -> None:
-    """All outlines, and pixels, of the file are in the page; its style sheet and metadata not."""
-    figure = Figure(figsize=(3, 2))
-    axes = figure.subplots()
-    axes.imshow([[0, 1], [1, 0]])
-    axes.set_title("<title>")
-    svg = _saved(figure)
-    part = inline_svg(svg, "f_", 'say "what" <it> is')
-    for tag in ("path", "use", "image", "clipPath"):
-        assert len(re.findall(rf"<{tag}\b", part)) == len(re.findall(rf"<{tag}\b", svg)) > 0
-    for unwanted in ("<style", "<metadata", "<!DOCTYPE", "<?xml", "<!--", "http"):
-        assert unwanted in svg
-        assert unwanted not in part
-    assert 'aria-label="say &quot;what&quot; &lt;it&gt; is"' in part
-    assert 'style="--width: 288px"' in part  # 3 inches of 96
-
-
-def test_pictures_bring_nothing_that_runs_or_leads_away() -> None:
-    """Scripts, handlers, links, foreign elements and addresses elsewhere are left out."""
-    svg = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
-      width="10" onload="alert(1)"><script>alert(2)</script><style>* {display: none}</style>
-      <a xlink:href="javascript:alert(3)"><path d="M0 0" onclick="alert(4)"/></a>
-      <image xlink:href="http://example.org/x.png"/><image href="data:image/png;base64,AA=="/>
-      <use href="other.svg#x"/><rect style="fill: url(http://example.org/#x)"/>
-      <rect style="fill: url('#p')"/><foreignObject><b>x</b></foreignObject>
-      <set attributeName="href" to="javascript:alert(5)"/></svg>"""
-    part = inline_svg(svg, "f_", "")
-    for unwanted in ("alert", "example.org", "other.svg", "display", "<a", "foreign", "<set", "on"):
-        assert not re.search(rf"\b{unwanted}", part.replace("</", "<")), unwanted
-    assert '<path d="M0 0" />' in part
-    assert '"data:image/png;base64,AA=="' in part
-    assert "url('#f_p')" in part
-
-
-@pytest.mark.parametrize("svg", ["", "<svg", "not xml", "<html/>"])
-def test_what_is_no_picture_is_refused(svg: str) -> None:
-    """The message says what was expected."""
-    with pytest.raises(ValueError, match=r"svg must be (well-formed XML|an svg element)"):
-        inline_svg(svg, "f_", "")
 
 
 # ---------------------------------------------------------------------- in a browser
@@ -425,7 +363,7 @@ def test_names_are_text(visit: Callable[..., Any]) -> None:
     page = visit()
     assert page.title() == "Potts grids under one clock"
     assert page.locator("#table-summary tbody th").last.inner_text() == SCRIPT
-    assert page.locator("script").count() == 1
+    assert page.locator("script").count() == 2
     assert page.locator("img").count() == 0
 
 
@@ -532,8 +470,8 @@ def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
     assert alarm["y"] >= 0
     assert alarm["y"] + alarm["height"] < 844
     assert page.locator(".warnings").bounding_box()["y"] > alarm["y"]
-    figures = page.locator("figure :is(.picture, .plot) > svg").all()
-    assert len(figures) == 4
+    page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
+    figures = page.locator("figure .plot > svg").all()
     for figure in figures:
         box = figure.bounding_box()
         assert box["width"] > 200
@@ -550,14 +488,9 @@ def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
     assert head["y"] <= frame["y"] + 60, "the head does not stay"
 
 
-def test_narrow_pages_scroll_pictures_and_wrap_titles(visit: Callable[..., Any]) -> None:
-    """Legends stay legible, and titles of columns take less room than on one line."""
+def test_narrow_pages_wrap_titles(visit: Callable[..., Any]) -> None:
+    """Titles of columns take less room than on one line."""
     page = visit(500, 844)
-    curves = page.locator("#figure-curves svg")
-    assert curves.bounding_box()["width"] >= 600
-    box = page.locator("#figure-curves .picture")
-    assert box.evaluate("e => e.scrollWidth > e.clientWidth && e.clientWidth < 500")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 500
     gap = _head(page, "mean gap %").bounding_box()["width"]
     page.set_viewport_size({"width": 1600, "height": 900})
     assert gap < _head(page, "mean gap %").bounding_box()["width"] - 10
@@ -591,116 +524,112 @@ def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
     assert dark is (scheme == "dark")
 
 
-def test_pictures_do_not_borrow_from_each_other(visit: Callable[..., Any]) -> None:
-    """Every part that a picture names is its own."""
+def _plot(page: Any, name: str = "profile") -> Any:
+    """Return a chart, in the middle of the window, when all are drawn."""
+    page.wait_for_function("() => document.querySelectorAll('.plot > svg').length === 4")
+    plot = page.locator(f"#figure-{name} .plot > svg")
+    plot.evaluate("svg => svg.scrollIntoView({ block: 'center' })")
+    return plot
+
+
+def _lines(plot: Any) -> Any:
+    return plot.locator(".mark-line path")
+
+
+def test_charts_say_what_they_show(visit: Callable[..., Any]) -> None:
+    """Who does not see a chart is told; no identifier is there twice."""
     page = visit()
-    strangers = page.evaluate(
-        """() => [...document.querySelectorAll("figure svg")].flatMap(svg =>
-          [...svg.querySelectorAll("use")].filter(use =>
-            !svg.contains(document.getElementById(use.getAttribute("href").slice(1)))))
-          .length"""
+    page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
+    names = page.locator("figure .plot").evaluate_all(
+        "all => all.map(e => e.getAttribute('aria-label'))"
     )
-    assert strangers == 0
-    assert page.locator("figure svg use").count() > 50
+    assert names == ["Curves of six solvers", 'Three panels "of" curves', SCRIPT, "Grey cells"]
     assert page.evaluate(
         """() => {
           const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
           return ids.length === new Set(ids).size;
         }"""
     )
-    names = page.locator("figure svg[role=img]").evaluate_all(
-        "all => all.map(e => e.getAttribute('aria-label'))"
-    )
-    assert names == ["Curves of six solvers", 'Three panels "of" curves', SCRIPT, "Grey pixels"]
-
-
-def _chart(page: Any) -> Any:
-    return page.locator("#figure-profile .chart")
 
 
 def test_a_line_says_its_name_and_value(visit: Callable[..., Any]) -> None:
-    """Over a curve a tip names it, and where the pointer is; its line stands out of the others."""
+    """Near a point of a curve a tip has its name and its values."""
     page = visit()
-    chart, tip = _chart(page), _chart(page).locator(".tip")
-    assert not tip.is_visible()
-    plot = chart.locator(".plot > svg")
-    plot.scroll_into_view_if_needed()
-    frame = plot.bounding_box()
-    # The end of the curve of the first solver, which is solid and the first one drawn.
-    end = plot.locator("[data-curve='0']").evaluate(
-        "path => { const p = path.getPointAtLength(path.getTotalLength()); return [p.x, p.y]; }"
+    plot = _plot(page)
+    end = _lines(plot).first.evaluate(
+        """path => {
+          const p = path.getPointAtLength(path.getTotalLength() - 0.5);
+          const at = new DOMPoint(p.x, p.y).matrixTransform(path.getScreenCTM());
+          return [at.x, at.y];
+        }"""
     )
-    page.mouse.move(frame["x"] + end[0] + 1, frame["y"] + end[1])
-    assert tip.locator("strong").inner_text() == SOLVERS[0]
-    said = re.search(r"time / best time: ([\d.]+); share of problems: ([\d.]+)", tip.inner_text())
-    assert said is not None
-    times = np.sort(np.random.default_rng(0).exponential(1.0, 40))
-    assert float(said[1]) == pytest.approx(1 + times[-1], rel=1e-3)
-    assert float(said[2]) == 1.0
-    assert plot.locator(".on").count() == chart.locator("li.on").count() == 1
+    page.mouse.move(end[0] - 5, end[1])
+    page.mouse.move(end[0], end[1])
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    said = tip.inner_text()
+    assert SOLVERS[0][:20] in said
+    found = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", said)
+    assert found is not None
+    times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
+    assert float(found[1]) == pytest.approx(times[-1], rel=1e-3) and float(found[2]) == 1.0
     page.mouse.move(0, 0)
-    assert not tip.is_visible()
-    assert plot.locator(".on").count() == 0
+    tip.wait_for(state="hidden")
 
 
-def test_the_legend_hides_lines(visit: Callable[..., Any]) -> None:
-    """A click on a name hides its line, another one shows it; so does the keyboard."""
+def test_the_legend_chooses_lines(visit: Callable[..., Any]) -> None:
+    """A click on a name leaves its line as it is, and the others faint; outside, all are back."""
     page = visit()
-    chart = _chart(page)
-    lines = chart.locator(".plot path[data-curve]:visible")
-    names = chart.locator(".legend button")
-    assert names.all_inner_texts() == [solver[:20] for solver in SOLVERS[:6]]
-    assert lines.count() == 6
-    names.nth(2).click()
-    assert lines.count() == 5
-    assert names.nth(2).get_attribute("aria-pressed") == "false"
-    names.nth(2).press("Enter")
-    assert lines.count() == 6
-    every = chart.get_by_role("button", name="All lines")
-    every.click()
-    assert lines.count() == 0
-    every.click()
-    assert lines.count() == 6
+    plot = _plot(page)
+
+    def clear() -> list[bool]:
+        shown = _lines(plot).evaluate_all("all => all.map(p => p.getAttribute('opacity'))")
+        return [opacity in (None, "1") for opacity in shown]
+
+    assert clear() == [True] * 6
+    plot.locator(".role-legend-label text").nth(2).click()
+    page.wait_for_function(
+        "() => document.querySelector('#figure-profile .mark-line path[opacity=\"0.12\"]')"
+    )
+    assert clear() == [False, False, True, False, False, False]
 
 
 def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -> None:
-    """The curve goes through the same values, and ticks are named where these lie."""
+    """The curve goes through the same values across a linear axis, and back."""
     page = visit()
-    chart = _chart(page)
-    line = chart.locator(".plot path[data-curve='0']")
-    texts = chart.locator(".ticks text:not(.axis)")
-    before, ticks = line.get_attribute("d"), texts.all_inner_texts()
-    axis = chart.get_by_role("button", name="Horizontal axis")
+    before = _lines(_plot(page)).first.get_attribute("d")
+    axis = page.locator("#figure-profile").get_by_role("button", name="Horizontal axis")
     assert axis.inner_text() == "Horizontal axis: logarithmic"
     axis.click()
     assert axis.inner_text() == "Horizontal axis: linear"
-    assert line.get_attribute("d") != before
-    # Where the pieces of the curve are across the axes follows from its data and the ticks.
-    across = [float(h) for h in re.findall(r"H([\d.]+)", line.get_attribute("d"))]
+    changed = "d => document.querySelector('#figure-profile .mark-line path').getAttribute('d') "
+    page.wait_for_function(f"{changed} !== d", arg=before)
+    drawn = _lines(_plot(page)).first.get_attribute("d")
+    # Where the curve goes up follows from its data.
+    across = [float(h) for h in re.findall(r"[ML]([\d.]+),", drawn)]
+    places = list(dict.fromkeys(across))
     times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
-    slope, offset = np.polyfit(times[1:], across, 1)
-    assert across == pytest.approx((slope * times[1:] + offset).tolist(), abs=0.5)
-    marks = texts.evaluate_all(
-        "all => all.filter(t => t.getAttribute('text-anchor') === 'middle')"
-        ".map(t => [Number(t.textContent), Number(t.getAttribute('x'))])"
-    )
-    assert len(marks) >= 3
-    for value, place in marks:
-        assert place == pytest.approx(slope * value + offset, abs=0.5)
+    slope, offset = np.polyfit(times, places, 1)
+    assert places == pytest.approx((slope * times + offset).tolist(), abs=0.5)
     axis.click()
-    assert line.get_attribute("d") == before
-    assert texts.all_inner_texts() == ticks
+    page.wait_for_function(f"{changed} === d", arg=before)
 
 
 def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
     """In a narrow window a chart is drawn anew, its texts as large as before."""
     page = visit(390, 844)
-    plot = _chart(page).locator(".plot > svg")
-    assert plot.bounding_box()["width"] < 390
-    small = plot.locator("text").first.bounding_box()["height"]
+    # At once, for a chart may be drawn anew at any time.
+    sizes = """() => {
+      const svg = document.querySelector("#figure-profile .plot > svg");
+      const text = svg?.querySelector("text")?.getBoundingClientRect().height;
+      return text ? [svg.clientWidth, text] : null;
+    }"""
+    width, small = page.wait_for_function(sizes).json_value()
+    assert width < 390
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("svg => svg.clientWidth > 390", arg=plot.element_handle())
-    assert plot.locator("text").first.bounding_box()["height"] == pytest.approx(small, rel=0.05)
+    wide = f"() => {{ const found = ({sizes})(); return found?.[0] > 600 && found; }}"
+    _, large = page.wait_for_function(wide).json_value()
+    assert large == pytest.approx(small, rel=0.05)
 
 
 def test_a_table_says_that_it_goes_on(visit: Callable[..., Any]) -> None:
@@ -761,5 +690,6 @@ def test_without_javascript(visit: Callable[..., Any]) -> None:
     assert page.locator("#table-summary table").is_visible()
     assert page.locator("thead button").count() == 0
     assert page.locator("input").count() == 0
+    assert page.get_by_role("link", name="Curves of six solvers").is_visible()
     page.locator("details.section > summary").last.click()
     assert page.get_by_text("One run at a time.").is_visible()

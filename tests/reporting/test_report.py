@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sample_records import record, traced
 
+from inference_lab.reporting.charts import drawing
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
@@ -421,7 +421,7 @@ def test_times_do_not_go_beyond_the_limit():
     # The curves go on to the end all the same.
     document = report_document(unlimited, title="")
     (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
-    assert picture.draw().axes[0].get_xlim()[1] == pytest.approx(30.0)
+    assert picture.draw.args[0].x.limits[1] == pytest.approx(30.0)
 
 
 def test_files_name_the_solvers_and_say_all_of_the_wins():
@@ -446,7 +446,7 @@ def test_extreme_energies_make_no_report_fail():
     assert {row.gap_percent for row in Comparison(runs).rows} == {None}
     document = report_document(runs, title="")
     for picture in document.pictures():
-        FigureCanvasAgg(picture.draw()).draw()
+        drawing(picture.draw())
     captions = [p.caption for p in document.pictures() if p.name.startswith("convergence")]
     assert len(captions) == 2
     assert all(c.endswith("Values beyond 1e100 are left out.") for c in captions)
@@ -726,11 +726,10 @@ def test_in_short_of_one_solver_one_problem_and_failures():
     assert "over the 1 of 2 problems that all these solvers were run on (not p1)." in partly
 
 
-def shown_cells(figure):
-    """Return what each cell of a map says, with its shade."""
-    cells = figure.axes[0]
-    shades = cells.get_images()[0].get_array().ravel().tolist()
-    return list(zip((t.get_text() for t in cells.texts), shades, strict=True))
+def shown_cells(picture):
+    """Return what each cell of a map says, with what is shaded."""
+    (cells, *_) = picture.draw.args
+    return list(zip(cells["text"], cells["value"], strict=True))
 
 
 def test_a_map_of_the_best_solver():
@@ -747,13 +746,13 @@ def test_a_map_of_the_best_solver():
     (row,) = table(tied, "best-solver-n-k").rows
     assert [c.text for c in row[3:]] == ["a, b", "0", "20.00", "b", "1.00"]
     (picture,) = (p for p in tied.pictures() if p.name.startswith("best-solver-map"))
-    assert shown_cells(picture.draw()) == [("a, b", 0.0)]
+    assert shown_cells(picture) == [("a, b", 0.0)]
     # One is the best by as much as the next is above it.
     alone = report_document([runs[0], runs[2]], title="", maps=[("n", "k")])
     (row,) = table(alone, "best-solver-n-k").rows
     assert [c.text for c in row[3:6]] == ["a", "0", "20.00"]
     (picture,) = (p for p in alone.pictures() if p.name.startswith("best-solver-map"))
-    assert shown_cells(picture.draw()) == [("a", 1.0)]
+    assert shown_cells(picture) == [("a", pytest.approx(20.0))]
     nothing = report_document(study(), title="", maps=[("n", "noise")])
     assert "No problem says both n and noise, so there is no map over them." in texts(nothing)
 
@@ -834,7 +833,7 @@ def test_names_may_be_anything():
     assert {row[0].text for row in table(document, "problems").rows} == set(names)
     assert document.pictures()
     for picture in document.pictures():
-        FigureCanvasAgg(picture.draw()).draw()
+        drawing(picture.draw())
 
 
 def test_thinned_histories_are_a_limitation():

@@ -78,14 +78,6 @@ def test_the_shifted_geometric_mean_is_what_its_formula_says():
     assert math.isnan(shifted_geometric_mean([], 1.0))
 
 
-@pytest.mark.parametrize(
-    ("values", "shift", "said"), [([1.0], -1.0, "shift"), ([1.0], NAN, "shift"), ([-1.0], 0, "-1")]
-)
-def test_the_shifted_geometric_mean_refuses_what_has_none(values, shift, said):
-    with pytest.raises(ValueError, match=said):
-        shifted_geometric_mean(values, shift)
-
-
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(1e-3, 1e3))
 def test_the_shifted_geometric_mean_lies_between_minimum_and_mean(values, shift):
     mean = shifted_geometric_mean(values, shift)
@@ -121,11 +113,6 @@ def test_medians_and_quantiles_by_sorting(values):
     for q in (0.0, 0.25, 0.5, 0.9, 1.0):
         expected = next(v for v in present if sum(w <= v for w in present) >= q * len(present))
         assert float(quantile(values, q)) == expected
-
-
-def test_quantiles_outside_the_unit_interval_are_refused():
-    with pytest.raises(ValueError, match=r"q must be in \[0, 1\], got 1.5"):
-        quantile([1.0], 1.5)
 
 
 def test_holm_by_hand():
@@ -218,7 +205,6 @@ def test_ranks_and_critical_difference_of_the_published_example():
         scipy.stats.friedmanchisquare(*np.array(AUC).T).statistic
     )
     assert test.critical_difference == pytest.approx(1.25, abs=0.005)
-    assert test.groups == ((3, 1, 2, 0),)
     assert rank_test(-np.array(AUC), alpha=0.1).critical_difference == pytest.approx(
         1.12, abs=0.005
     )
@@ -246,26 +232,10 @@ def test_friedman_against_scipy(values):
     assert test.p_value == pytest.approx(expected.pvalue)
 
 
-@given(matrices(VALUES, high=8))
-def test_groups_are_the_largest_sets_within_the_critical_difference(values):
-    test = rank_test(values, alpha=0.3)
-    ranks = test.ranks
-    for group in test.groups:
-        assert len(group) > 1 and np.ptp(ranks[list(group)]) <= test.critical_difference
-    for i in range(len(ranks)):
-        for j in range(i):
-            together = any(i in group and j in group for group in test.groups)
-            assert together == (abs(ranks[i] - ranks[j]) <= test.critical_difference)
-    for first in test.groups:
-        assert not any(set(first) < set(other) for other in test.groups)
-
-
 def test_rank_tests_refuse_too_little():
     for values in (np.ones((1, 3)), np.ones((3, 1))):
         with pytest.raises(ValueError, match="two instances and two solvers"):
             rank_test(values)
-    with pytest.raises(ValueError, match="alpha"):
-        rank_test(np.ones((3, 3)), alpha=1.0)
     with pytest.raises(ValueError, match=r"values\[0, 1\] is NaN"):
         rank_test([[1.0, NAN], [1.0, 2.0]])
 
@@ -288,8 +258,6 @@ def test_wilcoxon_by_enumeration_and_its_correction():
         expected = holm([raw[min(first, s), max(first, s)] for s in others])
         p_values = wilcoxon_against(values, first)
         assert p_values[others] == pytest.approx(expected) and p_values[first] == 1.0
-    with pytest.raises(ValueError, match="first must be a column from 0 to 2, got 3"):
-        wilcoxon_against(values, 3)
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
@@ -331,8 +299,6 @@ def test_wilcoxon_of_equal_columns_and_of_holes():
         many[:, 0] - many[:, 1], zero_method="zsplit", method="asymptotic"
     )
     assert wilcoxon_against(many, 0)[1] == pytest.approx(expected.pvalue)
-    with pytest.raises(ValueError, match=r"values\[1, 0\] = inf is not finite"):
-        wilcoxon_against([[1.0, 2.0], [INF, 2.0]], 0)
 
 
 def test_snapping_makes_ties_and_leaves_the_rest():

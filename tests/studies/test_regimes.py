@@ -15,9 +15,9 @@ from inference_lab.hardness.evidence import evidence
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies import StudyError, load_study
+from inference_lab.studies.datasets import load_points
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.methods import draw_constraints, draw_run, fit_method
-from inference_lab.studies.points import load_points
 from inference_lab.studies.running import cells
 
 PER_POINT = Protocol(unit="share-of-points", noise=0.2)

@@ -27,7 +27,7 @@ from inference_lab.studies import (
     render_comparison,
     run_comparison,
 )
-from inference_lab.studies.finding import available_studies
+from inference_lab.studies.discovery import available_studies
 
 SMALL = """
 title = "A small study"

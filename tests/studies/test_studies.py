@@ -21,8 +21,15 @@ from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
-from inference_lab.studies.curves import mean_of, paired
+from inference_lab.studies.datasets import (
+    StudyPoints,
+    four_clouds,
+    known_points,
+    load_points,
+    told_apart,
+)
 from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.learning_curves import curve_panels, mean_of, paired
 from inference_lab.studies.methods import (
     draw_constraints,
     draw_run,
@@ -31,15 +38,7 @@ from inference_lab.studies.methods import (
     nested_pairs,
 )
 from inference_lab.studies.patterns import PATTERNS
-from inference_lab.studies.points import (
-    StudyPoints,
-    four_clouds,
-    known_points,
-    load_points,
-    told_apart,
-)
 from inference_lab.studies.running import cells
-from inference_lab.studies.summaries import Summed, summary_curves
 from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 STUDIES = sorted(
@@ -526,11 +525,9 @@ def test_errors_in_summaries_are_named(tmp_path, old, new, message):
 
 
 def test_times_have_a_logarithmic_axis():
-    values = {
-        (score, "A", c): np.array([[0.1, 30.0]]) for score in ("nmi", "seconds") for c in "12"
-    }
-    summed = Summed(["A"], ["1", "2"], values)
-    scales = {s: summary_curves(summed, s).axes[0].get_yscale() for s in ("nmi", "seconds")}
+    means = [("", "A", column, mean_of([0.1, 30.0])) for column in "12"]
+    charts = {score: curve_panels(means, score).to_dict() for score in ("nmi", "seconds")}
+    scales = {s: c["layer"][1]["encoding"]["y"]["scale"]["type"] for s, c in charts.items()}
     assert scales == {"nmi": "linear", "seconds": "log"}
 
 

@@ -174,6 +174,77 @@
     if (location.hash) unfold();
   });
 
+  const NARROW = 560; // pixels: below, legends are under their charts
+  const ON_PAPER = 700; // what is folded is drawn for a printed page
+  const NAMES = { x: "Horizontal", y: "Vertical" };
+
+  // All encodings of one axis in a specification.
+  const encodings = (part, axis) => [
+    ...(part.encoding?.[axis]?.scale ? [part.encoding[axis]] : []),
+    ...(part.layer ?? []).flatMap((layer) => encodings(layer, axis)),
+  ];
+
+  // A chart is drawn for the room that there is, and anew when that changes.
+  const makeChart = async (chart) => {
+    const plot = chart.querySelector(".plot");
+    const given = JSON.parse(await unpack(chart.querySelector("template")));
+    const linear = new Set();
+    let width = 0;
+    let drawn = null;
+
+    const draw = async () => {
+      width = plot.clientWidth;
+      const room = width || ON_PAPER;
+      const spec = structuredClone(given);
+      const legend = spec.config.legend;
+      if (room < NARROW || spec.facet) {
+        const columns = Math.max(1, Math.floor(room / NARROW * 2) - 1);
+        Object.assign(legend, { orient: "bottom", direction: "vertical", columns });
+        legend.labelLimit = room / columns - 60;
+      }
+      if (spec.facet) {
+        spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(room / spec.usermeta.panel)));
+      } else if (width && typeof spec.width === "number") {
+        spec.width = "container";
+        spec.autosize = { type: "fit-x", contains: "padding" };
+      }
+      linear.forEach((axis) => encodings(spec, axis).forEach((encoding) => {
+        encoding.scale.type = "linear";
+        delete encoding.axis.values;
+      }));
+      const before = drawn;
+      // Expressions are interpreted: the page forbids code made of text.
+      drawn = await vegaEmbed(plot, spec, { ast: true, actions: false, renderer: "svg", logLevel: 1 });
+      before?.finalize();
+    };
+
+    Object.entries(NAMES).forEach(([axis, name]) => {
+      const [first] = encodings(given, axis);
+      if (!["log", "symlog"].includes(first?.scale.type)) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      const say = () => {
+        button.textContent = `${name} axis: ${linear.has(axis) ? "linear" : "logarithmic"}`;
+      };
+      button.addEventListener("click", () => {
+        if (!linear.delete(axis)) linear.add(axis);
+        say();
+        draw();
+      });
+      say();
+      chart.querySelector(".controls").append(button);
+    });
+
+    draw();
+    let soon = 0;
+    new ResizeObserver(() => {
+      if (!plot.clientWidth || plot.clientWidth === width) return;
+      clearTimeout(soon);
+      soon = setTimeout(draw, 150);
+    }).observe(plot);
+  };
+  document.querySelectorAll(".chart").forEach(makeChart);
+
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll(":is(main, .boxes) details:not([open])")];

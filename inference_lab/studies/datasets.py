@@ -20,8 +20,8 @@ from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.studies.patterns import PATTERNS
-from inference_lab.studies.reading import StudyError
 from inference_lab.studies.textures import site_centres, site_features
+from inference_lab.studies.toml_config import StudyError
 
 __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
 
@@ -43,20 +43,7 @@ _STANDARDISED = ", standardised"
 
 @dataclass(frozen=True)
 class StudyPoints:
-    """Points with their classes.
-
-    Parameters
-    ----------
-    name : str
-    values : (n, d) array or CSR array
-    labels : (n,) array of int
-    distortion : str
-        What distances between them are, for choosing questions.
-    declared : int, optional
-        Number of classes that methods are told, where it is not that of the classes that occur.
-    few : int, optional
-        How many of them each run draws; all, where there are no more.
-    """
+    """Points with their classes."""
 
     name: str
     values: Any
@@ -66,13 +53,7 @@ class StudyPoints:
     few: int | None = None
 
     def drawn(self, rng: np.random.Generator) -> StudyPoints:
-        """Return those of a run; classes of which none is drawn do not count.
-
-        Examples
-        --------
-        >>> load_points("iris, n=20").drawn(np.random.default_rng(0)).values.shape
-        (20, 4)
-        """
+        """Return those of a run; classes of which none is drawn do not count."""
         n = len(self.labels)
         if self.few is None or self.few >= n:
             return self
@@ -96,13 +77,6 @@ def told_apart(name: str) -> tuple[str, int]:
     """Return the name of the points as they are, and by how much the number of classes is wrong.
 
     That is, the number that methods are told.
-
-    Examples
-    --------
-    >>> told_apart("iris"), told_apart("iris, k+2")
-    (('iris', 0), ('iris', 2))
-    >>> told_apart("iris, standardised, n=100"), told_apart("iris, k+2, enlarged to 5000")
-    (('iris', 0), ('iris', 2))
     """
     for size in (_DRAWN, _ENLARGED):
         if found := size.fullmatch(name):
@@ -117,18 +91,6 @@ def four_clouds(n: int = 200, seed: int = 0, ratio: float = 2.0) -> tuple[FloatA
 
     Four round clouds of equal size on the corners of a rectangle that is higher than wide. The
     best two clusters are the upper and the lower clouds; the classes are left and right.
-
-    Parameters
-    ----------
-    n : int
-        Number of points, divided among the clouds in turn.
-    seed : int
-    ratio : float
-        Height of the rectangle over its width, which is 2; the paper does not tell it.
-
-    Returns
-    -------
-    (n, 2) float64 and (n,) int64 arrays
     """
     rng = np.random.default_rng(seed)
     right, upper = np.arange(n) % 2, np.arange(n) // 2 % 2
@@ -254,25 +216,7 @@ def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
 
 
 def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> StudyPoints:
-    """Load the points of a study.
-
-    Parameters
-    ----------
-    name : str
-        See `known_points`. "iris, k+1" is iris with one class more told than there are; "iris,
-        standardised" has features of mean 0 and variance 1; of "iris, n=100", or "iris,
-        standardised, n=100", each run draws 100 points, or takes all where there are no more;
-        "iris, enlarged to 5000" are 5000 points drawn from kernel estimates of the densities of its
-        classes, whose means, covariances and shares stay what they are.
-    data_dir : path, optional
-
-    Raises
-    ------
-    StudyError
-        If there are no such data, or there is no such form of them.
-    DataNotFoundError, DataFormatError
-        If their files are not there, or are not what they should be.
-    """
+    """Load the points of a study."""
     if found := _DRAWN.fullmatch(name):
         if int(found[2]) < 2:
             raise StudyError(f"data {name!r}: at least 2 points are to be drawn")

@@ -27,15 +27,6 @@ def in_short(analysis: Analysis) -> str:
     Which solvers are closest to the best energies, the fastest of the good ones, which prove most,
     on how many problems nothing is proved, and failures. Where not every solver was run on every
     problem, means are over the problems in common.
-
-    Parameters
-    ----------
-    analysis : Analysis
-        Of one run at least.
-
-    Returns
-    -------
-    str
     """
     return " ".join([*_solvers(analysis), *_proofs(analysis), *_failures(analysis)])
 

@@ -20,12 +20,7 @@ class StudyError(ValueError):
 
 
 def read_field(cls: type, name: str, value: Any, where: str) -> Any:
-    """Check a value against the type of a field.
-
-    Raises
-    ------
-    StudyError
-    """
+    """Check a value against the type of a field."""
     return read_value(value, typing.get_type_hints(cls)[name], where)
 
 
@@ -49,12 +44,7 @@ def read_table(cls: type[_T], table: Any, where: str) -> _T:
 
 
 def read_value(value: Any, hint: Any, where: str) -> Any:
-    """Check a value against a type, and build dataclasses of tables.
-
-    Raises
-    ------
-    StudyError
-    """
+    """Check a value against a type, and build dataclasses of tables."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         problem = None

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from inference_lab.reporting.answers import filled
 from inference_lab.reporting.cells import column_of, table_of, text_cell
 from inference_lab.reporting.document import Document, Section
-from inference_lab.reporting.quoting import quoted
 
 __all__ = ["Claim", "with_claims"]
 
@@ -25,12 +25,11 @@ class Claim:
         What it says, in our words.
     verdict : {"holds", "holds under conditions", "does not hold", "cannot be told"}
     evidence : str
-        Why, with every number tied to a table of the report; see
-        `inference_lab.reporting.quoting`.
+        Why, a Jinja text over the tables of the report; see `inference_lab.reporting.answers`.
 
     Examples
     --------
-    >>> found = "It takes {2 s = times | a | s}."
+    >>> found = "It takes {{ value('times', 'a', 's')|fixed(1) }} s."
     >>> Claim(paper="A (2004)", claim="Slow.", verdict="holds", evidence=found).verdict
     'holds'
     """
@@ -45,22 +44,11 @@ def with_claims(document: Document, claims: Sequence[Claim]) -> Document:
     """Return a report with claims beside its evidence, after its first section.
 
     What evidence says and the tables do not becomes a warning.
-
-    Parameters
-    ----------
-    document : Document
-        With all its tables.
-    claims : sequence of Claim
-
-    Returns
-    -------
-    Document
-        The same one if there are no claims.
     """
     if not claims:
         return document
-    shown = [quoted(claim.evidence, document.tables()) for claim in claims]
-    rows = [replace(claim, evidence=told.text) for claim, told in zip(claims, shown, strict=True)]
+    shown = [filled(claim.evidence, document.tables()) for claim in claims]
+    rows = [replace(claim, evidence=text) for claim, (text, _) in zip(claims, shown, strict=True)]
     columns = [
         column_of(rows, "paper", lambda c: text_cell(c.paper), right=False),
         column_of(rows, "says", lambda c: text_cell(c.claim), right=False),
@@ -71,8 +59,8 @@ def with_claims(document: Document, claims: Sequence[Claim]) -> Document:
     first, *rest = document.sections
     wrong = [
         f"Evidence of {claim.claim!r} and records differ: {said}."
-        for claim, told in zip(claims, shown, strict=True)
-        for said in told.wrong
+        for claim, (_, missing) in zip(claims, shown, strict=True)
+        for said in missing
     ]
     return replace(
         document,

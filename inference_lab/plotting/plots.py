@@ -23,13 +23,7 @@ _MARKS = ("o", "s", "^", "D", "v")
 
 
 def own_axes(axes: Axes | None) -> Axes:
-    """Return the axes that are given, or those of a new figure of pyplot.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
-    """
+    """Return the axes that are given, or those of a new figure of pyplot."""
     if axes is not None:
         return axes
     require("report", "matplotlib")
@@ -46,31 +40,7 @@ def draw_graph(
     labels: npt.NDArray[np.integer],
     axes: Axes | None,
 ) -> Axes:
-    """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines.
-
-    Parameters
-    ----------
-    n : int
-        Number of variables.
-    edges : (m, 2) int array
-    attractive : (m,) bool array
-        Whether a pair costs less where its labels are equal.
-    scopes : sequence of sequence of int
-        The variables of each higher-order factor.
-    labels : (n,) int array
-        The colours.
-    axes : matplotlib.axes.Axes or None
-        None for those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    ValueError
-        If there are more than 300 variables and factors.
-    """
+    """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines."""
     import networkx as nx
 
     if n + len(scopes) > MOST_NODES:
@@ -116,21 +86,7 @@ def draw_graph(
 def draw_trade_off(
     reached: Sequence[tuple[str, float, float]], axes: Axes | None, distance: str
 ) -> Axes:
-    """Draw named points of seconds and distances in percent.
-
-    Parameters
-    ----------
-    reached : sequence of (str, float, float)
-        Name, seconds and distance of each.
-    axes : matplotlib.axes.Axes or None
-        None for those of a new figure.
-    distance : str
-        Label of the vertical axis.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw named points of seconds and distances in percent."""
     drawn = own_axes(axes)
     for place, (name, seconds, gap) in enumerate(reached):
         drawn.plot(max(seconds, 1e-6), gap, _MARKS[place // 10 % len(_MARKS)], label=name)
@@ -157,21 +113,7 @@ def draw_history(
     name: str,
     axes: Axes | None,
 ) -> Axes:
-    """Draw the best energy and the bound over time, as steps on a logarithmic axis.
-
-    Parameters
-    ----------
-    seconds, energies, bounds : sequence of float
-        Of equal length; what is not finite is left out.
-    name : str
-        Of the run, for the legend.
-    axes : matplotlib.axes.Axes or None
-        None for those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw the best energy and the bound over time, as steps on a logarithmic axis."""
     drawn = own_axes(axes)
     # A logarithmic axis has no zero; nothing that is measured takes less.
     times = np.maximum(np.asarray(seconds, dtype=np.float64), 1e-6)
@@ -197,19 +139,7 @@ def draw_history(
 
 
 def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | None) -> Axes:
-    """Draw marginals as stacked bars, one a variable.
-
-    Parameters
-    ----------
-    marginals : sequence of 1-D float64 arrays
-        One a variable; an (n, k) array is one.
-    axes : matplotlib.axes.Axes or None
-        None for those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw marginals as stacked bars, one a variable."""
     drawn = own_axes(axes)
     n, width = len(marginals), max((len(row) for row in marginals), default=0)
     below = np.zeros(n)
@@ -224,19 +154,7 @@ def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | No
 
 
 def draw_image(image: npt.NDArray[np.uint8], axes: Axes | None) -> Axes:
-    """Draw an image, pixel by pixel and without ticks.
-
-    Parameters
-    ----------
-    image : (height, width) or (height, width, 3) uint8 array
-        Grey values or colours.
-    axes : matplotlib.axes.Axes or None
-        None for those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw an image, pixel by pixel and without ticks."""
     axes = own_axes(axes)
     axes.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_xticks([])

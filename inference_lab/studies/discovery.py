@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from inference_lab.studies.comparison import SolverStudy
 from inference_lab.studies.definition import Study
-from inference_lab.studies.reading import StudyError, read_table
+from inference_lab.studies.toml_config import StudyError, read_table
 from inference_lab.words import nearest
 
 __all__ = ["Found", "available_studies", "find_study", "load_study"]

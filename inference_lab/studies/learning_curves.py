@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.reporting.charts import Chart, panels
+from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 
-__all__ = ["Difference", "Mean", "Results", "mean_of", "paired"]
+__all__ = ["Difference", "Mean", "Results", "curve_panels", "mean_of", "paired", "score_name"]
+
+_NAMES: Mapping[str, str] = {
+    "pairwise_f": "pairwise F",
+    "nmi": "NMI",
+    "nmi_geometric": "NMI (geometric mean)",
+    "ari": "adjusted Rand index",
+    "accuracy": "accuracy",
+    "boundary_accuracy": "accuracy of the decision boundary",
+    "clusters": "number of clusters",
+    "violated": "weight of violated constraints",
+    "e_step_seconds": "seconds of E-steps",
+}
 
 #: Two-sided level of all intervals.
 LEVEL = 0.95
@@ -39,14 +53,7 @@ class Difference(NamedTuple):
 
 
 def mean_of(values: Iterable[float]) -> Mean:
-    """Return the mean of values and its Student t interval.
-
-    Examples
-    --------
-    >>> mean = mean_of([1.0, 2.0, 3.0])
-    >>> mean.value, round(mean.half, 3)
-    (2.0, 2.484)
-    """
+    """Return the mean of values and its Student t interval."""
     from scipy.stats import t
 
     array = np.array([v for v in values if math.isfinite(v)], dtype=np.float64)
@@ -60,50 +67,18 @@ def mean_of(values: Iterable[float]) -> Mean:
 
 
 def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
-    """Return the mean of ``first - second`` over runs, where both are finite.
-
-    Examples
-    --------
-    >>> paired([3.0, 4.0, 6.0], [1.0, 2.0, 3.0]).value
-    2.3333333333333335
-    """
+    """Return the mean of ``first - second`` over runs, where both are finite."""
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[np.isfinite(difference)]
     mean = mean_of(difference)
     # Rounding makes no rank.
     difference = np.where(np.abs(difference) < 1e-12, 0.0, difference)
-    p_value = _signed_rank(difference) if np.count_nonzero(difference) else 1.0
-    return Difference(mean.value, mean.half, mean.runs, p_value)
-
-
-def _signed_rank(difference: npt.NDArray[np.float64]) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test; half of the rank of zeros goes each way.
-
-    Of 2 to 13 runs, with ties or without, all patterns of signs are counted at once.
-    """
-    from scipy.stats import permutation_test, rankdata, wilcoxon
-
-    if not 2 <= difference.size <= 13:
-        return float(wilcoxon(difference, zero_method="zsplit").pvalue)
-    ranks = np.sign(difference) * rankdata(np.abs(difference))
-    total = permutation_test((ranks,), np.sum, permutation_type="samples")
-    return float(total.pvalue)
+    return Difference(mean.value, mean.half, mean.runs, signed_rank(difference))
 
 
 @dataclass(frozen=True)
 class Results:
-    """The records of a study as arrays.
-
-    Parameters
-    ----------
-    data, methods : list of str
-    constraints : list of float
-    runs : int
-    values : dict
-        For each name, scores and other figures, an array of shape
-        (data, methods, constraints, runs), NaN where there is none.
-    failures : list of StudyRecord
-    """
+    """The records of a study as arrays."""
 
     data: list[str]
     methods: list[str]
@@ -166,3 +141,31 @@ class Results:
 
 def _number(value: Any) -> float:
     return float(value) if value is not None else math.nan
+
+
+def score_name(score: str) -> str:
+    """Return what a score is called in text."""
+    return _NAMES.get(score, score)
+
+
+def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: str = "") -> Chart:
+    """Return means of panels, methods and columns as a chart, with 95 % confidence intervals."""
+    import pandas as pd
+
+    # No score lies outside, so no interval need.
+    lowest = {"ari": -1.0, "objective": -np.inf}.get(score, 0.0)
+    highest = np.inf if score in ("clusters", *COSTS) else 1.0
+    rows = pd.DataFrame(
+        [
+            {"panel": panel, "solver": method, "x": column, "y": mean.value}
+            | {"low": max(mean.value - half, lowest), "high": min(mean.value + half, highest)}
+            for panel, method, column, mean in means
+            for half in [0.0 if math.isnan(mean.half) else mean.half]
+        ]
+    )
+    # From methods of milliseconds to those of minutes.
+    scale: Literal["linear", "log"] = "log" if score.endswith("seconds") else "linear"
+    if scale == "log":
+        rows["low"] = rows["low"].clip(lower=rows["y"] / 10)
+    names = list(dict.fromkeys(rows["solver"]))
+    return panels(rows.round(4), names, axis, score_name(score), scale)

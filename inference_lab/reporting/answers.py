@@ -1,0 +1,125 @@
+"""Answers and claims of studies: Jinja texts over the tables of a report, so no number can drift.
+
+``{{ cell('summary', 'icm', 'gap %') }}`` is the text that stands in a table, and ``{{
+value('summary', 'icm', 'seconds')|fixed(2) }}`` the number behind it, with two decimals. Tables go
+by the names of their files. A row goes by the text of one of its cells, or of several with ``&``
+between them, a column by its title; ``;`` parts several of either, and ``*`` is all of them, for
+``lowest`` and ``highest``. Of contrasts there are ``gain``, ``interval``, ``above``, ``p`` and
+``verdict``, by their names; ``{{ verdict('exact', gain='helps', undecided='may') }}`` has words for
+each verdict that there may be, and the page warns of one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from inference_lab.reporting.document import Cell, Document, Table, file_stems
+from inference_lab.words import nearest
+
+__all__ = ["filled", "with_answers"]
+
+#: Columns of the table of contrasts by what they are called in answers.
+_CONTRASTS = {
+    "gain": "gain",
+    "interval": "95 % interval",
+    "above": "sets above",
+    "p": "p (Holm)",
+}
+
+
+class _Lookups:
+    """What a text may ask of tables; what is not there is noted, and stands as a question mark."""
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        held = list(tables)
+        self.tables = dict(zip(file_stems([t.name for t in held], "table"), held, strict=True))
+        self.missing: list[str] = []
+
+    def cells(self, name: str, row: str, column: str) -> list[Cell]:
+        table = self.tables.get(name)
+        if table is None:
+            self.missing.append(f"there is no table {name!r}{nearest(name, self.tables)}")
+            return []
+        titles = [head.title for head in table.columns]
+        wanted = titles[1:] if column == "*" else [title.strip() for title in column.split(";")]
+        for title in wanted:
+            if title not in titles:
+                hint = nearest(title, titles)
+                self.missing.append(f"table {name!r} has no column {title!r}{hint}")
+        found = []
+        for one in row.split(";"):
+            keys = {key.strip() for key in one.split("&")}
+            rows = [r for r in table.rows if keys == {"*"} or keys <= {cell.text for cell in r}]
+            if not rows:
+                self.missing.append(f"table {name!r} has no row {one.strip()!r}")
+            found += [r[titles.index(t)] for r in rows for t in wanted if t in titles]
+        return found
+
+    def cell(self, name: str, row: str, column: str) -> str:
+        found = self.cells(name, row, column)
+        if len(found) > 1:
+            self.missing.append(f"{name} | {row} | {column} are {len(found)} cells, not one")
+        return found[0].text if len(found) == 1 else "?"
+
+    def number(self, choose: Callable[[list[float]], float]) -> Callable[[str, str, str], Any]:
+        def value(name: str, row: str, column: str) -> Any:
+            found = [c.value for c in self.cells(name, row, column) if c.value is not None]
+            if not found:
+                self.missing.append(f"{name} | {row} | {column} holds no number")
+            return choose(found) if found else float("nan")
+
+        return value
+
+    def verdict(self, *names: str, **words: str) -> str:
+        """Return the verdict that contrasts share, or the words that are given for it."""
+        said = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
+        if words and said not in words:
+            self.missing.append(f"there are no words for the verdict {said!r} of {names}")
+        return words.get(said, said)
+
+    def offered(self) -> dict[str, Any]:
+        by_name = {
+            call: lambda name, column=column: self.cell("contrasts", name, column)
+            for call, column in _CONTRASTS.items()
+        }
+        numbers: dict[str, Callable[[list[float]], float]] = {
+            "value": lambda found: found[0],
+            "lowest": min,
+            "highest": max,
+        }
+        return {
+            "cell": self.cell,
+            "verdict": self.verdict,
+            **by_name,
+            **{call: self.number(choose) for call, choose in numbers.items()},
+        }
+
+
+def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
+    """Return a text with what it asks of tables, and what the tables do not have."""
+    from jinja2 import StrictUndefined, TemplateError
+    from jinja2.sandbox import SandboxedEnvironment
+
+    # Definitions of studies may be anybody's.
+    environment = SandboxedEnvironment(undefined=StrictUndefined)
+    environment.filters["fixed"] = lambda value, decimals: f"{value:.{decimals}f}"
+    # Without the sign of a gain, or the star of a test.
+    environment.filters["plain"] = lambda text: text.removesuffix(" *").replace("+", "")
+    lookups = _Lookups(tables)
+    try:
+        shown = environment.from_string(text).render(lookups.offered())
+    except (TemplateError, TypeError, ValueError) as problem:
+        return text, [f"it is no template: {problem}"]
+    return shown, lookups.missing
+
+
+def with_answers(document: Document) -> Document:
+    """Return a report with its answer filled in; what its tables do not have becomes warnings."""
+    lead, warnings = [], list(document.warnings)
+    for name, text in document.lead:
+        shown, missing = filled(text, document.tables()) if name == "Answer" else (text, [])
+        lead.append((name, shown))
+        warnings += [f"{name} and records differ: {said}." for said in missing]
+    return replace(document, lead=tuple(lead), warnings=tuple(warnings))

@@ -1,0 +1,170 @@
+"""Charts of reports: what they show, whatever the names, and files that are the same each time."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference_lab.reporting import charts
+from inference_lab.reporting.charts import curves_chart, drawing, heatmap, panels, ranks_chart
+from inference_lab.reporting.statistics import performance_profile, solved_within
+from inference_lab.reporting.traces import Steps
+
+INF = math.inf
+
+#: Names of which some are long, some hostile.
+NAMES = [
+    "icm",
+    "loopy-bp(damping=0.5, schedule=residual, tolerance=1e-8)",
+    "costs $\\frac{1}$ and $",
+    "_hidden",
+    "<script>alert(1)</script>",
+    "two\nlines \u202e \x00",
+    "datum['x'] + \"y\"",
+    "能量 ∞",
+]
+TIMES = np.geomspace(1e-3, 10, 20)
+GAPS = 100 * np.exp(-np.outer(np.arange(1, 9), np.linspace(0, 2, 20)))
+
+
+def solved(k):
+    rng = np.random.default_rng(0)
+    times = rng.lognormal(0, 2, (30, k))
+    times[rng.random((30, k)) < 0.2] = INF
+    return times
+
+
+def runs(k, scale=1.0):
+    rng = np.random.default_rng(2)
+    found = []
+    for n in range(k):
+        energy = np.sort(rng.exponential(20, 9))[::-1] + 100 + n
+        bound = np.sort(90 - rng.exponential(20, 9)) if n % 2 else np.full(9, -INF)
+        found.append(Steps(np.sort(rng.lognormal(-2, 1, 9)), scale * energy, scale * bound))
+    return found
+
+
+def cells(names):
+    return pd.DataFrame(
+        [
+            {"x": f"[{c}]", "y": name, "panel": "", "text": f"{n}\nx", "value": n, "best": n == 0}
+            for n, name in enumerate(names)
+            for c in "ab"
+        ]
+    )
+
+
+def made(kind, names):
+    k = len(names)
+    if kind == "ranks":
+        return ranks_chart(names, np.arange(1.0, k + 1), 1.5)
+    if kind == "map":
+        return heatmap(cells(names), "x", "y", scale={"range": charts.GREYS}, shades="lead")
+    if kind == "panels":
+        rows = [
+            {"solver": n, "panel": p, "x": c, "y": 0.5, "low": 0.4, "high": 0.6}
+            for n in names
+            for p in ("iris", "wine")
+            for c in ("25", "50")
+        ]
+        return panels(pd.DataFrame(rows), names, "constraints", "NMI", "linear")
+    seconds = np.outer(np.arange(1, k + 1), [0.1, 1.0, 10.0])
+    bands = (GAPS[:k] / 2, GAPS[:k])
+    made_curves = {
+        "profile": lambda: charts.profile_curves(performance_profile(solved(k)), names),
+        "cactus": lambda: charts.cactus_curves(solved_within(solved(k)), names),
+        "gap": lambda: charts.gap_curves(TIMES, GAPS[:k], names, bands),
+        "solved": lambda: charts.solved_curves(TIMES, GAPS[:k] / 100, *bands, names),
+        "sizes": lambda: charts.size_curves(
+            np.array([10.0, 100.0, 1000.0]), seconds, seconds > 5, names, "points"
+        ),
+        "convergence": lambda: charts.convergence_curves(runs(k), names),
+    }
+    return curves_chart(made_curves[kind]())
+
+
+KINDS = [*("profile", "cactus", "gap", "solved", "sizes", "convergence", "ranks", "map", "panels")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_is_drawn_with_all_names_and_the_same_each_time(kind):
+    first, second = (drawing(made(kind, NAMES)) for _ in range(2))
+    assert (first.spec, first.svg) == (second.spec, second.svg)
+    assert first.pdf.startswith(b"%PDF") and b"/Type3" not in first.pdf
+    text = re.sub("<[^>]*>", "\n", first.svg)
+    for name in ("icm", "_hidden", "costs $\\frac{1}$ and $", "datum['x'] + ", "&lt;script&gt;"):
+        assert name in text
+    assert "<script" not in first.svg and "NaN" not in first.svg
+
+
+@pytest.mark.parametrize("kind", ["profile", "cactus", "gap", "ranks", "map"])
+@pytest.mark.parametrize("k", [2, 30])
+def test_few_and_many_solvers_fit(kind, k):
+    names = [f"solver-{n}" for n in range(k)]
+    if kind == "gap":
+        names = names[:8]
+    shown = drawing(made(kind, names)).svg
+    assert all(f">{name}<" in shown for name in names)
+
+
+def test_lines_differ_in_black_and_white():
+    names = [f"s{n}" for n in range(28)]
+    looks = charts._looks(names)
+    scales = [look.to_dict()["scale"]["range"] for look in looks]
+    assert len(set(zip(scales[0], map(str, scales[1]), strict=True))) == 28
+
+
+def test_a_profile_is_the_shares_of_its_ratios():
+    profile = performance_profile([[1.0, 2.0], [4.0, 1.0], [3.0, INF]])
+    rows = charts.profile_curves(profile, ["a", "b"]).rows
+    parts = rows.groupby("solver")
+    shown = {name: list(zip(part["x"], part["y"], strict=True)) for name, part in parts}
+    end = 1.15 * 4
+    assert shown["a"] == pytest.approx([(1.0, 2 / 3), (4.0, 1.0), (end, 1.0)])
+    assert shown["b"] == pytest.approx([(1.0, 1 / 3), (2.0, 2 / 3), (end, 2 / 3)])
+    # Who never wins starts at zero, and so does who solves nothing.
+    late = charts.profile_curves(performance_profile([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
+    assert late[late["solver"] != "a"].groupby("solver").first()["y"].tolist() == [0.0, 0.0]
+
+
+def test_bands_are_for_few_solvers_only():
+    many = [f"s{n}" for n in range(8)]
+    for names, there in ((many[:6], True), (many, False)):
+        k = len(names)
+        rows = charts.solved_curves(TIMES, GAPS[:k], GAPS[:k], GAPS[:k], names).rows
+        assert ("low" in rows) is there
+
+
+def test_a_map_marks_the_best_and_says_what_shades_are():
+    shown = drawing(made("map", ["a", "b"])).svg
+    assert shown.count("bold") >= 2 and "lead" in shown
+    spec = made("map", ["a", "b"]).to_dict()
+    assert "datum.best" in str(spec["layer"])
+
+
+def test_steps_leave_out_what_nobody_sees():
+    gaps = np.array([[5.0] * 10 + [1.0] * 10])
+    spec = curves_chart(charts.gap_curves(TIMES, gaps, ["a"])).to_dict()
+    (rows,) = spec["datasets"].values()
+    assert [row["y"] for row in rows] == [5.0, 5.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e12, 1e99, 1.7e308])
+def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
+    energy = np.array([2 * min(size, 8e307), size])
+    steps = Steps(np.array([0.1, 1.0]), energy, np.array([-INF, -size]))
+    assert charts.is_extreme(steps) is (size > 1e100)
+    shown = drawing(curves_chart(charts.convergence_curves([steps], ["a"]))).svg
+    # Axes of nothing have no values.
+    assert ("NaN" in shown) is (size > 1e100)
+
+
+def test_what_nobody_solved_is_still_a_chart():
+    nothing = [np.zeros(0), np.zeros(0)]
+    assert drawing(curves_chart(charts.cactus_curves(nothing, ["a", "b"]))).svg.startswith("<svg")
+    none = performance_profile([[INF, INF]])
+    assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")
