@@ -17,12 +17,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from inference_lab.formatting import format_seconds
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import proof
-from inference_lab.words import seconds_text
 
 STUDY = Path(__file__).resolve().parents[1] / "reports" / "estep-regimes"
 #: A solver is named for a class when its mean gap is within this of the lowest, in percent.
@@ -113,7 +113,7 @@ class WhichSolver(SphinxDirective):
         for name, records in sorted(classes.items()):
             for purpose, cell in chosen(records, findings).items():
                 gap = f"{cell.gap:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
-                figures = [gap, f"{cell.proved:.0f} %", f"{seconds_text(cell.seconds)} s"]
+                figures = [gap, f"{cell.proved:.0f} %", f"{format_seconds(cell.seconds)} s"]
                 rows.append([name, purpose, cell.solver, *figures])
                 name = ""
         return [_table(header, rows)]

@@ -76,7 +76,7 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     """Load a public name from the module it lives in."""
     if name not in _HOME:
-        from inference_lab.words import nearest
+        from inference_lab.formatting import nearest
 
         hint = "" if name.startswith("_") else nearest(name, _HOME)
         raise AttributeError(f"module 'inference_lab' has no attribute {name!r}{hint}")

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import counted, facts_table, format_seconds, no_attribute
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import plots, why_missing
 from inference_lab.specs.settings import Settings
-from inference_lab.words import counted, facts_table, no_attribute, seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -800,7 +800,7 @@ class Solution:
             "lower bound": f"{self.lower_bound:.10g}" if bounded else "none",
             "gap": f"{self.gap:.3g}" if bounded else "none",
             "labels": shown,
-            "time": f"{seconds_text(self.seconds)} s, {counted(self.iterations, 'iteration')}",
+            "time": f"{format_seconds(self.seconds)} s, {counted(self.iterations, 'iteration')}",
         }
         if self.temperature:
             value, kind = self.log_partition, self.log_partition_kind

@@ -31,6 +31,7 @@ from inference_lab.contract import (
     proves,
     small_energy,
 )
+from inference_lab.formatting import alike, shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
@@ -41,7 +42,6 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import ProblemSource, as_problem
 from inference_lab.results.validation import judged
 from inference_lab.specs.grammar import format_value
-from inference_lab.words import alike, shortened
 
 
 def _processor_seconds() -> float:

@@ -21,6 +21,7 @@ from inference_lab.constraints.centroids import (
     squared_distances,
 )
 from inference_lab.data.datasets import available, load
+from inference_lab.formatting import format_share
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
@@ -28,7 +29,6 @@ from inference_lab.kernels.descent import descend
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.specs.settings import setting
-from inference_lab.words import share_text
 
 #: Constraints where nothing is said about their number.
 _CONSTRAINTS = 100
@@ -242,8 +242,8 @@ class EStep(ProblemFamily):
         share = info["largest_component"]
         if share > _GIANT and self.centroids == "constraints":
             said.append(
-                f"must-links connect {share_text(share)} of the points, so that neighbourhoods say "
-                "little about centroids (see centroids=kmeans)"
+                f"must-links connect {format_share(share)} of the points, so that neighbourhoods "
+                "say little about centroids (see centroids=kmeans)"
             )
         ratio = info.get("weight_over_calibrated", 1.0)
         if not 1 / _FAR <= ratio <= _FAR:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference_lab.data.folders import places
+from inference_lab.formatting import nearest
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from typing import Any
 
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.data.folders import data_folder
+from inference_lab.formatting import nearest
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.file import file_digest, sizes
 from inference_lab.specs.grammar import SpecError
-from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

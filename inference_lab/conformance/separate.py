@@ -15,7 +15,7 @@ import inference_lab.conformance.runs as runs
 from inference_lab.conformance.checks import Examination
 from inference_lab.conformance.runs import GROUPS, Case, Planned
 from inference_lab.conformance.verdicts import Check, Verdict, judge, with_graph
-from inference_lab.processes.isolation import End, Ended, isolated
+from inference_lab.processes.isolation import ExitReason, ProcessResult, isolated
 
 __all__ = ["Separate"]
 
@@ -57,7 +57,7 @@ class Separate:
         if self._hopeless:
             return Verdict.FAILED, self._hopeless
         ended = self._call(self._judge_here, check)
-        if ended.end is End.RETURNED:
+        if ended.end is ExitReason.RETURNED:
             verdict, message, self.examination.endless = ended.value
             return verdict, message
         message = self._say(ended, self._read_note())
@@ -109,7 +109,7 @@ class Separate:
             with tempfile.TemporaryFile() as stream:
                 ended = self._call(self._run_here, group, plan, stream)
                 received = _read(stream)
-            if received is None or (ended.end is End.RETURNED and not ended.value[1]):
+            if received is None or (ended.end is ExitReason.RETURNED and not ended.value[1]):
                 return
             if plan is None:
                 if not received:  # it ended while the solver was asked what it supports
@@ -118,7 +118,7 @@ class Separate:
                     return
                 plan = received.pop(0)
             cases += received
-            if ended.end is End.RETURNED:
+            if ended.end is ExitReason.RETURNED:
                 self.examination.endless = ended.value[0]
                 break
             if len(received) >= len(plan):
@@ -135,14 +135,14 @@ class Separate:
             _ = case.reference  # enumerated once here, and not in the process of every check
         setattr(self.examination, group, cases)
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Ended:
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> ProcessResult:
         self._note[:1] = b"\0"
         return isolated(function, *arguments, wall_limit=_WALL_LIMIT, memory_limit=self._memory)
 
     def _read_note(self) -> str:
         return self._note[:].partition(b"\0")[0].decode(errors="replace")
 
-    def _say(self, ended: Ended, where: str) -> str:
+    def _say(self, ended: ProcessResult, where: str) -> str:
         if _hung(ended):
             what = (
                 "a run must end by itself where there is nothing left to do; this one offered "
@@ -153,8 +153,8 @@ class Separate:
         return f"{where}: {what}" if where else what
 
 
-def _hung(ended: Ended) -> bool:
-    return ended.end is End.TIMEOUT or ended.exit_code == -signal.SIGALRM
+def _hung(ended: ProcessResult) -> bool:
+    return ended.end is ExitReason.TIMEOUT or ended.exit_code == -signal.SIGALRM
 
 
 def _read(stream: IO[bytes]) -> list[Any] | None:

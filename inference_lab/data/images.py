@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from inference_lab.data.datasets import DataFormatError, DataNotFoundError
 from inference_lab.data.folders import DATA_VARIABLE, data_folder, places
+from inference_lab.formatting import nearest
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
 from inference_lab.specs.extras import require
-from inference_lab.words import nearest
 
 __all__ = [
     "EMBEDDED",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from inference_lab.contract import small_energy
 from inference_lab.diagnosis.learning import known_facts
+from inference_lab.formatting import counted, facts_table, format_percent, listed
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.hardness.evidence import class_of, evidence
 from inference_lab.hardness.measures import Measures, measure, sample
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.summaries import gap_percent, remarks_of
-from inference_lab.words import counted, facts_table, listed, percent_text
 
 if TYPE_CHECKING:
     from inference_lab.registry.sources import ProblemSource
@@ -146,7 +146,7 @@ class Diagnosis:
             )
         if self.lp_gap is not None:
             where = "" if self.whole else f" on {counted(self.lp_variables, 'variable')} of it"
-            tight = "tight" if self.lp_gap == 0 else f"a gap of {percent_text(self.lp_gap)} %"
+            tight = "tight" if self.lp_gap == 0 else f"a gap of {format_percent(self.lp_gap)} %"
             texts["LP relaxation"] = tight + where
         known = self.evidence
         if known.get("problems"):
@@ -204,7 +204,7 @@ class Diagnosis:
 def _told(solvers: list[dict[str, Any]]) -> str:
     """Return the first of some solvers with their figures."""
     return "; ".join(
-        f"{t['solver']} (gap {percent_text(t['gap'])} %, {t['seconds']:g} s)" for t in solvers[:3]
+        f"{t['solver']} (gap {format_percent(t['gap'])} %, {t['seconds']:g} s)" for t in solvers[:3]
     )
 
 

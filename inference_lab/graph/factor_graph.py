@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import counted, facts_table, no_attribute
 from inference_lab.graph.arrays import (
     DIAGONAL,
     POTTS,
@@ -60,7 +61,6 @@ from inference_lab.graph.terms import (
     unwrap,
 )
 from inference_lab.specs.extras import plots
-from inference_lab.words import counted, facts_table, no_attribute
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,14 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, TypeVar
 
-from inference_lab.processes.isolation import End, Ended, can_isolate, isolated, undisturbed
-from inference_lab.processes.workers import Crash, said, traceback_tail
+from inference_lab.processes.isolation import (
+    ExitReason,
+    ProcessResult,
+    can_isolate,
+    isolated,
+    suppress_output,
+)
+from inference_lab.processes.workers import Crash, format_exception, traceback_tail
 from inference_lab.results.records import RecordError, RunRecord
 
 __all__ = [
@@ -88,9 +94,9 @@ def warm_up_apart(
     """
     if key not in _warm:
         if limits.hold:
-            _warm[key] = _patiently(warm_up, arguments, limits).end == End.RETURNED
+            _warm[key] = _patiently(warm_up, arguments, limits).end == ExitReason.RETURNED
             if _warm[key] and here:
-                with undisturbed():
+                with suppress_output():
                     warm_up(*arguments)
         else:
             _warm[key] = True
@@ -98,10 +104,12 @@ def warm_up_apart(
     return _warm[key]
 
 
-def _patiently(work: Callable[..., Any], arguments: tuple[Any, ...], limits: Limits) -> Ended:
+def _patiently(
+    work: Callable[..., Any], arguments: tuple[Any, ...], limits: Limits
+) -> ProcessResult:
     """Call `isolated`; once more if it had to end the call while that was compiling."""
 
-    def call() -> Ended:
+    def call() -> ProcessResult:
         return isolated(work, *arguments, wall_limit=limits.wall, memory_limit=limits.memory)
 
     ended = call()
@@ -114,7 +122,7 @@ def attempt(
     *arguments: Any,
     limits: Limits,
     judge: Callable[[_R, Any], _R],
-    salvage: Callable[[_R, Ended], _R] | None = None,
+    salvage: Callable[[_R, ProcessResult], _R] | None = None,
 ) -> _R:
     """Make a run; return the record of it, whatever happens in it."""
     if not limits.hold:
@@ -126,14 +134,14 @@ def attempt(
         except RecordError as problem:
             record = crashed(asked, _unrecordable(problem))
         except BaseException as problem:
-            record = crashed(asked, Crash(said(problem), traceback_tail(problem)))
+            record = crashed(asked, Crash(format_exception(problem), traceback_tail(problem)))
         wall = perf_counter() - begin
         return replace(record, wall_seconds=wall, finished=now())
     ended = _patiently(work, arguments, limits)
     if ended.output:
         # What runs print is for people, and results are on standard output.
         print(ended.output, end="", file=sys.stderr, flush=True)
-    if ended.end == End.RETURNED:
+    if ended.end == ExitReason.RETURNED:
         try:
             record = judge(asked, ended.value)
         except RecordError as problem:
@@ -151,9 +159,9 @@ def attempt(
     )
 
 
-def unanswered(asked: _R, ended: Ended) -> _R:
+def unanswered(asked: _R, ended: ProcessResult) -> _R:
     """Return the record of a run whose process ended without an answer."""
-    status = "error" if ended.end == End.RAISED else str(ended.end)
+    status = "error" if ended.end == ExitReason.RAISED else str(ended.end)
     return replace(asked, status=status, message=one_line(ended.message), traceback=ended.traceback)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from inference_lab.formatting import format_percent, printable
 from inference_lab.results.records import RunRecord
-from inference_lab.words import percent_text, printable
 
 __all__ = ["Progress", "display", "in_notebook", "log_line", "reporter"]
 
@@ -76,7 +76,7 @@ def display() -> Iterator[Callable[[Progress[Any]], None]]:
                     event.done,
                     event.total,
                     event.failed,
-                    "" if gap is None else f"best gap {percent_text(gap)} %",
+                    "" if gap is None else f"best gap {format_percent(gap)} %",
                     _compiling(event)
                     if event.compiling
                     else printable(f"{event.solver}  {event.problem}"),

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inference_lab.formatting import printable
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.manifest import plans_of
 from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord
-from inference_lab.words import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -30,7 +30,7 @@ from inference_lab.harness.isolated_run import (
 )
 from inference_lab.harness.warm_up import warm_up, warmth
 from inference_lab.problem import Problem
-from inference_lab.processes.isolation import Board, Ended
+from inference_lab.processes.isolation import ProcessResult, SharedIncumbent
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.results.labellings import encode_labels
@@ -130,7 +130,7 @@ def run(
         # than most runs.
         for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
             import_module(module)
-    board = Board(instance.problem.graph.n_variables) if limits.hold else None
+    board = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
     try:
         record = attempt(
             asked,
@@ -236,7 +236,7 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def _solved(
-    record: Record, problem: Problem, solver: Solver, board: Board | None, warm: bool
+    record: Record, problem: Problem, solver: Solver, board: SharedIncumbent | None, warm: bool
 ) -> tuple[Record, Any]:
     """Run a solver, warmed up if asked; return the record and the labels.
 
@@ -284,7 +284,9 @@ def _judge(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Recor
     )
 
 
-def _salvage(problem: Problem, board: Board | None, asked: Record, ended: Ended) -> Record:
+def _salvage(
+    problem: Problem, board: SharedIncumbent | None, asked: Record, ended: ProcessResult
+) -> Record:
     """Return the record of a run that gave no answer, with the best it had offered."""
     record = unanswered(asked, ended)
     assert board is not None

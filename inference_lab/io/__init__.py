@@ -27,12 +27,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from inference_lab.formatting import listed, nearest, shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_encoding import chain, star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
-from inference_lab.words import listed, nearest, shortened
 
 __all__ = ["FormatError", "read", "supported_formats", "supported_suffixes", "write"]
 

@@ -2,7 +2,7 @@
 
 `isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
 loop, allocate without end, print, change its directory, or start processes: the call ends in time
-with an `Ended` that holds the reason, and nothing of the child is left.
+with a `ProcessResult` that holds the reason, and nothing of the child is left.
 
 The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call, and
 ends only when no descendant is left. Each leads a session of its own, so that signals to their
@@ -46,12 +46,19 @@ from inference_lab.processes.descendants import (
     proportional_memory,
     usage,
 )
-from inference_lab.processes.workers import end_with_parent, said, traceback_tail
+from inference_lab.processes.workers import end_with_parent, format_exception, traceback_tail
 
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Board", "End", "Ended", "can_isolate", "isolated", "undisturbed"]
+__all__ = [
+    "ExitReason",
+    "ProcessResult",
+    "SharedIncumbent",
+    "can_isolate",
+    "isolated",
+    "suppress_output",
+]
 
 #: Seconds between a request to end and the end by force.
 _GRACE = 0.5
@@ -76,7 +83,7 @@ _RESERVE = 1 << 25
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
 
-class End(StrEnum):
+class ExitReason(StrEnum):
     """How a call in a process of its own ended."""
 
     #: The function returned; its value is there.
@@ -92,12 +99,12 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessResult:
     """The result of a call in a process of its own.
 
     Parameters
     ----------
-    end : End
+    end : ExitReason
     value : object
         What the function returned.
     message : str
@@ -117,7 +124,7 @@ class Ended:
         compiled is on the disk, and another call may get further.
     """
 
-    end: End
+    end: ExitReason
     value: Any = None
     message: str = ""
     traceback: str = ""
@@ -134,7 +141,7 @@ def can_isolate() -> bool:
     return hasattr(os, "fork") and sys.platform != "win32"
 
 
-class Board:
+class SharedIncumbent:
     """Memory shared with a child, on which it leaves its best labelling so far.
 
     Parameters
@@ -199,7 +206,7 @@ def isolated(
     *arguments: Any,
     wall_limit: float | None = None,
     memory_limit: int | None = None,
-) -> Ended:
+) -> ProcessResult:
     """Call a function in a forked process of its own; its answer must be picklable.
 
     After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
@@ -238,7 +245,7 @@ def isolated(
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def suppress_output() -> Iterator[None]:
     """Let code run here that may print, change the directory, or fork, and leave no trace of it.
 
     For code that has been seen to end well in a process of its own.
@@ -380,19 +387,23 @@ def _answer(call: _Call) -> bytes:
         total = _address_space() + call.memory_limit
         resource.setrlimit(resource.RLIMIT_AS, (total, total + _RESERVE))
     # For when there is no memory to say more.
-    last = pickle.dumps((End.MEMORY, None, "MemoryError", ""))
+    last = pickle.dumps((ExitReason.MEMORY, None, "MemoryError", ""))
     try:
-        return pickle.dumps((End.RETURNED, call.function(*call.arguments), "", ""))
+        return pickle.dumps((ExitReason.RETURNED, call.function(*call.arguments), "", ""))
     except BaseException as problem:
         try:
             refused = isinstance(problem, OSError) and problem.errno == errno.ENOMEM
-            end = End.MEMORY if refused or isinstance(problem, MemoryError) else End.RAISED
-            if end == End.MEMORY and total is not None:
+            end = (
+                ExitReason.MEMORY
+                if refused or isinstance(problem, MemoryError)
+                else ExitReason.RAISED
+            )
+            if end == ExitReason.MEMORY and total is not None:
                 # The function may have set a limit of its own.
                 with suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_AS, (total + _RESERVE, total + _RESERVE))
             return pickle.dumps(
-                (end, None, " ".join(said(problem).split()), traceback_tail(problem))
+                (end, None, " ".join(format_exception(problem).split()), traceback_tail(problem))
             )
         except MemoryError:
             return last
@@ -538,19 +549,22 @@ def _tail(output: IO[bytes]) -> str:
     return output.read().decode("utf-8", errors="replace")
 
 
-def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -> Ended:
+def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -> ProcessResult:
     if answer is not None:
         try:
             end, value, message, trace = pickle.loads(answer)
         except Exception as problem:
             message = f"the answer cannot be read: {problem}"
-            return Ended(End.CRASHED, message=message, output=output)
-        return Ended(end, value, message, trace, output=output)
-    end, loading = End.CRASHED, False
+            return ProcessResult(ExitReason.CRASHED, message=message, output=output)
+        return ProcessResult(end, value, message, trace, output=output)
+    end, loading = ExitReason.CRASHED, False
     if watch.too_large:
-        end, message = End.MEMORY, "what it started took more memory than it may have, all together"
+        end, message = (
+            ExitReason.MEMORY,
+            "what it started took more memory than it may have, all together",
+        )
     elif watch.timed_out:
-        end, loading = End.TIMEOUT, watch.loading
+        end, loading = ExitReason.TIMEOUT, watch.loading
         message = f"did not end within {watch.limit:.3g} s, and was ended"
         if loading:
             message += " while it was compiling"
@@ -561,6 +575,6 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
     else:
         message = f"the process ended with exit code {code}, without an answer"
     # Native code that gets no memory says so and ends.
-    if end == End.CRASHED and any(word in output.lower() for word in _WANT_OF_MEMORY):
-        end = End.MEMORY
-    return Ended(end, message=message, traceback=output, output=output, loading=loading)
+    if end == ExitReason.CRASHED and any(word in output.lower() for word in _WANT_OF_MEMORY):
+        end = ExitReason.MEMORY
+    return ProcessResult(end, message=message, traceback=output, output=output, loading=loading)

@@ -22,8 +22,8 @@ __all__ = [
     "Worker",
     "end_with_parent",
     "finished",
+    "format_exception",
     "limited_threads",
-    "said",
     "traceback_tail",
 ]
 
@@ -71,7 +71,7 @@ def _traceback_objects(problem: BaseException) -> Iterator[TracebackType]:
         frame = frame.tb_next
 
 
-def said(problem: BaseException) -> str:
+def format_exception(problem: BaseException) -> str:
     """Return the class of an exception, and its message if it has one."""
     try:
         text = str(problem)
@@ -155,7 +155,7 @@ def _answer(connection: Connection) -> None:
             function, arguments = pickle.loads(message)
             answer = pickle.dumps(function(*arguments))
         except (Exception, SystemExit) as problem:
-            answer = pickle.dumps(Crash(said(problem), traceback_tail(problem)))
+            answer = pickle.dumps(Crash(format_exception(problem), traceback_tail(problem)))
         try:
             connection.send_bytes(answer)
         except OSError:

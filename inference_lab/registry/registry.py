@@ -32,6 +32,7 @@ from types import CodeType, ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Solver
+from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.extras import how_to_install
@@ -45,7 +46,6 @@ from inference_lab.specs.grammar import (
     parse_spec,
     unknown,
 )
-from inference_lab.words import shortened
 
 _T = TypeVar("_T")
 

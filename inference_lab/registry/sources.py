@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import item_spec, names_code, problem_registry
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError
 from inference_lab.specs.grammar import build as build_spec
-from inference_lab.words import shortened
 
 __all__ = ["ProblemSource", "as_problem", "as_problems"]
 

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import counted, listed
 from inference_lab.reporting.results import Results, facts_of, natural
 from inference_lab.reporting.statistics import median, shifted_geometric_mean
 from inference_lab.results.summaries import Row
-from inference_lab.words import counted, listed
 
 __all__ = ["BAND", "Analysis", "Summary"]
 

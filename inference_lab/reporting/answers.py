@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from inference_lab.formatting import nearest
 from inference_lab.reporting.document import Cell, Document, Table, file_stems
-from inference_lab.words import nearest
 
 __all__ = ["filled", "with_answers"]
 

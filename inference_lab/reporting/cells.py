@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from inference_lab.reporting.document import Cell, Column, Table
-from inference_lab.words import (
+from inference_lab.formatting import (
     NONE,
-    energy_text,
-    percent_text,
-    rate_text,
-    seconds_text,
-    share_text,
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_share,
     shortened,
 )
+from inference_lab.reporting.document import Cell, Column, Table
 
 __all__ = [
     "Columns",
@@ -50,12 +50,12 @@ def number_cell(value: float | None, text: str) -> Cell:
 
 def percent_cell(value: float | None) -> Cell:
     """Return a cell of a gap in percent."""
-    return number_cell(value, percent_text(value))
+    return number_cell(value, format_percent(value))
 
 
 def seconds_cell(value: float | None) -> Cell:
     """Return a cell of a time."""
-    return number_cell(value, seconds_text(value))
+    return number_cell(value, format_seconds(value))
 
 
 def count_cell(value: int, mark: bool = False) -> Cell:
@@ -71,19 +71,19 @@ def p_cell(value: float) -> Cell:
 def share_cell(value: float) -> Cell:
     """Return a cell of a whole percentage, computed from counts."""
     value = round(value, 10)  # 55 is not to be 55.00000000000001
-    return number_cell(value, rate_text(value))
+    return number_cell(value, format_rate(value))
 
 
 def score_cell(value: float | None) -> Cell:
     """Return a cell of a score between 0 and 1."""
     missing = value is None or math.isnan(value)
-    return number_cell(value, NONE if missing else share_text(value))
+    return number_cell(value, NONE if missing else format_share(value))
 
 
 def energy_cell(value: float | None, decimals: int) -> Cell:
     """Return a cell of an energy or a bound; nothing where it is not finite."""
     finite = value if value is not None and math.isfinite(value) else None
-    return number_cell(finite, energy_text(finite, decimals))
+    return number_cell(finite, format_energy(finite, decimals))
 
 
 def best_marked(cells: list[Cell], largest: bool = False) -> list[Cell]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import printable
 from inference_lab.reporting.statistics import Profile
 from inference_lab.reporting.traces import Steps
-from inference_lab.words import printable
 
 if TYPE_CHECKING:
     import altair as alt

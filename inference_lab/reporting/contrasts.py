@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from inference_lab.formatting import NONE, counted
 from inference_lab.reporting.cells import (
     column_of,
     count_cell,
@@ -27,7 +28,6 @@ from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, 
 from inference_lab.reporting.statistics import holm
 from inference_lab.specs.extras import MissingExtra
 from inference_lab.specs.grammar import plain_value
-from inference_lab.words import NONE, counted
 
 __all__ = [
     "BY_ENERGY",

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from inference_lab.formatting import printable
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.results.json_lines import clean_text
-from inference_lab.words import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from inference_lab.words import printable
+from inference_lab.formatting import printable
 
 if TYPE_CHECKING:
     from inference_lab.reporting.charts import Chart

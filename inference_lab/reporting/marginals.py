@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from inference_lab.formatting import NONE, decimals_for
 from inference_lab.reporting.cells import (
     Columns,
     column_of,
@@ -18,7 +19,6 @@ from inference_lab.reporting.document import Cell, Section, Table, Text
 from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
-from inference_lab.words import NONE, decimals_for
 
 __all__ = ["marginals_section"]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import NONE, counted, format_percent, shortened
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
     Columns,
@@ -29,7 +30,6 @@ from inference_lab.reporting.document import Block, Cell, Column, Picture, Secti
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.reporting.summary import NEAR
-from inference_lab.words import NONE, counted, percent_text, shortened
 
 __all__ = ["classes_section", "map_section", "results_section"]
 
@@ -180,8 +180,8 @@ def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -
     """Return a map of gaps in percent, the lowest of each class in bold."""
     import pandas as pd
 
-    texts = [[percent_text(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
-    lowest = [percent_text(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
+    texts = [[format_percent(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
+    lowest = [format_percent(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
     cells = [
         {
             "x": name,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from inference_lab.formatting import paragraphs, printable, printable_lines
 from inference_lab.reporting.charts import Drawing, javascript
 from inference_lab.reporting.document import (
     Block,
@@ -27,7 +28,6 @@ from inference_lab.reporting.document import (
     Table,
     file_stems,
 )
-from inference_lab.words import paragraphs, printable, printable_lines
 
 if TYPE_CHECKING:
     from jinja2 import Template

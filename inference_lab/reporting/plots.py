@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from inference_lab.formatting import nearest
 from inference_lab.plotting.plots import draw_trade_off, own_axes
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import Curves, cactus_curves, gap_curves, profile_curves
@@ -11,7 +12,6 @@ from inference_lab.reporting.report import SHIFT, TARGETS
 from inference_lab.reporting.results import Results
 from inference_lab.reporting.statistics import performance_profile, solved_within
 from inference_lab.reporting.timing import gaps_over_time, has_histories, solved_seconds
-from inference_lab.words import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from inference_lab.formatting import NONE, counted, decimals_for, format_energy
 from inference_lab.reporting.cells import (
     Columns,
     energy_cell,
@@ -14,7 +15,6 @@ from inference_lab.reporting.cells import (
 )
 from inference_lab.reporting.document import Cell
 from inference_lab.results.summaries import ProblemSummary, Row
-from inference_lab.words import NONE, counted, decimals_for, energy_text
 
 __all__ = [
     "energy_cells",
@@ -42,16 +42,16 @@ def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
     """Return the best energy and bound known, and the energy of the ground truth."""
     known = []
     if math.isfinite(problem.best_energy):
-        known.append(f"best energy {energy_text(problem.best_energy, decimals)}")
+        known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
     if math.isfinite(problem.best_bound):
-        bound = energy_text(problem.best_bound, decimals)
+        bound = format_energy(problem.best_bound, decimals)
         known.append(f"best bound {bound} ({problem.best_bound_by})")
     elif problem.best_bound == math.inf:
         known.append(f"infeasible ({problem.best_bound_by})")
     else:
         known.append("no bound known")
     if problem.truth_energy is not None:
-        truth = energy_text(problem.truth_energy, decimals)
+        truth = format_energy(problem.truth_energy, decimals)
         known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
     return known
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import NONE, decimals_for, format_seconds, listed, shortened
 from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.cells import (
     Columns,
@@ -32,7 +33,6 @@ from inference_lab.reporting.problem_header import (
 )
 from inference_lab.reporting.statistics import quantile
 from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
-from inference_lab.words import NONE, decimals_for, listed, seconds_text, shortened
 
 __all__ = ["open_section", "problem_by_problem_section", "problems_section"]
 
@@ -214,7 +214,7 @@ def _problem_table(
 
 
 def _quartiles_cell(quick: float, slow: float) -> Cell:
-    text = NONE if math.isnan(slow) else f"{seconds_text(quick)} to {seconds_text(slow)}"
+    text = NONE if math.isnan(slow) else f"{format_seconds(quick)} to {format_seconds(slow)}"
     return number_cell(slow, text)
 
 

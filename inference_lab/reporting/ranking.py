@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from inference_lab.formatting import NONE, listed
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     best_marked,
@@ -25,7 +26,6 @@ from inference_lab.reporting.statistics import (
     snapped,
     wilcoxon_against,
 )
-from inference_lab.words import NONE, listed
 
 __all__ = ["ALPHA", "solvers_section"]
 

@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from inference_lab.data.folders import DATA_VARIABLE
+from inference_lab.formatting import NONE, counted, format_bytes
 from inference_lab.reporting.cells import count_cell, text_cell
 from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
 from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
 from inference_lab.results.consistency_checks import environment_id, memory_limits
 from inference_lab.results.records import TRACE_LIMIT, Record
-from inference_lab.words import NONE, bytes_text, counted
 
 __all__ = [
     "again_section",
@@ -107,7 +107,7 @@ def _setting(value: object) -> str:
 def _fact(name: str, value: object) -> str:
     """Return a fact of an environment, the memory in units that are read."""
     if name == "memory" and isinstance(value, int):
-        return bytes_text(value)
+        return format_bytes(value)
     return _setting(value)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import NONE, counted
 from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.cells import (
     Columns,
@@ -25,7 +26,6 @@ from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.results import facts_of
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.specs.grammar import SpecError, parse_spec
-from inference_lab.words import NONE, counted
 
 __all__ = ["sizes_section"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from inference_lab.formatting import counted, format_percent, format_rate, format_seconds, listed
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.statistics import TIME_RATIO
-from inference_lab.words import counted, listed, percent_text, rate_text, seconds_text
 
 __all__ = ["NEAR", "in_short"]
 
@@ -48,10 +48,10 @@ def _solvers(analysis: Analysis) -> list[str]:
 
 def _alone(analysis: Analysis, solver: int) -> str:
     total, name = analysis.total, analysis.results.solvers[solver]
-    seconds = seconds_text(float(total.seconds[solver]))
+    seconds = format_seconds(float(total.seconds[solver]))
     return (
         f"{name} has nothing to be compared with: the best energies known are its own, or known "
-        f"optima; its mean primal gap to them is {percent_text(float(total.primal[solver]))} %, "
+        f"optima; its mean primal gap to them is {format_percent(float(total.primal[solver]))} %, "
         f"and it takes {seconds} s on average."
     )
 
@@ -63,7 +63,7 @@ def _closest(analysis: Analysis, summary: Summary, order: Sequence[int]) -> str:
     near = [s for s in order if gaps[s] <= lowest + NEAR]
     equal = [s for s in near if gaps[s] <= lowest + 1e-6]
     others = [s for s in near if s not in equal]
-    at = f"mean primal gap {percent_text(float(gaps[equal[0]]))} %"
+    at = f"mean primal gap {format_percent(float(gaps[equal[0]]))} %"
     if len(equal) == len(order):
         all_of = "Both" if len(order) == 2 else f"All {len(order)}"
         return f"{all_of} solvers come equally close to the best energies known ({at})"
@@ -75,7 +75,7 @@ def _closest(analysis: Analysis, summary: Summary, order: Sequence[int]) -> str:
     if others:
         return said + f", with {_named(analysis, others)} within {NEAR:g} % of that"
     following = min((s for s in order if s not in near), key=lambda s: float(gaps[s]))
-    return said + f", before {names[following]} ({percent_text(float(gaps[following]))} %)"
+    return said + f", before {names[following]} ({format_percent(float(gaps[following]))} %)"
 
 
 def _fastest(analysis: Analysis, summary: Summary, order: Sequence[int]) -> str:
@@ -87,7 +87,7 @@ def _fastest(analysis: Analysis, summary: Summary, order: Sequence[int]) -> str:
     quickest = min(float(summary.seconds[s]) for s in good)
     # Times that differ by less count as equal, as in the table of wins.
     equal = [s for s in good if summary.seconds[s] <= TIME_RATIO * quickest]
-    time = f"{seconds_text(quickest)} s on average"
+    time = f"{format_seconds(quickest)} s on average"
     if len(good) == 1:
         return f"No other is within {_GOOD:g} % of them on average; it takes {time}."
     if len(equal) == 1:
@@ -118,7 +118,7 @@ def _proofs(analysis: Analysis) -> list[str]:
         if left == n:
             return ["No run proves its answer by its own bound."]
         return [f"No run proves its answer by its own bound; {unproved}."]
-    share = f"{rate_text(most)} % of {'its' if len(equal) == 1 else 'their'} runs"
+    share = f"{format_rate(most)} % of {'its' if len(equal) == 1 else 'their'} runs"
     if len(order) == 1:
         said = f"It proves its answer in {share}"
     elif len(equal) == 1:

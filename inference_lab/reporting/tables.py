@@ -9,6 +9,16 @@ from dataclasses import fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from inference_lab.formatting import (
+    NONE,
+    counted,
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    printable,
+    shortened,
+)
 from inference_lab.reporting.cells import (
     Columns,
     column_of,
@@ -33,16 +43,6 @@ from inference_lab.reporting.problem_header import (
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
-from inference_lab.words import (
-    NONE,
-    counted,
-    energy_text,
-    percent_text,
-    printable,
-    rate_text,
-    seconds_text,
-    shortened,
-)
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -123,7 +123,7 @@ def _partition_cell(row: Row, decimals: int) -> Cell:
     if row.log_partition is None:
         return Cell(NONE)
     sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
-    return Cell(f"{energy_text(row.log_partition, decimals)} {sign}")
+    return Cell(f"{format_energy(row.log_partition, decimals)} {sign}")
 
 
 class _Shown(NamedTuple):
@@ -181,15 +181,16 @@ def _summary_table(comparison: Findings) -> Table:
     partial = any(0 < s.gaps < s.problems for s in solvers)
     columns = [
         column("solver", lambda s: s.solver),
-        column("gap %", lambda s: percent_text(s.mean_gap_percent))
+        column("gap %", lambda s: format_percent(s.mean_gap_percent))
         if bounded
-        else column(OVER_BEST, lambda s: percent_text(s.mean_over_best_percent)),
+        else column(OVER_BEST, lambda s: format_percent(s.mean_over_best_percent)),
         *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
-        column("% best", lambda s: rate_text(s.percent_best)),
-        column("% proved", lambda s: rate_text(s.percent_proved)),
-        column("median s", lambda s: seconds_text(s.median_seconds)),
+        column("% best", lambda s: format_rate(s.percent_best)),
+        column("% proved", lambda s: format_rate(s.percent_proved)),
+        column("median s", lambda s: format_seconds(s.median_seconds)),
         column(
-            "total s", lambda s: NONE if s.median_seconds is None else seconds_text(s.total_seconds)
+            "total s",
+            lambda s: NONE if s.median_seconds is None else format_seconds(s.total_seconds),
         ),
         column("failed", lambda s: str(s.failed)),
         column("unsup.", lambda s: str(s.unsupported)),

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import counted
 from inference_lab.reporting import charts
 from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.cells import (
@@ -31,7 +32,6 @@ from inference_lab.reporting.statistics import (
     shifted_geometric_mean,
     solved_within,
 )
-from inference_lab.words import counted
 
 __all__ = [
     "gaps_over_time",

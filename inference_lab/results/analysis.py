@@ -14,6 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from inference_lab.formatting import counted, nearest, no_attribute
 from inference_lab.results.consistency_checks import (
     contradictions,
     environment_id,
@@ -34,7 +35,6 @@ from inference_lab.results.summaries import (
     summarise_runs,
     summarise_solver,
 )
-from inference_lab.words import counted, nearest, no_attribute
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from inference_lab.contract import proves
+from inference_lab.formatting import format_all_bytes, listed
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
-from inference_lab.words import bytes_texts, listed
 
 __all__ = ["contradictions", "environment_id", "memory_limits", "repetitions", "unfairness"]
 
@@ -243,7 +243,7 @@ def _mixed(what: str, found: Collection[str]) -> list[str]:
 def memory_limits(records: Sequence[Record]) -> list[str]:
     """Return the memory that runs might take, each amount once; ``none`` without a limit."""
     found = {r.memory_limit for r in records}
-    return bytes_texts(v for v in found if v is not None) + (["none"] if None in found else [])
+    return format_all_bytes(v for v in found if v is not None) + (["none"] if None in found else [])
 
 
 def _missing(records: Sequence[Record]) -> list[str]:

@@ -21,9 +21,9 @@ from typing import Generic, TypeVar
 
 from filelock import lock_descriptor
 
+from inference_lab.formatting import counted
 from inference_lab.results.files import exclusive_lock, write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
-from inference_lab.words import counted
 
 __all__ = ["LineStore", "RecordWarning"]
 

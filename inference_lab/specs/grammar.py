@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from inference_lab.words import nearest, shortened
+from inference_lab.formatting import nearest, shortened
 
 _T = TypeVar("_T")
 

@@ -25,8 +25,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
+from inference_lab.formatting import shortened
 from inference_lab.specs.grammar import format_spec, is_literal, options_of
-from inference_lab.words import shortened
 
 __all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from inference_lab.formatting import nearest
 from inference_lab.registry.registry import as_solver, problem_registry
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.reporting.published_claims import Claim, with_claims
@@ -17,7 +18,6 @@ from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.designs import Design, Grid
 from inference_lab.studies.toml_config import StudyError, read_field
-from inference_lab.words import nearest
 
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inference_lab.formatting import nearest
 from inference_lab.studies.toml_config import StudyError
-from inference_lab.words import nearest
 
 __all__ = ["Design", "Grid", "check_names", "check_values"]
 

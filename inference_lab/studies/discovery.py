@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from inference_lab.formatting import nearest
 from inference_lab.studies.comparison import SolverStudy
 from inference_lab.studies.definition import Study
 from inference_lab.studies.toml_config import StudyError, read_table
-from inference_lab.words import nearest
 
 __all__ = ["Found", "available_studies", "find_study", "load_study"]
 

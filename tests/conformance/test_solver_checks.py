@@ -22,7 +22,7 @@ from inference_lab.conformance import (
 )
 from inference_lab.contract import Outcome
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.processes.isolation import Ended, can_isolate
+from inference_lab.processes.isolation import ProcessResult, can_isolate
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.grammar import SpecError
@@ -226,7 +226,7 @@ def test_a_solver_that_hangs_is_ended_once(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(separate, "_GRACE", 0.2)
     hung, real = [], separate._hung
 
-    def seen(ended: Ended) -> bool:
+    def seen(ended: ProcessResult) -> bool:
         if real(ended):
             hung.append(ended)
         return real(ended)

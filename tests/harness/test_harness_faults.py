@@ -91,7 +91,7 @@ def ended(pid, patience=5.0):
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
+def suppress_output():
     """Return the comparison that nothing happens to."""
     return il.compare(**ASKED)
 
@@ -107,7 +107,7 @@ def wait_for_lines(path, count, patience=180.0):
         time.sleep(0.002)
 
 
-def test_kills_lose_nothing_and_double_nothing(tmp_path, undisturbed):
+def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
     path = tmp_path / "runs.jsonl"
     rng = random.Random(0)
     orphans, counts = [], [0]
@@ -129,14 +129,14 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, undisturbed):
         counts.append(lines_in(path))
     assert orphans == []
     # It did get on between the kills, and was not done before the last one.
-    assert counts == sorted(counts) and 15 <= counts[-1] < len(undisturbed.records)
+    assert counts == sorted(counts) and 15 <= counts[-1] < len(suppress_output.records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *a, **k: None)  # of a line that was cut off
         resumed = il.compare(**ASKED, store=path)
     keys = Counter(record.key for record in RecordStore(path))
-    assert len(keys) == len(undisturbed.records) and set(keys.values()) == {1}
-    assert what(resumed) == what(undisturbed)
-    assert table(resumed) == table(undisturbed)
+    assert len(keys) == len(suppress_output.records) and set(keys.values()) == {1}
+    assert what(resumed) == what(suppress_output)
+    assert table(resumed) == table(suppress_output)
     assert resumed.alarms == []
 
 
@@ -181,7 +181,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed):
+def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_output):
     script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
     # While the first worker starts, and while both of them run.
@@ -196,7 +196,7 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, undisturbed)
         assert len(workers) >= 2
         assert all(ended(pid) for pid in [*workers, *runs])
     assert 15 < len(find_store(tmp_path).read()) < 60
-    assert lasting(compared(tmp_path)) == lasting(undisturbed.records)
+    assert lasting(compared(tmp_path)) == lasting(suppress_output.records)
     assert len(find_store(tmp_path).read()) == 60
     assert states(find_store(tmp_path)).counts["done"] == 60
 
@@ -221,7 +221,7 @@ def test_a_worker_that_is_killed_costs_its_fit_only(tmp_path):
         assert record.status == "error" and "SIGKILL" in record.message
     assert all(record.iterations > 0 for record in records if not record.failed)
     again = fitted(tmp_path, rerun="failed")
-    assert lasting(again) == lasting(fitted(tmp_path / "undisturbed"))
+    assert lasting(again) == lasting(fitted(tmp_path / "suppress_output"))
 
 
 def command(pid):
@@ -247,7 +247,7 @@ def tiny_disk(place, size):
         libc.umount2(os.fsencode(place), 2)
 
 
-def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, undisturbed):
+def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, suppress_output):
     disk = tmp_path / "disk"
     disk.mkdir()
     with tiny_disk(disk, 48 << 10):
@@ -257,15 +257,15 @@ def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, 
         with pytest.raises(OSError, match="No space left"):
             il.compare(**ASKED, store=path)
         kept = RecordStore(path).read()
-        assert 0 < len(kept) < len(undisturbed.records)
+        assert 0 < len(kept) < len(suppress_output.records)
         (disk / "other").unlink()
         with pytest.raises(OSError, match="No space left"):
             il.compare(**ASKED, store=path)
         more = RecordStore(path).read()
-        assert more[: len(kept)] == kept and len(kept) < len(more) < len(undisturbed.records)
+        assert more[: len(kept)] == kept and len(kept) < len(more) < len(suppress_output.records)
         (tmp_path / "runs.jsonl").write_bytes(path.read_bytes())
     resumed = il.compare(**ASKED, store=tmp_path / "runs.jsonl")
-    assert what(resumed) == what(undisturbed)
+    assert what(resumed) == what(suppress_output)
 
 
 def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 import inference_lab as il
+from inference_lab.formatting import facts_table
 from inference_lab.plotting.plots import draw_history, draw_trade_off
 from inference_lab.registry.sources import as_problem
-from inference_lab.words import facts_table
 
 
 @pytest.fixture

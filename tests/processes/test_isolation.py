@@ -24,7 +24,7 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness import running
 from inference_lab.processes import isolation
-from inference_lab.processes.isolation import Board, End, can_isolate, isolated
+from inference_lab.processes.isolation import ExitReason, SharedIncumbent, can_isolate, isolated
 from inference_lab.processes.workers import traceback_tail
 from inference_lab.results.records import RecordStore
 
@@ -76,14 +76,14 @@ def test_the_value_comes_back_whatever_its_size():
     assert isolated(double, 21).value == 42
     ended = isolated(big_answer, 3_000_000)
     np.testing.assert_array_equal(ended.value, np.arange(3_000_000))
-    assert ended.end == End.RETURNED
+    assert ended.end == ExitReason.RETURNED
     assert ended.exit_code == 0
     assert ended.peak_memory > 24_000_000
 
 
 def test_a_segmentation_fault():
     ended = isolated(crash)
-    assert ended.end == End.CRASHED
+    assert ended.end == ExitReason.CRASHED
     assert ended.exit_code == -signal.SIGSEGV
     assert "SIGSEGV" in ended.message
 
@@ -91,7 +91,7 @@ def test_a_segmentation_fault():
 def test_a_loop_that_ignores_the_request_to_end():
     since = time.monotonic()
     ended = isolated(deaf_loop, wall_limit=0.3)
-    assert ended.end == End.TIMEOUT
+    assert ended.end == ExitReason.TIMEOUT
     assert ended.exit_code == -signal.SIGKILL
     assert "0.3 s" in ended.message
     # Not a measurement: it ended at all, and not by chance after minutes.
@@ -100,7 +100,7 @@ def test_a_loop_that_ignores_the_request_to_end():
 
 def test_a_hundred_gigabytes():
     ended = isolated(allocate, 100 << 30, memory_limit=1 << 30)
-    assert ended.end == End.MEMORY
+    assert ended.end == ExitReason.MEMORY
     assert "allocate" in ended.message
     # and what fits does.
     assert isolated(allocate, 100 << 20, memory_limit=1 << 30).value == (100 << 20) // 8
@@ -108,18 +108,18 @@ def test_a_hundred_gigabytes():
 
 def test_leaving_without_an_answer_and_raising():
     ended = isolated(os._exit, 3)
-    assert (ended.end, ended.exit_code) == (End.CRASHED, 3)
+    assert (ended.end, ended.exit_code) == (ExitReason.CRASHED, 3)
     ended = isolated(int, "x")
-    assert ended.end == End.RAISED
+    assert ended.end == ExitReason.RAISED
     assert ended.message.startswith("ValueError")
     assert "invalid literal" in ended.traceback
     ended = isolated(sys.exit, 5)
-    assert ended.end == End.RAISED
+    assert ended.end == ExitReason.RAISED
 
 
 def test_an_answer_that_cannot_be_sent_is_said():
     ended = isolated(lambda: lambda: None)
-    assert ended.end == End.RAISED
+    assert ended.end == ExitReason.RAISED
     assert "pickle" in ended.message
 
 
@@ -142,7 +142,7 @@ def test_processes_left_behind_are_ended_too(tmp_path):
 
 
 def test_what_is_on_the_board_survives_its_writer():
-    board = Board(4)
+    board = SharedIncumbent(4)
     assert board.read() is None
     assert board.bound == -math.inf
 
@@ -478,7 +478,7 @@ def chain(leave):
 def test_the_limit_counts_processes_that_end_at_once(work, arguments):
     """Their processor time is in nobody's account; left alone, they take a minute."""
     reading, writing = os.pipe()
-    assert isolated(work, *arguments, wall_limit=0.5).end == End.TIMEOUT
+    assert isolated(work, *arguments, wall_limit=0.5).end == ExitReason.TIMEOUT
     os.close(writing)
     # The end of the file: nobody has the other side any more.
     assert select([reading], [], [], 20.0)[0] == [reading] and os.read(reading, 1) == b""
@@ -541,7 +541,7 @@ def test_a_run_cannot_hide_in_the_group_of_its_parent():
 
     before = signal.signal(signal.SIGTERM, lambda number, frame: pytest.fail("it got a signal"))
     try:
-        assert isolated(hide, wall_limit=0.3).end == End.TIMEOUT
+        assert isolated(hide, wall_limit=0.3).end == ExitReason.TIMEOUT
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -615,7 +615,7 @@ def test_an_endless_allocation_ends_as_memory(what):
     if what is helpers and sys.platform != "linux":
         pytest.skip("only Linux tells the memory of other processes")
     ended = isolated(what, wall_limit=60.0, memory_limit=150 << 20)
-    assert ended.end == End.MEMORY, ended
+    assert ended.end == ExitReason.MEMORY, ended
 
 
 def test_a_call_that_swallows_want_of_memory_ends_in_time():
@@ -625,7 +625,7 @@ def test_a_call_that_swallows_want_of_memory_ends_in_time():
             with suppress(MemoryError):
                 kept.append(np.ones(1 << 20))
 
-    assert isolated(swallow, wall_limit=0.5, memory_limit=300 << 20).end == End.TIMEOUT
+    assert isolated(swallow, wall_limit=0.5, memory_limit=300 << 20).end == ExitReason.TIMEOUT
 
 
 # ---------------------------------------------------------------------- what time counts
@@ -643,7 +643,7 @@ def test_compilation_does_not_count_against_the_limit(monkeypatch):
     # But not without end.
     monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
     ended = isolated(compile_for, 60.0, wall_limit=10.0)
-    assert (ended.end, ended.loading) == (End.TIMEOUT, True)
+    assert (ended.end, ended.loading) == (ExitReason.TIMEOUT, True)
     assert not isolated(time.sleep, 60.0, wall_limit=0.3).loading
 
 
@@ -657,7 +657,7 @@ def test_time_in_line_for_a_processor_does_not_count():
                 deaf_loop()
         return isolated(spend, 0.3, wall_limit=1.0).end
 
-    assert isolated(work).value == End.RETURNED
+    assert isolated(work).value == ExitReason.RETURNED
 
 
 def spend(seconds):

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample_document import AWKWARD
 
+from inference_lab.formatting import printable
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -20,7 +21,6 @@ from inference_lab.reporting.document import (
     Text,
     file_stems,
 )
-from inference_lab.words import printable
 
 ANY_TEXT = st.text(st.characters(), max_size=40)
 

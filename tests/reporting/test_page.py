@@ -23,6 +23,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample_document import AWKWARD, PROBLEMS, SCRIPT, SOLVERS, sample_document
 
+from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import page
 from inference_lab.reporting.charts import Drawing
 from inference_lab.reporting.document import (
@@ -38,7 +39,6 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.page import render_page
 from inference_lab.reporting.writing import write_document
-from inference_lab.words import printable, printable_lines
 
 #: A chart of which nothing is to be seen.
 BLANK = Drawing({}, "<svg/>", b"")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_document import AWKWARD, sample_document
 
+from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import writing
 from inference_lab.reporting.charts import Chart, ranks_chart
 from inference_lab.reporting.csv_text import csv_table
@@ -36,7 +37,6 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.reporting.writing import write_document
-from inference_lab.words import printable, printable_lines
 
 ANY_TEXT = st.text(st.characters(), max_size=30)
 SPECIAL = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|&~$:\"'=1 \naé"), max_size=12)

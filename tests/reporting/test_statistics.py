@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from inference_lab.formatting import short_labels
 from inference_lab.reporting.statistics import (
     holm,
     median,
@@ -26,7 +27,6 @@ from inference_lab.reporting.statistics import (
     solved_within,
     wilcoxon_against,
 )
-from inference_lab.words import short_labels
 
 INF = math.inf
 NAN = math.nan

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from inference_lab.formatting import nearest
 from inference_lab.specs.grammar import (
     Spec,
     SpecError,
@@ -22,7 +23,6 @@ from inference_lab.specs.grammar import (
     parse_spec,
 )
 from inference_lab.specs.settings import setting
-from inference_lab.words import nearest
 
 
 @dataclass(frozen=True)

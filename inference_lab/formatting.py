@@ -12,22 +12,22 @@ from html import escape
 __all__ = [
     "NONE",
     "alike",
-    "bytes_text",
-    "bytes_texts",
     "counted",
     "decimals_for",
-    "energy_text",
     "facts_table",
+    "format_all_bytes",
+    "format_bytes",
+    "format_energy",
+    "format_percent",
+    "format_rate",
+    "format_seconds",
+    "format_share",
     "listed",
     "nearest",
     "no_attribute",
     "paragraphs",
-    "percent_text",
     "printable",
     "printable_lines",
-    "rate_text",
-    "seconds_text",
-    "share_text",
     "short_labels",
     "shortened",
 ]
@@ -47,14 +47,14 @@ def decimals_for(values: Iterable[float]) -> int:
     return min(6, max(1, _DIGITS - 1 - math.floor(math.log10(max(sizes)))))
 
 
-def energy_text(value: float | None, decimals: int) -> str:
+def format_energy(value: float | None, decimals: int) -> str:
     """Return an energy with a number of decimals, or `NONE` where it is not finite."""
     if value is None or not math.isfinite(value):
         return NONE
     return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
 
 
-def percent_text(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     """Return a gap in percent, or `NONE` where there is none."""
     if value is None or math.isnan(value):
         return NONE
@@ -65,7 +65,7 @@ def percent_text(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
 
 
-def seconds_text(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """Return a time in seconds, or `NONE` where there is none."""
     if value is None or not math.isfinite(value):
         return NONE
@@ -78,7 +78,7 @@ def seconds_text(value: float | None) -> str:
     return f"{value:.0f}"
 
 
-def rate_text(value: float | None) -> str:
+def format_rate(value: float | None) -> str:
     """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
     if value is None or math.isnan(value):
         return NONE
@@ -87,12 +87,12 @@ def rate_text(value: float | None) -> str:
     return f"{value:.0f}"
 
 
-def share_text(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a score between 0 and 1 with three decimals, or `NONE`."""
     return NONE if value is None else f"{value:.3f}"
 
 
-def bytes_text(value: float, digits: int = 3) -> str:
+def format_bytes(value: float, digits: int = 3) -> str:
     """Return a size of memory."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if value >= 2**power:
@@ -101,11 +101,11 @@ def bytes_text(value: float, digits: int = 3) -> str:
     return f"{value:.15g} bytes"
 
 
-def bytes_texts(values: Iterable[float]) -> list[str]:
+def format_all_bytes(values: Iterable[float]) -> list[str]:
     """Return sizes of memory, ascending, with as many digits as tell them apart."""
     sizes = sorted(set(values))
     for digits in range(3, 10):
-        texts = [bytes_text(v, digits) for v in sizes]
+        texts = [format_bytes(v, digits) for v in sizes]
         if len(set(texts)) == len(sizes):
             return texts
     return [f"{v:.15g} bytes" for v in sizes]
