@@ -127,15 +127,7 @@ class Contrast:
         return ""
 
     def range_of(self, name: str, value: Any) -> tuple[float, str]:
-        """Return the place of a value of a fact along a map, and what it is called there.
-
-        Examples
-        --------
-        >>> asked = {"name": "", "metric": "ari", "solver": "ilp", "baseline": "icm"}
-        >>> contrast = Contrast(**asked, over=["weight"], breaks={"weight": [0.5, 2]})
-        >>> [contrast.range_of("weight", value)[1] for value in (0.1, 0.5, 3.0)]
-        ['< 0.5', '0.5 to 2', '≥ 2']
-        """
+        """Return the place of a value of a fact along a map, and what it is called there."""
         ends = self.breaks.get(name)
         if ends is None:
             number = isinstance(value, int | float)

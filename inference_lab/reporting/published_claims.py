@@ -26,12 +26,6 @@ class Claim:
     verdict : {"holds", "holds under conditions", "does not hold", "cannot be told"}
     evidence : str
         Why, a Jinja text over the tables of the report; see `inference_lab.reporting.answers`.
-
-    Examples
-    --------
-    >>> found = "It takes {{ value('times', 'a', 's')|fixed(1) }} s."
-    >>> Claim(paper="A (2004)", claim="Slow.", verdict="holds", evidence=found).verdict
-    'holds'
     """
 
     paper: str

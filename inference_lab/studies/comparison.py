@@ -92,28 +92,7 @@ class Stage:
     time_limit: float | None = None
 
     def chosen(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
-        """Return the problems, given by specs, that are left open.
-
-        Parameters
-        ----------
-        problems : sequence of str
-            Specs.
-        records : sequence of Record
-            Those of the solvers on them so far.
-
-        Returns
-        -------
-        list of str
-
-        Examples
-        --------
-        >>> from inference_lab.results.records import Record
-        >>> size = dict(n_variables=1, n_edges=0, n_factors=0, n_labels=2, problem_hash="a")
-        >>> asked = dict(problem="ising", solver="trw-s", solver_name="trw-s")
-        >>> proved = Record(**asked, status="optimal", **size)
-        >>> Stage(solvers=["ilp"], unsolved_by=["trw-s"]).chosen(["ising"], [proved])
-        []
-        """
+        """Return the problems, given by specs, that are left open."""
         by = {as_solver(spec).spec for spec in self.unsolved_by}
         solved = {r.problem for r in records if r.solver in by and r.status in _SOLVED}
         return [spec for spec in problems if problem_registry.make(spec).spec not in solved]
@@ -167,18 +146,6 @@ class SolverStudy:
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
         is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
         and designs, for a look in a minute.
-
-    Examples
-    --------
-    >>> graphs = Grid(problem="potts-grid(height={n}, width={n})", values={"n": [4, 8]})
-    >>> study = SolverStudy(
-    ...     title="Grids",
-    ...     question="Who is fastest?",
-    ...     grids=[graphs],
-    ...     solvers=["icm", "trw-s"],
-    ...     time_limit=1.0,
-    ... )
-    >>> study.check()
     """
 
     title: str
@@ -212,73 +179,18 @@ class SolverStudy:
     name: str = ""
 
     def all_problems(self) -> list[str]:
-        """Return the specs of all problems, those of the grids and the designs last.
-
-        Returns
-        -------
-        list of str
-
-        Examples
-        --------
-        >>> graphs = Grid(problem="ising(size={n}, seed={s})", values={"n": [4], "s": [1, 2]})
-        >>> study = SolverStudy(
-        ...     title="Grids", question="Who wins?", grids=[graphs], solvers=["icm"], time_limit=1.0
-        ... )
-        >>> study.all_problems()
-        ['ising(size=4, seed=1)', 'ising(size=4, seed=2)']
-        """
+        """Return the specs of all problems, those of the grids and the designs last."""
         return [*self.problems, *(spec for each in self._sets() for spec in each.specs())]
 
     def _sets(self) -> list[Grid | Design]:
         return [*self.grids, *self.designs]
 
     def all_solvers(self) -> list[str]:
-        """Return the specs of all solvers, those of the stages last.
-
-        Returns
-        -------
-        list of str
-
-        Examples
-        --------
-        >>> study = SolverStudy(
-        ...     title="Grids",
-        ...     question="Who wins?",
-        ...     problems=["ising(size=4)"],
-        ...     solvers=["icm"],
-        ...     stages=[Stage(solvers=["ilp"], unsolved_by=["icm"])],
-        ...     time_limit=1.0,
-        ... )
-        >>> study.all_solvers()
-        ['icm', 'ilp']
-        """
+        """Return the specs of all solvers, those of the stages last."""
         return [*self.solvers, *(spec for stage in self.stages for spec in stage.solvers)]
 
     def quickly(self) -> SolverStudy:
-        """Return the quick form.
-
-        Returns
-        -------
-        SolverStudy
-
-        Raises
-        ------
-        StudyError
-            If it names something that the study has not, or cannot be run.
-
-        Examples
-        --------
-        >>> study = SolverStudy(
-        ...     title="Grids",
-        ...     question="Who wins?",
-        ...     grids=[Grid(problem="ising(size={n})", values={"n": [4, 8, 16]})],
-        ...     solvers=["icm", "trw-s"],
-        ...     time_limit=60.0,
-        ...     quick={"solvers": ["icm"], "values": {"n": [4]}, "time_limit": 1.0},
-        ... )
-        >>> study.quickly().all_problems(), study.quickly().solvers
-        (['ising(size=4)'], ['icm'])
-        """
+        """Return the quick form."""
         quick = dict(self.quick)
         values = quick.pop("values", {})
         sizes = {
@@ -327,25 +239,6 @@ class SolverStudy:
         """Refuse what cannot be run.
 
         Specs are not looked into here; what cannot be made is said by `run_comparison`.
-
-        Raises
-        ------
-        StudyError
-            With the name of the entry that is wrong, and what is allowed.
-
-        Examples
-        --------
-        >>> study = SolverStudy(
-        ...     title="Grids",
-        ...     question="Who wins?",
-        ...     problems=["ising"],
-        ...     solvers=["icm", "icm"],
-        ...     time_limit=1.0,
-        ... )
-        >>> study.check()
-        Traceback (most recent call last):
-        ...
-        inference_lab.studies.toml_config.StudyError: solvers has 'icm' more than once
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")
@@ -418,43 +311,7 @@ def run_comparison(
     data_dir: str | None = None,
     progress: bool | Callable[[Progress[Record]], None] = False,
 ) -> Comparison:
-    """Run what is missing of a study and return all that it asks for.
-
-    Parameters
-    ----------
-    study : SolverStudy
-    folder : path
-        ``runs.jsonl`` there holds what was run before, and gets each record when its run ends.
-    jobs, cluster, rerun, shard, data_dir, progress
-        As in `inference_lab.compare`; with `jobs` 0 nothing is run, and nothing is built.
-
-    Returns
-    -------
-    Comparison
-
-    Raises
-    ------
-    StudyError
-        If a problem or a solver cannot be made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> study = SolverStudy(
-    ...     title="Grids",
-    ...     question="Who wins?",
-    ...     problems=["potts-grid(height=3, width=3)"],
-    ...     solvers=["brute-force"],
-    ...     time_limit=10.0,
-    ... )
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run_comparison(study, folder)
-    ...     again = run_comparison(study, folder, jobs=0)
-    >>> [(record.solver, record.status) for record in found.records]
-    [('brute-force', 'optimal')]
-    >>> found.records == again.records
-    True
-    """
+    """Run what is missing of a study and return all that it asks for."""
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare
     from inference_lab.reporting.comparison import Comparison
@@ -536,40 +393,7 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
 
 
 def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
-    """Write the report of a study into a folder and return it; see `write_document`.
-
-    Parameters
-    ----------
-    study : SolverStudy
-    comparison : Comparison
-        As `run_comparison` returns it.
-    folder : path
-        Gets the pages, tables and figures. The file ``best-known.jsonl.gz`` there keeps the best
-        energy of each problem; what it holds from other runs counts as known.
-
-    Returns
-    -------
-    Document
-        With the tables and figures that the study asks for only.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> study = SolverStudy(
-    ...     title="Grids",
-    ...     question="Who wins?",
-    ...     problems=["potts-grid(height=3, width=3)"],
-    ...     solvers=["icm"],
-    ...     time_limit=10.0,
-    ...     tables=["summary"],
-    ...     figures=[],
-    ... )
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     document = render_comparison(study, run_comparison(study, folder), folder)
-    ...     text = (Path(folder) / "README.md").read_text(encoding="utf-8")
-    >>> document.title, text.splitlines()[0]
-    ('Grids', '# Grids')
-    """
+    """Write the report of a study into a folder and return it; see `write_document`."""
     from inference_lab.reporting.answers import with_answers
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document

@@ -66,13 +66,6 @@ class Method:
     vary : mapping of str to list
         Values of `weight_factor`, `seeded_classes` or settings: the study has a method for each
         combination, whose label has the values where it names them in braces.
-
-    Examples
-    --------
-    Records know methods by their settings, so that a label may change:
-
-    >>> Method("soft", "gaussian-mixture").key == Method("Mixture", "gaussian-mixture").key
-    True
     """
 
     label: str
@@ -97,23 +90,7 @@ class Method:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     def variants(self) -> list[Method]:
-        """Return the methods that this one stands for: itself, if nothing varies.
-
-        Returns
-        -------
-        list of Method
-
-        Raises
-        ------
-        StudyError
-            If what varies is no list of values, or the label does not name it.
-
-        Examples
-        --------
-        >>> method = Method("ICM x {weight_factor}", "pckmeans", vary={"weight_factor": [1, 3]})
-        >>> [(each.label, each.weight_factor) for each in method.variants()]
-        [('ICM x 1', 1.0), ('ICM x 3', 3.0)]
-        """
+        """Return the methods that this one stands for: itself, if nothing varies."""
         where = f"method {self.label!r}: vary"
         for name, values in self.vary.items():
             check_values(values, f"{where}.{name}")
@@ -149,13 +126,6 @@ class Protocol:
         each is answered, and wrongly with probability `noise`; then their order is forgotten.
         "share-seeded" is the share of the training points that are seeds, each with the label of
         another class with probability `noise`.
-
-    Examples
-    --------
-    A tenth of as many pairs as there are points, among half of these:
-
-    >>> Protocol(train=0.5, scored="held-out", unit="share-of-points").count(0.1, 150, 75)
-    15
     """
 
     train: float = 1.0
@@ -166,20 +136,7 @@ class Protocol:
     ] = "pairs"
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
-
-        Raises
-        ------
-        StudyError
-            If shares are none, or all points are held out and constrained at once.
-
-        Examples
-        --------
-        >>> Protocol(noise=2).check()
-        Traceback (most recent call last):
-        ...
-        inference_lab.studies.toml_config.StudyError: protocol.noise must be between 0 and 1, got 2
-        """
+        """Refuse what contradicts itself."""
         if not 0.0 < self.train <= 1.0:
             raise StudyError(f"protocol.train must be above 0 and at most 1, got {self.train}")
         if not 0.0 <= self.noise <= 1.0:
@@ -188,29 +145,7 @@ class Protocol:
             raise StudyError("protocol.scored = 'held-out' needs protocol.train below 1")
 
     def count(self, value: float, n_points: int, n_train: int) -> int:
-        """Return the number of pairs, or seeds, that a number in the definition means.
-
-        Parameters
-        ----------
-        value : float
-            In the protocol's unit.
-        n_points : int
-            Of the data.
-        n_train : int
-            Points that constraints may touch.
-
-        Returns
-        -------
-        int
-            No more than there are pairs of the latter; for ordered pairs, than twice as many.
-
-        Examples
-        --------
-        >>> Protocol(unit="share-of-pairs").count(0.5, n_points=10, n_train=5)
-        5
-        >>> Protocol().count(200, n_points=10, n_train=5)
-        10
-        """
+        """Return the number of pairs, or seeds, that a number in the definition means."""
         if self.unit == "share-seeded":
             return min(round(value * n_train), n_train)
         available = n_train * (n_train - 1) // 2
@@ -351,21 +286,6 @@ class Study:
     details : bool
         Whether there are tables and figures of each set of data, on the page and in
         ``results.csv``; else of the summaries only.
-
-    Examples
-    --------
-    >>> study = Study(
-    ...     title="Seeds",
-    ...     question="Do seeds matter?",
-    ...     data=["iris"],
-    ...     methods=[Method("with", "pckmeans"), Method("without", "hmrf-kmeans", weight=0)],
-    ...     constraints=[50, 100],
-    ...     runs=10,
-    ...     quick={"runs": 1, "constraints": [50]},
-    ... )
-    >>> study.check()
-    >>> study.quickly().runs
-    1
     """
 
     title: str
@@ -398,23 +318,6 @@ class Study:
         """Return a study without parts for each part, or the study itself if it has none.
 
         What a part does not say is as the study has it.
-
-        Returns
-        -------
-        list of Study
-
-        Raises
-        ------
-        StudyError
-            If a part names a method that the study has not.
-
-        Examples
-        --------
-        >>> flowers = Part(title="flowers", data=["iris"])
-        >>> parts = [flowers, Part(title="wines", data=["wine"], runs=3)]
-        >>> study = Study(title="Seeds", question="Do seeds matter?", runs=10, parts=parts)
-        >>> [(stage.title, stage.data, stage.runs) for stage in study.stages()]
-        [('flowers', ['iris'], 10), ('wines', ['wine'], 3)]
         """
         if not self.parts:
             return [self]
@@ -449,31 +352,7 @@ class Study:
         return [m for m in self.methods if not part.only or m.label in part.only]
 
     def quickly(self) -> Study:
-        """Return the quick form.
-
-        Returns
-        -------
-        Study
-
-        Raises
-        ------
-        StudyError
-            If it names something that the study has not, or cannot be run.
-
-        Examples
-        --------
-        >>> study = Study(
-        ...     title="Seeds",
-        ...     question="Do seeds matter?",
-        ...     data=["iris", "wine"],
-        ...     methods=[Method("PCKMeans", "pckmeans")],
-        ...     constraints=[50],
-        ...     runs=10,
-        ...     quick={"data": ["iris"], "runs": 2},
-        ... )
-        >>> study.quickly().data, study.quickly().runs
-        (['iris'], 2)
-        """
+        """Return the quick form."""
         if self.parts:
             stages = [stage.quickly() for stage in self.stages()]
             parts = [
@@ -519,20 +398,7 @@ class Study:
         return replace(self, answer="", claims=[], contrasts=asked)
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises
-        ------
-        StudyError
-            With the name of the entry that is wrong, and what is allowed.
-
-        Examples
-        --------
-        >>> Study(title="Seeds", question="Do seeds matter?", data=["iris"], runs=1).check()
-        Traceback (most recent call last):
-        ...
-        inference_lab.studies.toml_config.StudyError: methods must not be empty
-        """
+        """Refuse what cannot be run."""
         from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
 
         if self.parts:

@@ -67,22 +67,6 @@ class Design:
         of the cells.
     seed : int
         Which hypercube it is.
-
-    Examples
-    --------
-    >>> design = Design(
-    ...     problem="ising(size={n}, coupling={j}, seed={draw})",
-    ...     values={"n": [4, 8], "j": {"from": 0.5, "to": 1.5}},
-    ...     cells=4,
-    ...     draws=1,
-    ... )
-    >>> design.check("here")
-    >>> for spec in design.specs():
-    ...     print(spec)
-    ising(size=4, coupling=1.28, seed=0)
-    ising(size=8, coupling=0.52, seed=1)
-    ising(size=4, coupling=1.16, seed=2)
-    ising(size=8, coupling=0.986, seed=3)
     """
 
     problem: str

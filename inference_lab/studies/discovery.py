@@ -37,29 +37,7 @@ def available_studies() -> list[str]:
 
 
 def find_study(name: str) -> Found:
-    """Return the folder of a study.
-
-    Parameters
-    ----------
-    name : str
-        A folder with a ``study.toml``, or that file; else the name of a folder under ``reports``
-        in the working directory, or of a study that comes with the library.
-
-    Returns
-    -------
-    Found
-        ``folder``, and ``ours``: whether it is a study that comes with the library.
-
-    Raises
-    ------
-    StudyError
-        If there is none.
-
-    Examples
-    --------
-    >>> find_study("lange2005").folder.name
-    'lange2005'
-    """
+    """Return the folder of a study."""
     given = Path(name)
     if given.is_file():
         return Found(given.parent, False)
@@ -76,29 +54,7 @@ def find_study(name: str) -> Found:
 
 
 def load_study(folder: Path | str) -> Study | SolverStudy:
-    """Read the definition of a study: of solvers if it names ``solvers``, else of clustering.
-
-    Parameters
-    ----------
-    folder : path
-        Folder with a ``study.toml``, or that file.
-
-    Returns
-    -------
-    Study or SolverStudy
-        Checked, and its quick form as well; named after the folder.
-
-    Raises
-    ------
-    StudyError
-        If it cannot be read; the message names the place.
-
-    Examples
-    --------
-    >>> study = load_study(find_study("lange2005").folder)
-    >>> study.name, len(study.quickly().stages()) == len(study.stages())
-    ('lange2005', True)
-    """
+    """Read the definition of a study: of solvers if it names ``solvers``, else of clustering."""
     path = Path(folder)
     if path.is_dir():
         path = path / "study.toml"

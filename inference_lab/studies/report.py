@@ -53,39 +53,7 @@ _SIGNIFICANT = 0.05
 
 
 def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | str) -> Path:
-    """Write the report of a study into a folder; see `write_document`.
-
-    Parameters
-    ----------
-    study : Study
-    records : sequence of StudyRecord
-    folder : path
-        Besides, ``results.csv`` holds mean, interval and number of runs of every cell, if the
-        study wants details.
-
-    Returns
-    -------
-    path of ``README.md``
-
-    Examples
-    --------
-    Without records, the report says what is missing:
-
-    >>> import tempfile
-    >>> from inference_lab.studies import Method, load_study
-    >>> study = Study(
-    ...     title="Clouds",
-    ...     question="Do pairs help?",
-    ...     data=["lange-toy"],
-    ...     methods=[Method("PCKMeans", "pckmeans")],
-    ...     constraints=[20],
-    ...     runs=1,
-    ... )
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     text = render_study(study, [], folder).read_text(encoding="utf-8")
-    >>> text.splitlines()[0]
-    '# Clouds'
-    """
+    """Write the report of a study into a folder; see `write_document`."""
     from inference_lab.reporting.writing import write_document
 
     folder = Path(folder)

@@ -228,46 +228,6 @@ def run_study(
     Each fit has a process of its own, as each run of `inference_lab.compare` has: one that crashes,
     takes more than `Study.time_limit`, or more memory than there is for a job, is a record that
     says so.
-
-    Parameters
-    ----------
-    study : Study
-    folder : path
-        ``records.jsonl`` there holds what was run before, and gets each record when its fit ends.
-    jobs, cluster, rerun, shard, data_dir, memory_limit, isolate, progress
-        As in `inference_lab.compare`; with `jobs` 0 nothing is run.
-
-    Returns
-    -------
-    list of StudyRecord
-        Of the cells of this study only, in their order; the shard only with `shard`.
-
-    Raises
-    ------
-    DataNotFoundError
-        If data are missing, before anything is run.
-    StudyError
-        If a method names a solver that there is not, or that is refused; if records cannot be
-        kept.
-
-    Examples
-    --------
-    Of what was run before nothing is run again; with `jobs` 0, nothing at all:
-
-    >>> import tempfile
-    >>> study = Study(
-    ...     title="Clouds",
-    ...     question="Do pairs help?",
-    ...     data=["lange-toy"],
-    ...     methods=[Method("PCKMeans", "pckmeans")],
-    ...     constraints=[20],
-    ...     runs=1,
-    ... )
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records = run_study(study, folder, isolate=False)
-    ...     again = run_study(study, folder, jobs=0)
-    >>> [(record.method, record.run, record.status) for record in records], again == records
-    ([('PCKMeans', 0, 'ok')], True)
     """
     _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
