@@ -166,6 +166,16 @@ class Settings:
     #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Refuse an attribute that hides the method `name`."""
+        super().__init_subclass__(**arguments)
+        hidden = vars(cls).get("name")
+        if isinstance(hidden, str):
+            raise TypeError(
+                f"{cls.__name__}.name is a method; leave out name = {hidden!r}: in specs the class "
+                f"is called {cls.__name__}, or as its entry point is"
+            )
+
     def __post_init__(self) -> None:
         """Check the fields against their types and ranges."""
         check_settings(self)

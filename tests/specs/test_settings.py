@@ -165,3 +165,10 @@ def test_ranges_are_told():
         "max-cut.low",
         "max-cut.high",
     }
+
+
+def test_a_name_that_would_hide_the_method_is_refused():
+    with pytest.raises(TypeError, match=r"Mine.name is a method; leave out name = 'mine'"):
+
+        class Mine(Settings):
+            name = "mine"
