@@ -115,7 +115,7 @@ def test_without_a_trace_the_end_is_all_that_is_known():
 
 
 def test_numbers_that_are_none_say_nothing():
-    run = traced([(1.0, math.nan, math.nan)], energy=math.nan, lower_bound=math.nan)
+    run = traced([(1.0, math.nan, math.nan)], energy=math.inf, lower_bound=-math.inf)
     assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
 
 
