@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from inference_lab.cli.common import as_input, debug, json_option, print_json, quiet_stdout, say
-from inference_lab.cli.completion import complete_solver
 
 
 @click.command()
-@click.argument("solver", metavar="FILE|SPEC", shell_complete=complete_solver)
+@click.argument("solver", metavar="FILE|SPEC")
 @json_option
 @debug
 def check(solver: str, as_json: bool) -> None:

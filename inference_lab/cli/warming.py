@@ -17,18 +17,16 @@ from inference_lab.cli.common import (
     say,
 )
 from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
-from inference_lab.cli.completion import complete_problem, complete_solver
 
 
 @click.command("warm-up")
-@click.argument("solvers", nargs=-1, metavar="[SOLVER]...", shell_complete=complete_solver)
+@click.argument("solvers", nargs=-1, metavar="[SOLVER]...")
 @click.option(
     "--problem",
     "problems",
     multiple=True,
     default=[DEFAULT_PROBLEMS[0]],
     metavar="SPEC",
-    shell_complete=complete_problem,
     help="Compile what problems like this one take (default: E-steps); may be repeated.",
 )
 @click.option(
