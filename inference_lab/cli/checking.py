@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -41,16 +42,7 @@ def check(solver: str, as_json: bool) -> None:
                 "schema": 1,
                 "solver": method.spec,
                 "counts": {verdict.value: n for verdict, n in counts.items()},
-                "checks": [
-                    {
-                        "name": r.name,
-                        "claim": r.claim,
-                        "verdict": r.verdict.value,
-                        "message": r.message,
-                        "seconds": r.seconds,
-                    }
-                    for r in results
-                ],
+                "checks": [asdict(result) for result in results],
             }
         )
     else:
