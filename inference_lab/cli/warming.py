@@ -9,12 +9,12 @@ import click
 
 from inference_lab.cli.common import (
     as_input,
-    as_temperature,
     data_dir_option,
     debug,
     quiet_option,
     quiet_stdout,
     say,
+    temperature_option,
 )
 from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 
@@ -29,14 +29,7 @@ from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
     metavar="SPEC",
     help="Compile what problems like this one take (default: E-steps); may be repeated.",
 )
-@click.option(
-    "--temperature",
-    callback=as_temperature,
-    default="0",
-    metavar="T",
-    show_default=True,
-    help="0: best labelling; above: marginals.",
-)
+@temperature_option
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
