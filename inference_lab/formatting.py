@@ -28,7 +28,6 @@ __all__ = [
     "paragraphs",
     "printable",
     "printable_lines",
-    "short_labels",
     "shortened",
 ]
 
@@ -125,29 +124,6 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 def shortened(text: str, width: int = 80) -> str:
     """Return a text of at most `width` characters, cut off with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def short_labels(specs: Sequence[str], width: int = 34) -> list[str]:
-    """Shorten solver specs for legends; those that differ stay different."""
-    if width < 12:
-        raise ValueError(f"width must be at least 12, got {width}")
-    plain = [" ".join(spec.split()) for spec in specs]
-    ends = [text if len(text) <= width else text[: width - 1] + "…" for text in plain]
-    half = width // 2
-    middles = [
-        end if ends.count(end) == 1 or len(text) <= width
-        else text[:half] + "…" + text[half + 1 - width :]
-        for text, end in zip(plain, ends, strict=True)
-    ]  # fmt: skip
-    labels: list[str] = []
-    for label in middles:
-        number, unique = 1, label
-        while unique in labels:
-            number += 1
-            mark = f" #{number}"
-            unique = label[: width - len(mark)] + mark
-        labels.append(unique)
-    return labels
 
 
 def nearest(

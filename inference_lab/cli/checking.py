@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from inference_lab.cli.common import as_input, debug, json_option, print_json, quiet_stdout, say
-from inference_lab.cli.completion import complete_solver
 
 
 @click.command()
-@click.argument("solver", metavar="FILE|SPEC", shell_complete=complete_solver)
+@click.argument("solver", metavar="FILE|SPEC")
 @json_option
 @debug
 def check(solver: str, as_json: bool) -> None:
@@ -42,16 +42,7 @@ def check(solver: str, as_json: bool) -> None:
                 "schema": 1,
                 "solver": method.spec,
                 "counts": {verdict.value: n for verdict, n in counts.items()},
-                "checks": [
-                    {
-                        "name": r.name,
-                        "claim": r.claim,
-                        "verdict": r.verdict.value,
-                        "message": r.message,
-                        "seconds": r.seconds,
-                    }
-                    for r in results
-                ],
+                "checks": [asdict(result) for result in results],
             }
         )
     else:

@@ -31,7 +31,6 @@ from inference_lab.cli.common import (
     shard_option,
     temperature_option,
 )
-from inference_lab.cli.completion import complete_problem, complete_solver
 
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
@@ -57,13 +56,12 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
 
 
 @click.command()
-@click.argument("problems", nargs=-1, metavar="[PROBLEM]...", shell_complete=complete_problem)
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]...")
 @click.option(
     "--solver",
     "solvers",
     multiple=True,
     metavar="SPEC",
-    shell_complete=complete_solver,
     help="A solver; may be repeated.",
 )
 @click.option(

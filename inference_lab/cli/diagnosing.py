@@ -15,11 +15,10 @@ from inference_lab.cli.common import (
     print_json,
     quiet_stdout,
 )
-from inference_lab.cli.completion import complete_problem
 
 
 @click.command()
-@click.argument("problem", shell_complete=complete_problem)
+@click.argument("problem")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0),

@@ -15,12 +15,11 @@ from inference_lab.cli.common import (
     quiet_stdout,
     say,
 )
-from inference_lab.cli.completion import complete_name
 
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(["solvers", "problems"]))
-@click.argument("name", required=False, shell_complete=complete_name)
+@click.argument("name", required=False)
 @click.option("--verbose", "-v", is_flag=True, help="Show the settings of each.")
 @json_option
 @debug

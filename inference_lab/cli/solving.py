@@ -19,7 +19,6 @@ from inference_lab.cli.common import (
     quiet_stdout,
     temperature_option,
 )
-from inference_lab.cli.completion import complete_problem, complete_solver
 
 if TYPE_CHECKING:
     from inference_lab.contract import Solution
@@ -32,13 +31,12 @@ _SHOWN_MARGINALS = 10
 
 
 @click.command()
-@click.argument("file", shell_complete=complete_problem)
+@click.argument("file")
 @click.option(
     "--solver",
     default="auto",
     show_default=True,
     metavar="SPEC",
-    shell_complete=complete_solver,
     help="The solver.",
 )
 @click.option(

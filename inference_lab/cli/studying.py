@@ -23,7 +23,6 @@ from inference_lab.cli.common import (
     say,
     shard_option,
 )
-from inference_lab.cli.completion import complete_study
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RunRecord
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", metavar="STUDY", shell_complete=complete_study)
+@click.argument("study", metavar="STUDY")
 @click.option("--quick", is_flag=True, help="The quick form of the study: a minute or two.")
 @jobs_option
 @cluster_option

@@ -9,36 +9,27 @@ import click
 
 from inference_lab.cli.common import (
     as_input,
-    as_temperature,
     data_dir_option,
     debug,
     quiet_option,
     quiet_stdout,
     say,
+    temperature_option,
 )
 from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
-from inference_lab.cli.completion import complete_problem, complete_solver
 
 
 @click.command("warm-up")
-@click.argument("solvers", nargs=-1, metavar="[SOLVER]...", shell_complete=complete_solver)
+@click.argument("solvers", nargs=-1, metavar="[SOLVER]...")
 @click.option(
     "--problem",
     "problems",
     multiple=True,
     default=[DEFAULT_PROBLEMS[0]],
     metavar="SPEC",
-    shell_complete=complete_problem,
     help="Compile what problems like this one take (default: E-steps); may be repeated.",
 )
-@click.option(
-    "--temperature",
-    callback=as_temperature,
-    default="0",
-    metavar="T",
-    show_default=True,
-    help="0: best labelling; above: marginals.",
-)
+@temperature_option
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),

@@ -14,6 +14,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.factors import Factors, starts_of
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io._files import FormatError
+from inference_lab.io._tokens import Tokens, whole
 
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
 _MAX_AXES = 31
@@ -92,6 +93,41 @@ def graph_of(
         raise FormatError(f"{path}: {problem}") from None
 
 
+def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
+    """Return the places from each start on, as many as its length, one after the other."""
+    within = np.arange(int(lengths.sum())) - np.repeat(starts_of(lengths)[:-1], lengths)
+    return np.asarray(np.repeat(starts, lengths) + within, dtype=np.int64)
+
+
+def read_scopes(
+    tokens: Tokens, places: IntArray, arities: IntArray, n: int, noun: str = "factor"
+) -> IntArray:
+    """Return the variables at these places, which are those of all scopes, checked."""
+
+    def fail(position: int, message: str) -> FormatError:
+        f = int(np.searchsorted(np.cumsum(arities), position, side="right"))
+        return tokens.error(int(places[position]), f"{noun} {f}{message}")
+
+    listed = tokens.values[places]
+    good = whole(listed, 0, n)
+    if not good.all():
+        s = int(np.argmin(good))
+        allowed = f"0 to {n - 1}" if n else "but there are none"
+        got = tokens.shown(int(places[s]) + tokens.first)
+        raise fail(s, f": expected a variable of its scope, {allowed}, got {got}")
+    scopes = listed.astype(np.int64)
+    again = repeated(arities, scopes, n)
+    if again is not None:
+        raise fail(again, f" names variable {scopes[again]} twice in its scope")
+    return scopes
+
+
+def scope_of(f: int, arities: IntArray, scopes: IntArray) -> tuple[int, ...]:
+    """Return the variables of a factor."""
+    start = int(arities[:f].sum())
+    return tuple(scopes[start : start + int(arities[f])].tolist())
+
+
 def shown_scope(scope: tuple[int, ...]) -> str:
     """Return a scope for a message, cut when it is long."""
     if len(scope) <= 12:
@@ -137,9 +173,8 @@ def assemble(
     cuts = np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if ends.size else 0, _BLOCK))
     for rows in np.split(single, np.unique(cuts)):
         lengths = sizes[rows]
-        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        into = np.repeat(pointers[scopes[scope_starts[rows]]], lengths) + within
-        np.add.at(flat, into, energies[np.repeat(entry_starts[rows], lengths) + within])
+        into = ranges(pointers[scopes[scope_starts[rows]]], lengths)
+        np.add.at(flat, into, energies[ranges(entry_starts[rows], lengths)])
 
     pairs = np.flatnonzero(arities == 2)
     joined = scopes[scope_starts[pairs][:, None] + np.arange(2)]

@@ -37,7 +37,9 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
     check_entries,
-    repeated,
+    ranges,
+    read_scopes,
+    scope_of,
     shown_scope,
     table_sizes,
     total,
@@ -118,38 +120,15 @@ class _Layout:
                 at, f"{end - at} surplus tokens after the last factor, from {tokens.shown(at)}"
             )
         before = self.entries_at - 1 - 2 * self.arities
-        within = np.arange(int(self.arities.sum())) - np.repeat(
-            np.cumsum(self.arities) - self.arities, self.arities
-        )
         #: Places of the variables of all scopes.
-        self.scopes_at: IntArray = np.repeat(before, self.arities) + within
-        self.scopes = self._variables()
+        self.scopes_at = ranges(before, self.arities)
+        # Each variable that is not named has a label, which takes memory.
+        high = _limits.MAX_FREE_LABELS + self.scopes_at.size
+        self.scopes = read_scopes(tokens, self.scopes_at, self.arities, high)
 
     def _owner(self, position: int) -> int:
         """Return the factor that a position in the scopes belongs to."""
         return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
-
-    def _variables(self) -> IntArray:
-        listed = self.tokens.values[self.scopes_at]
-        # Each variable that is not named has a label, which takes memory.
-        high = _limits.MAX_FREE_LABELS + listed.size
-        good = whole(listed, 0, high)
-        if not good.all():
-            s = int(np.argmin(good))
-            place = int(self.scopes_at[s])
-            raise self.tokens.error(
-                place,
-                f"factor {self._owner(s)}: expected a variable of its scope, 0 to "
-                f"{high - 1}, got {self.tokens.shown(place)}",
-            )
-        scopes = listed.astype(np.int64)
-        again = repeated(self.arities, scopes, high)
-        if again is not None:
-            raise self.tokens.error(
-                int(self.scopes_at[again]),
-                f"factor {self._owner(again)} names variable {scopes[again]} twice in its scope",
-            )
-        return scopes
 
     def cardinalities(self) -> IntArray:
         """Return the number of labels of each variable, on which all factors must agree."""
@@ -232,9 +211,7 @@ class _Layout:
         return self.tokens.error(int(self.entries_at[f]) - 1, f"{self._factor(f)}: {why}")
 
     def _factor(self, f: int) -> str:
-        start = int(self.arities[:f].sum())
-        scope = tuple(self.scopes[start : start + int(self.arities[f])].tolist())
-        return f"factor {f} over {shown_scope(scope)}"
+        return f"factor {f} over {shown_scope(scope_of(f, self.arities, self.scopes))}"
 
 
 # ---------------------------------------------------------------------------- writing

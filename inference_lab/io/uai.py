@@ -48,7 +48,8 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
-    repeated,
+    read_scopes,
+    scope_of,
     shown_scope,
     table_sizes,
     too_many_free_labels,
@@ -91,7 +92,7 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     energies = read(tokens, arities, scopes, entry_starts)
 
     def fail(f: int, why: str) -> FormatError:
-        shown = shown_scope(_scope_of(f, arities, scopes))
+        shown = shown_scope(scope_of(f, arities, scopes))
         return tokens.error(int(entry_starts[f]), f"factor {f} over {shown}: {why}")
 
     return assemble(
@@ -136,26 +137,7 @@ def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray,
         keep[at + 1 : at + 1 + int(arity)] = True
         at += 1 + int(arity)
     places = np.flatnonzero(keep)
-    listed = values[places]
-    good = whole(listed, 0, n)
-    if not good.all():
-        s = int(np.argmin(good))
-        place = int(places[s])
-        f = int(np.searchsorted(np.cumsum(arities), s, side="right"))
-        raise tokens.error(
-            place,
-            f"factor {f}: expected a variable of its scope, "
-            + (f"0 to {n - 1}" if n else "but there are none")
-            + f", got {tokens.shown(place + 1)}",
-        )
-    scopes = listed.astype(np.int64)
-    again = repeated(arities, scopes, n)
-    if again is not None:
-        f = int(np.searchsorted(np.cumsum(arities), again, side="right"))
-        raise tokens.error(
-            int(places[again]), f"factor {f} names variable {scopes[again]} twice in its scope"
-        )
-    return arities, scopes, at
+    return arities, read_scopes(tokens, places, arities, n), at
 
 
 def _check_free(tokens: Tokens, cardinalities: IntArray, scopes: IntArray) -> None:
@@ -216,11 +198,6 @@ def _is_annotation(tokens: Tokens, at: int) -> bool:
     return at == values.size
 
 
-def _scope_of(f: int, arities: IntArray, scopes: IntArray) -> tuple[int, ...]:
-    start = int(arities[:f].sum())
-    return tuple(int(v) for v in scopes[start : start + int(arities[f])])
-
-
 def _wrong_size(
     tokens: Tokens,
     f: int,
@@ -230,7 +207,7 @@ def _wrong_size(
     arities: IntArray,
     scopes: IntArray,
 ) -> Exception:
-    scope = _scope_of(f, arities, scopes)
+    scope = scope_of(f, arities, scopes)
     labels = " x ".join(str(int(cardinalities[v])) for v in scope[:8])
     labels += " x ..." if len(scope) > 8 else ""
     size = f"{labels} = {expected:.0f}" if len(scope) > 1 else f"{expected:.0f}"
@@ -270,7 +247,7 @@ def _energies(
         what = "has no table but zeros" if arities[f] else "is a constant of zero"
         raise tokens.error(
             int(entry_starts[f]),
-            f"factor {f} over {shown_scope(_scope_of(f, arities, scopes))} {what}: it would "
+            f"factor {f} over {shown_scope(scope_of(f, arities, scopes))} {what}: it would "
             "forbid every labelling (a file of costs instead of potentials is no UAI model, but "
             "is read with costs=True)",
         )
@@ -300,7 +277,7 @@ def _costs(
 
 def _entry(place: int, arities: IntArray, scopes: IntArray, entry_starts: IntArray) -> str:
     f = int(np.searchsorted(entry_starts, place, side="right")) - 1
-    scope = shown_scope(_scope_of(f, arities, scopes))
+    scope = shown_scope(scope_of(f, arities, scopes))
     return f"factor {f} over {scope}, entry {place - int(entry_starts[f])}"
 
 

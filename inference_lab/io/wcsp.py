@@ -51,7 +51,9 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
     check_entries,
-    repeated,
+    ranges,
+    read_scopes,
+    scope_of,
     shown_scope,
     table_sizes,
     too_many_free_labels,
@@ -184,11 +186,8 @@ class _Functions:
                 f"{end - at} surplus tokens after the last cost function, "
                 f"from {tokens.shown(at + 1)}",
             )
-        within = np.arange(int(self.arities.sum())) - np.repeat(
-            np.cumsum(self.arities) - self.arities, self.arities
-        )
-        self.scopes_at: IntArray = np.repeat(self.heads + 1, self.arities) + within
-        self.scopes = self._variables(n)
+        places = ranges(self.heads + 1, self.arities)
+        self.scopes = read_scopes(tokens, places, self.arities, n, "function")
 
     def _walk(self, f: int, at: int, shared: list[int]) -> int:
         """Note where the parts of function ``f`` stand, and return where the next one begins."""
@@ -233,40 +232,12 @@ class _Functions:
         self.tuples_at[f] = at + 2
         return at + 2 + count * (arity + 1)
 
-    def _owner(self, position: int) -> int:
-        """Return the function that a position in the scopes belongs to."""
-        return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
-
     def fail(self, f: int, why: str) -> FormatError:
         """Make the error for a function."""
         return self.tokens.error(int(self.heads[f]), f"{self._name(f)}: {why}")
 
     def _name(self, f: int) -> str:
-        start = int(self.arities[:f].sum())
-        scope = tuple(self.scopes[start : start + int(self.arities[f])].tolist())
-        return f"function {f} over {shown_scope(scope)}"
-
-    def _variables(self, n: int) -> IntArray:
-        tokens = self.tokens
-        listed = tokens.values[self.scopes_at]
-        good = whole(listed, 0, n)
-        if not good.all():
-            s = int(np.argmin(good))
-            place = int(self.scopes_at[s])
-            raise tokens.error(
-                place,
-                f"function {self._owner(s)}: expected a variable of its scope, "
-                + (f"0 to {n - 1}" if n else "but there are none")
-                + f", got {tokens.shown(place + 1)}",
-            )
-        scopes = listed.astype(np.int64)
-        again = repeated(self.arities, scopes, n)
-        if again is not None:
-            raise tokens.error(
-                int(self.scopes_at[again]),
-                f"function {self._owner(again)} names variable {scopes[again]} twice in its scope",
-            )
-        return scopes
+        return f"function {f} over {shown_scope(scope_of(f, self.arities, self.scopes))}"
 
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
         """Return the sizes of the tables, which may be far more than what is listed of them."""

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from inference_lab.formatting import short_labels
 from inference_lab.reporting.statistics import (
     holm,
     median,
@@ -309,30 +308,3 @@ def test_snapping_makes_ties_and_leaves_the_rest():
     ]
     # A group does not grow beyond the tolerance from its smallest value.
     assert snapped([[0.0, 0.9, 1.8]], 1.0).tolist() == [[0.0, 0.0, 1.8]]
-
-
-# ---------------------------------------------------------------------- labels
-
-
-@given(
-    st.lists(
-        st.text("ab(=,", min_size=1, max_size=30),
-        unique=True,
-        max_size=12,
-    )
-)
-def test_short_labels_fit_and_stay_different(specs):
-    labels = short_labels(specs, 12)
-    assert len(set(labels)) == len(labels) == len(specs)
-    assert all(len(label) <= 12 for label in labels)
-    for spec, label in zip(specs, labels, strict=True):
-        if len(spec) <= 12:
-            assert label == spec
-
-
-def test_labels_that_only_differ_in_the_middle_are_numbered():
-    specs = [f"solver({'x' * 30}{n}{'y' * 30})" for n in range(3)]
-    labels = short_labels(specs, 20)
-    assert len(set(labels)) == 3 and labels[1].endswith(" #2") and labels[2].endswith(" #3")
-    with pytest.raises(ValueError, match="width must be at least 12"):
-        short_labels(specs, 5)
