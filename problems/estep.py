@@ -288,23 +288,13 @@ class EStep(ProblemFamily):
 
 @dataclass(frozen=True)
 class EStepProblem(Problem):
-    """A problem of `EStep`, which knows its constraints.
+    """A problem of `EStep`, which knows its constraints."""
 
-    Attributes
-    ----------
-    constraints : Constraints
-        As used, closed perhaps.
-    """
-
+    #: As used, closed perhaps.
     constraints: Constraints | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Score a labelling as `Problem.score` does, and on the constraints.
-
-        Besides, ``ari_constrained`` is the ARI on the points that constraints touch (of the
-        others, each gets its nearest centroid from every solver), and ``violated`` the share of
-        the constraints that are violated.
-        """
+        """Score a labelling as `Problem.score` does, and on the constraints."""
         assert self.constraints is not None and self.truth is not None  # as `EStep` makes it
         x = self.graph.check_labels(labels)
         pairs = (self.constraints.must_link, self.constraints.cannot_link)
@@ -331,10 +321,7 @@ def _energy(unary: FloatArray, constraints: Constraints) -> FactorGraph:
 def _constrained_means(
     features: FloatArray, constraints: Constraints, centroids: FloatArray
 ) -> FloatArray:
-    """Return the centroids at which labels by descent and means in turn come to rest.
-
-    A cluster that loses all points keeps its centroid.
-    """
+    """Return the centroids at which labels by descent and means in turn come to rest."""
     n, k = len(features), len(centroids)
     labels: IntArray | None = None
     for _ in range(_MOST_ROUNDS):

@@ -72,11 +72,10 @@ _REDUCTION = 0.1
 
 
 class Stage(NamedTuple):
-    """One step of a plan: a solver, its share of the time that is left, and why it is there.
+    """One step of a plan: a solver, its share of the time that is left, and why it is there."""
 
-    A solver is left out whose share is not at least twice the seconds that it takes to begin. One
-    that starts `afresh` is not given the best labelling so far.
-    """
+    # A solver is left out whose share is not at least twice the seconds that it takes to begin. One
+    # that starts `afresh` is not given the best labelling so far.
 
     solver: str
     share: float

@@ -22,15 +22,7 @@ _CHUNK = 1 << 20
 
 
 class _Plan(NamedTuple):
-    """What is added to whose costs when a variable gets its label.
-
-    The variables are labelled in the order 0, 1, ... A pairwise or higher-order term becomes a row
-    of costs of its *target*, the last variable of its scope, at the moment when its *source*,
-    the last but one, gets a label; that moment is a *push*. The pushes at one target form
-    a chain sorted by source: each writes its own row, the previous row plus its term. So a
-    row is valid as long as the labels before it stand, and nothing ever has to be subtracted
-    (which would be wrong at ``inf`` and inexact elsewhere).
-    """
+    """What is added to whose costs when a variable gets its label."""
 
     ptr: IntArray  # (n+1,) pushes of each source
     term: IntArray  # (p,) edge, or number of edges + higher-order factor

@@ -36,17 +36,15 @@ class Workspace(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What the visits of a chain leave behind.
+    """What the visits of a chain leave behind."""
 
-    * ``sums`` (like the unaries): sums of the conditionals;
-    * ``best`` (n,): the labelling of least energy at the end of a sweep;
-    * ``now``, a record: ``energy`` of the labelling, kept up to date as far as finite costs go,
-      the ``least`` such energy at the end of a sweep, and the number of visits of the last sweep
-      that left a hard term ``violated``.
-    """
-
+    #: (like the unaries): sums of the conditionals.
     sums: FloatArray
+    #: (n,): the labelling of least energy at the end of a sweep.
     best: IntArray
+    #: A record: ``energy`` of the labelling, kept up to date as far as finite costs go, the
+    #: ``least`` such energy at the end of a sweep, and the number of visits of the last sweep that
+    #: left a hard term ``violated``.
     now: Any
 
 

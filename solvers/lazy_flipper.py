@@ -24,27 +24,7 @@ _WORK = 2_000_000
 
 
 class Search(NamedTuple):
-    """Everything that the search has to remember, ``depth`` being the largest size of a set.
-
-    *What is left to do.* ``ring`` (depth, n): for each size the variables all of whose sets are to
-    be checked, ``head`` and ``pending`` (depth,) its used part, ``waiting`` (depth, n) its members.
-
-    *What is known.* ``changed`` (n,): when the surroundings of a variable last changed;
-    ``checked`` (depth, n): up to which change all sets with a variable were found not to gain. A
-    set need not be checked if it was for one of its members after the last change at any of them.
-
-    *The set at hand.* ``queue`` (n,): its root, then the neighbours of its members as these join;
-    the members stand at increasing places ``at`` (depth,), so that each set comes up once for a
-    root. ``marked`` (n,): 1 for the members of the queue; ``tail`` (depth,): its length before
-    each member's neighbours; ``own`` and ``trial`` (depth,): the labels of the members, before and
-    now; ``cost``, ``infinite`` (depth, k): their local costs; ``gain``, ``violations``, ``scale``
-    (depth + 1,): what the moves so far add up to; ``newest`` and ``known`` (depth + 1,): the
-    latest change, and the latest check, at the members so far.
-
-    ``now``, a record: ``last``, the number of members less one; ``member``, the one that is to be
-    tried at its place, -1 between two roots; ``length`` of the queue; ``changes``, and variables
-    ``taken`` from the rings, so far.
-    """
+    """Everything that the search has to remember, ``depth`` being the largest size of a set."""
 
     ring: IntArray
     head: IntArray

@@ -71,13 +71,11 @@ def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) 
 def renewed_message(
     table: FloatArray, cavities: Mapping[int, FloatArray], to: int, temperature: float
 ) -> FloatArray:
-    """Return the message of a term to the variable at position `to` of its scope.
-
-    The update rule of the method, (6) of Kschischang, Frey and Loeliger 2001 in energies:
-    ``m(b) = soft-min over the labels of the others of theta(b, others) + sum of their cavities``.
-    A cavity is (5): the unary of a variable and all its messages but that of this term. What is
-    compiled comes to the same, cheaper for terms of a simple form.
-    """
+    """Return the message of a term to the variable at position `to` of its scope."""
+    # The update rule of the method, (6) of Kschischang, Frey and Loeliger 2001 in energies: ``m(b)
+    # = soft-min over the labels of the others of theta(b, others) + sum of their cavities``. A
+    # cavity is (5): the unary of a variable and all its messages but that of this term. What is
+    # compiled comes to the same, cheaper for terms of a simple form.
     others = tuple(s for s in range(table.ndim) if s != to)
     for s in others:
         table = table + cavities[s].reshape([-1 if axis == s else 1 for axis in range(table.ndim)])
@@ -206,12 +204,11 @@ class LoopyBP(Solver):
 
 
 class Passes:
-    """Messages of a run and what is needed to renew and decode them.
+    """Messages of a run and what is needed to renew and decode them."""
 
-    ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
-    labels that hard terms forbid; all that has an entry a variable is in that order: breadth-first,
-    along a grid as they are numbered.
-    """
+    # ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
+    # labels that hard terms forbid; all that has an entry a variable is in that order:
+    # breadth-first, along a grid as they are numbered.
 
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables

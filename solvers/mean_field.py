@@ -27,11 +27,10 @@ _FOLLOWED = 1e-2
 
 
 class Rule(NamedTuple):
-    """The numbers of an update.
+    """The numbers of an update."""
 
-    ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
-    up to a change of ``tolerance`` of its neighbours a variable is skipped.
-    """
+    # ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
+    # up to a change of ``tolerance`` of its neighbours a variable is skipped.
 
     temperature: float
     damping: float
@@ -40,12 +39,11 @@ class Rule(NamedTuple):
 
 
 class Links(NamedTuple):
-    """What Potts terms between variables of as many labels come to, side by side, each (2m,).
+    """What Potts terms between variables of as many labels come to, side by side, each (2m,)."""
 
-    For each adjacency position where the q of the neighbour starts, and what each unit of a label's
-    probability there adds to the field of the label: up to what is the same for all labels, that
-    is all that such a term says.
-    """
+    # For each adjacency position where the q of the neighbour starts, and what each unit of a
+    # label's probability there adds to the field of the label: up to what is the same for all
+    # labels, that is all that such a term says.
 
     start: IntArray
     gain: FloatArray
@@ -65,13 +63,11 @@ def renewed_distribution(
     terms: Iterable[tuple[FloatArray, int, Sequence[FloatArray]]],
     temperature: float,
 ) -> FloatArray:
-    """Return ``q_i`` as it minimises the free energy given the distributions of the others.
-
-    The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
-    with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
-    the position of the variable in its scope, and the distributions of the scope are given. What
-    is compiled comes to the same, cheaper for terms of a simple form.
-    """
+    """Return ``q_i`` as it minimises the free energy given the distributions of the others."""
+    # The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
+    # with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
+    # the position of the variable in its scope, and the distributions of the scope are given. What
+    # is compiled comes to the same, cheaper for terms of a simple form.
     field = unary
     for table, own, scope in terms:
         expected = np.moveaxis(table, own, 0)

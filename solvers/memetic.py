@@ -66,18 +66,17 @@ _WORTH, _ELIMINATION = 0.2, 0.05
 
 
 class Region(NamedTuple):
-    """Where a mutation happens.
+    """Where a mutation happens."""
 
-    * ``ball``: its variables, the centre first; ``near``: these and those around, for forests;
-    * ``seen`` (n,): stamps of forests' traversals; ``shadow`` (n,): the labels, which forests
-      change before the costs of moves follow;
-    * ``now``, a record: the last stamp, and the numbers of mutations made and that gained.
-    """
-
+    #: Its variables, the centre first.
     ball: IntArray
+    #: These and those around, for forests.
     near: IntArray
+    #: (n,): stamps of forests' traversals.
     seen: IntArray
+    #: (n,): the labels, which forests change before the costs of moves follow.
     shadow: IntArray
+    #: A record: the last stamp, and the numbers of mutations made and that gained.
     now: Any
 
 
@@ -114,15 +113,13 @@ def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
     mate: IntArray, uniforms: FloatArray, at: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
-    """Change regions, with the uniform numbers from `at` on; return where the next begins.
-
-    Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
-    mutations that gained.
-
-    A region gets random labels, one label, two labels swapped, or those of the mate; chains and
-    forests repair what that broke; and of what then differs, the parts that lower the energy stay.
-    `r.shadow` equals `x`, before and after.
-    """
+    """Change regions, with the uniform numbers from `at` on; return where the next begins."""
+    # Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
+    # mutations that gained.
+    #
+    # A region gets random labels, one label, two labels swapped, or those of the mate; chains and
+    # forests repair what that broke; and of what then differs, the parts that lower the energy
+    # stay. `r.shadow` equals `x`, before and after.
     most = _HEAD + r.ball.size + _FORESTS * r.near.size
     while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1

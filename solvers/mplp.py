@@ -38,24 +38,20 @@ _POLISH_SWEEPS = 100
 def shares_of_edge(
     theta: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of its cost that an edge passes on to its two variables.
-
-    It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
-    min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
-    first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
-    the variables had.
-    """
+    """Return the parts of its cost that an edge passes on to its two variables."""
+    # It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
+    # min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
+    # first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
+    # the variables had.
     to_first = 0.5 * ((theta + second).min(axis=1) - first)
     to_second = (theta - to_first[:, None]).min(axis=0)
     return (theta - to_second).min(axis=1), to_second
 
 
 def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatArray]:
-    """Return the parts of its cost that a factor passes on to its variables, in the same way.
-
-    Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are those
-    of the variables without this factor's parts.
-    """
+    """Return the parts of its cost that a factor passes on to its variables, in the same way."""
+    # Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are
+    # those of the variables without this factor's parts.
     axes = range(table.ndim)
     others = [tuple(s for s in axes if s != axis) for axis in axes]
     along = [np.expand_dims(costs[axis], others[axis]) for axis in axes]

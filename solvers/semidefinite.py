@@ -281,12 +281,11 @@ class _Search:
 
 @dataclass
 class _Piece:
-    """A part of the problem under way.
+    """A part of the problem under way."""
 
-    ``labels`` are the best of its nodes so far, with their ``energy``; ``bounds`` its bounds at all
-    looks, before they are rounded up, ``seconds`` the time of its last iteration. The relaxation is
-    that of the part, later perhaps that of its bits.
-    """
+    # ``labels`` are the best of its nodes so far, with their ``energy``; ``bounds`` its bounds at
+    # all looks, before they are rounded up, ``seconds`` the time of its last iteration. The
+    # relaxation is that of the part, later perhaps that of its bits.
 
     part: Part
     relaxation: Relaxation

@@ -72,10 +72,7 @@ def assign(
 
 @lean_kernel
 def surround(g: GraphArrays, inner: IntArray, stamp: int, seen: IntArray, out: IntArray) -> int:
-    """Fill `out` with variables and all that share a term with one; return how many.
-
-    `seen` holds the stamps of earlier calls, which must differ from this one's.
-    """
+    """Fill `out` with variables and all that share a term with one; return how many."""
     size = inner.size
     for t in range(inner.size):
         seen[inner[t]] = stamp
@@ -265,11 +262,9 @@ class _Search:
         return True
 
     def _next_start(self, best: IntArray | None) -> IntArray | None:
-        """Fuse the present labelling with the best of those before, or begin anew.
-
-        What the fusion gains is kicked further; without gain the next descent is from random
-        labels. Returns the best so far, or None if the budget is spent.
-        """
+        """Fuse the present labelling with the best of those before, or begin anew."""
+        # What the fusion gains is kicked further; without gain the next descent is from random
+        # labels. Returns the best so far, or None if the budget is spent.
         if best is not None:
             differs = np.flatnonzero(self.x != best)
             other = self.x[differs]
@@ -378,10 +373,7 @@ class _Search:
         return count if finished else 0
 
     def _fuse(self, differs: IntArray, other: IntArray, total: float) -> bool:
-        """Choose the best of two labellings that differ at some variables, and offer it.
-
-        The present one has changed by `total`. Returns False if the budget is spent.
-        """
+        """Choose the best of two labellings that differ at some variables, and offer it."""
         self.searches += 1
         count = surround(self.arrays, differs, self.searches, self.seen, self.found)
         around = self.found[:count].copy()

@@ -32,23 +32,15 @@ _RELATIVE_GAIN = 1e-12
 
 
 class Model(NamedTuple):
-    """An energy as unaries plus bonds, all that cluster moves need to know.
+    """An energy as unaries plus bonds, all that cluster moves need to know."""
 
-    The energy is ``sum_i unary[ptr[i] + x_i] + sum_e theta_e`` up to a constant. Without
-    `signed`, ``theta_e = differ - gain`` where the ends of edge ``e`` agree, and ``differ``
-    elsewhere, with ``gain >= 0`` depending on the common label: ``gain[offset[e] + a * kind[e]]``.
-    With `signed` there are two labels at most and ``gain[e]`` has either sign: it is the cost of
-    disagreeing over agreeing. An infinite gain binds the ends for good.
-
-    * ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64;
-    * ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64;
-    * ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
-    """
-
+    #: ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64.
     ptr: IntArray
     unary: FloatArray
+    #: ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64.
     edges: IntArray
     gain: FloatArray
+    #: ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
     tie: FloatArray
     offset: IntArray
     kind: IntArray
@@ -56,11 +48,10 @@ class Model(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """The clusters of one sweep.
+    """The clusters of one sweep."""
 
-    ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
-    each root, first the cost and then the probability of each label of its cluster.
-    """
+    # ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
+    # each root, first the cost and then the probability of each label of its cluster.
 
     parent: IntArray
     weight: FloatArray

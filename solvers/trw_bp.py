@@ -56,16 +56,14 @@ def new_message(
     temperature: float,
     others: Sequence[tuple[FloatArray, FloatArray]],
 ) -> FloatArray:
-    """Return what a term tells the variable at position `to` of its scope, times ``rho``.
-
-    The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies and
-    for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j`` being
-    the unary of ``j`` and all ``n`` that arrive there,
-
-        ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
-
-    over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
-    """
+    """Return what a term tells the variable at position `to` of its scope, times ``rho``."""
+    # The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies
+    # and for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j``
+    # being the unary of ``j`` and all ``n`` that arrive there,
+    #
+    # ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
+    #
+    # over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
     exponents = np.moveaxis(table, to, 0)
     for axis, (belief, back) in enumerate(others, start=1):
         shape = [-1 if a == axis else 1 for a in range(table.ndim)]

@@ -67,17 +67,15 @@ def one_pass(
     tables: dict[tuple[int, int], FloatArray],
     messages: dict[tuple[int, int], FloatArray],
 ) -> float:
-    """Visit the variables in order, renew their messages to later ones; return the bound.
-
-    The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
-    variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share
-    ``1 / n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
-
-    ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
-
-    normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
-    `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
-    """
+    """Visit the variables in order, renew their messages to later ones; return the bound."""
+    # The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
+    # variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share ``1 /
+    # n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
+    #
+    # ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
+    #
+    # normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
+    # `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
     bound = 0.0
     for place, s in enumerate(order):
         neighbours = [t for t in order if (s, t) in tables]

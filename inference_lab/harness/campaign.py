@@ -37,14 +37,9 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several equal shares of the runs, for queues of batch jobs.
+    """One of several equal shares of the runs, for queues of batch jobs."""
 
-    Parameters
-    ----------
-    index, count : int
-        ``1 <= index <= count``.
-    """
-
+    #: ``1 <= index <= count``.
     index: int
     count: int
 
@@ -64,14 +59,10 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where and how the tasks of a campaign are run, and which of them.
+    """Where and how the tasks of a campaign are run, and which of them."""
 
-    Parameters
-    ----------
-    jobs, cluster, rerun, shard, threads, memory_limit, progress
-        As in `inference_lab.compare`.
-    """
-
+    #: `jobs`, `cluster`, `rerun`, `shard`, `threads`, `memory_limit`, `progress`: As in
+    #: `inference_lab.compare`.
     jobs: int = 1
     cluster: str | None = None
     rerun: Literal["failed", "timeout", "all"] | None = None
@@ -120,14 +111,9 @@ def at_least_one(name: str, value: Any) -> None:
 
 
 class Campaign(ABC, Generic[_R]):
-    """Tasks that each leave a record; a task is known by its number.
+    """Tasks that each leave a record; a task is known by its number."""
 
-    Attributes
-    ----------
-    keys : list of hashable
-        Of the records that the tasks leave, in the order of the results.
-    """
-
+    #: Of the records that the tasks leave, in the order of the results.
     keys: Sequence[Hashable]
 
     @abstractmethod
@@ -151,10 +137,7 @@ class Campaign(ABC, Generic[_R]):
         """Return what a task is called where progress is told: problem, method and seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Load and compile what tasks need, in this process; yield one of those that need each.
-
-        Each is yielded before the work is done.
-        """
+        """Load and compile what tasks need, in this process; yield one of those that need each."""
         yield from ()
 
     def see(self, record: _R) -> None:

@@ -128,12 +128,10 @@ class Plan(Campaign[Record]):
         )
 
     def in_order(self) -> list[int]:
-        """Return the numbers of the tasks in the order in which they are run, always the same.
-
-        Whole seeds first, so that what is stopped early covers all problems; within a seed,
-        problems in random order and on each the solvers in random order, so that a machine that
-        grows slower or busier does so for all of them.
-        """
+        """Return the numbers of the tasks in the order in which they are run, always the same."""
+        # Whole seeds first, so that what is stopped early covers all problems; within a seed,
+        # problems in random order and on each the solvers in random order, so that a machine that
+        # grows slower or busier does so for all of them.
         draw = random.Random(0)
         place = {seed: at for at, seed in enumerate(self.seeds)}
         blocks: dict[tuple[int, int, int], list[int]] = {}

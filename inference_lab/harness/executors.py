@@ -32,23 +32,14 @@ class ClusterError(RuntimeError):
 
 
 class Call(NamedTuple):
-    """A function to call, as ``function(shared, *arguments)``.
+    """A function to call, as ``function(shared, *arguments)``."""
 
-    Parameters
-    ----------
-    number : int
-        What its result is known by.
-    function : callable
-        A function of a module.
-    share : int
-        Calls with the same number have the same `shared`, which is sent to a process once for
-        those that follow each other.
-    shared : object
-    arguments : tuple
-    """
-
+    #: What its result is known by.
     number: int
+    #: A function of a module.
     function: Callable[..., Any]
+    #: Calls with the same number have the same `shared`, which is sent to a process once for those
+    #: that follow each other.
     share: int
     shared: Any
     arguments: tuple[Any, ...]
@@ -195,13 +186,12 @@ def _there(
 
 
 class _Cluster(Executor):
-    """A Dask cluster that is up already, by the address of its scheduler.
+    """A Dask cluster that is up already, by the address of its scheduler."""
 
-    The workers need the same versions of everything, and the data where they are here. Each of
-    their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
-    are processors. Calls of a worker that dies are made again on another; those that have begun
-    when the comparison is interrupted go on to their limit there, and nobody waits for them.
-    """
+    # The workers need the same versions of everything, and the data where they are here. Each of
+    # their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
+    # are processors. Calls of a worker that dies are made again on another; those that have begun
+    # when the comparison is interrupted go on to their limit there, and nobody waits for them.
 
     def __init__(self, address: str, threads: int = 1) -> None:
         super().__init__(threads)

@@ -35,20 +35,13 @@ _R = TypeVar("_R", bound=RunRecord)
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds for the process of a run.
+    """What holds for the process of a run."""
 
-    Parameters
-    ----------
-    isolated : bool
-        Whether there is one. Without, and on systems that cannot fork, nothing else holds.
-    memory : int or None
-        Bytes of address space that it may take on top of what is loaded.
-    wall : float or None
-        Seconds after which it is ended by force.
-    """
-
+    #: Whether there is one. Without, and on systems that cannot fork, nothing else holds.
     isolated: bool = True
+    #: Bytes of address space that it may take on top of what is loaded.
     memory: int | None = None
+    #: Seconds after which it is ended by force.
     wall: float | None = None
 
     @property
@@ -88,10 +81,7 @@ def warm_up_apart(
     limits: Limits,
     here: bool,
 ) -> bool:
-    """Warm something up in a process of its own, once; return whether it ended well there.
-
-    Compiled code goes to the disk there.
-    """
+    """Warm something up in a process of its own, once; return whether it ended well there."""
     if key not in _warm:
         if limits.hold:
             _warm[key] = _patiently(warm_up, arguments, limits).end == ExitReason.RETURNED

@@ -36,18 +36,12 @@ class PlannedRun(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(JsonLine):
-    """What one campaign is going to run.
-
-    Attributes
-    ----------
-    id : str
-        Digest of the plan.
-    plan : mapping
-    """
+    """What one campaign is going to run."""
 
     SCHEMA: ClassVar[int] = 1
 
     schema: int = 1
+    #: Digest of the plan.
     id: str
     #: No `Mapping`, which would be cut: a plan is kept in full, however many runs it has.
     plan: dict[str, Any] = field(default_factory=dict)

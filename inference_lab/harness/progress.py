@@ -19,10 +19,9 @@ _R = TypeVar("_R", bound=RunRecord)
 
 
 class Progress(NamedTuple, Generic[_R]):
-    """What a progress callable is told when a run starts (`record` is None) and when it ends.
+    """What a progress callable is told when a run starts (`record` is None) and when it ends."""
 
-    Before the first run it is told what is compiled for the runs (`compiling`), which is no run.
-    """
+    # Before the first run it is told what is compiled for the runs (`compiling`), which is no run.
 
     done: int
     total: int

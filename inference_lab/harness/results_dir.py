@@ -79,19 +79,12 @@ def state(record: RunRecord | None) -> str:
 
 @dataclass(frozen=True)
 class States:
-    """How far the runs of a store are.
-
-    Parameters
-    ----------
-    cells : mapping of (problem, solver) to mapping of state to number of runs
-    problems, solvers : list of str
-    remarks : list of str
-        What the store holds besides, each a sentence; see `LineStore`.
-    """
+    """How far the runs of a store are."""
 
     cells: Mapping[tuple[str, str], Mapping[str, int]]
     problems: list[str]
     solvers: list[str]
+    #: What the store holds besides, each a sentence; see `LineStore`.
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -206,11 +199,7 @@ def states(store: LineStore[Any]) -> States:
 def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
-    """Append to a store what others hold and it does not, plans included.
-
-    Records are known by their identity, so merging again changes nothing. Of runs with the same
-    key, the last one counts: of the last store that has one.
-    """
+    """Append to a store what others hold and it does not, plans included."""
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}
     total = 0

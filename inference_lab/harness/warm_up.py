@@ -33,10 +33,7 @@ _SECONDS = 2.0
 
 
 def warm_up_graph(graph: FactorGraph) -> FactorGraph:
-    """Return a small part of a graph that holds every family of terms the graph has.
-
-    Complexity: linear in the number of edges; the result has at most a few dozen variables.
-    """
+    """Return a small part of a graph that holds every family of terms the graph has."""
     chosen: set[int] = {0} if graph.n_variables else set()
     for kind in np.unique(graph.edge_kinds):
         first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
@@ -61,11 +58,7 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
 
 
 def hard_graph(graph: FactorGraph) -> FactorGraph | None:
-    """Return a small graph of pairs, of the kinds that a graph has, on which nothing settles early.
-
-    All pairs of some variables have terms of either sign, drawn at random; others attract each
-    other. None for a graph without pairs.
-    """
+    """Return a small graph of the same kinds of pairs on which no method settles early."""
     if not graph.n_edges:
         return None
     rng = np.random.default_rng(0)
@@ -112,10 +105,7 @@ def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any,
 
 
 def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
-    """Run a solver on small graphs, so that loading and compiling is not timed.
-
-    What goes wrong here goes wrong again in the run itself, and is recorded there.
-    """
+    """Run a solver on small graphs, so that loading and compiling is not timed."""
     from inference_lab.solving import solve
 
     try:

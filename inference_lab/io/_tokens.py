@@ -121,10 +121,7 @@ class Tokens:
         return self.error(number, f"expected a number, got {self.shown(number + self.first)}")
 
     def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
-        """Return ``values[number]`` as an integer from ``low`` to ``high``, or say what is wrong.
-
-        The upper limit is what the rest of the file has room for.
-        """
+        """Return ``values[number]`` as an integer from ``low`` to ``high``, or raise."""
         if number >= self.values.size:
             raise self.error(number, f"the file ends where {what} is expected")
         value = float(self.values[number])

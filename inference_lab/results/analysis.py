@@ -71,11 +71,7 @@ _ELSEWHERE = {
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """Return the last record of each `Record.key`, in the order in which the keys first appear.
-
-    A store is only ever appended to, so a run that was done anew has several records in it, of
-    which the last one counts.
-    """
+    """Return the last record of each `Record.key`, in the order in which the keys first appear."""
     return list({record.key: record for record in records}.values())
 
 

@@ -32,29 +32,19 @@ FILE = "best-known.jsonl.gz"
 
 @dataclass(frozen=True)
 class KnownBest:
-    """What is known of the best energy of one problem.
-
-    Attributes
-    ----------
-    problem, problem_hash : str
-    energy : float
-        The lowest that a run found, or the known optimum; ``inf`` if there is none.
-    found_by : tuple of str
-        Specs of all that found it, sorted.
-    bound : float
-        The largest lower bound.
-    bound_by : tuple of str
-        Specs of all that gave it, sorted: where it meets the energy, those that proved it.
-    small_energy : float
-        As in `inference_lab.results.records.Record`.
-    """
+    """What is known of the best energy of one problem."""
 
     problem: str
     problem_hash: str
+    #: The lowest that a run found, or the known optimum; ``inf`` if there is none.
     energy: float = math.inf
+    #: Specs of all that found it, sorted.
     found_by: tuple[str, ...] = ()
+    #: The largest lower bound.
     bound: float = -math.inf
+    #: Specs of all that gave it, sorted: where it meets the energy, those that proved it.
     bound_by: tuple[str, ...] = ()
+    #: As in `inference_lab.results.records.Record`.
     small_energy: float = 1.0
 
     @property

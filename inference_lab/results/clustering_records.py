@@ -23,10 +23,9 @@ COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 
 class FitKey(NamedTuple):
-    """What a fit was asked: of fits with the same key, one is enough.
+    """What a fit was asked: of fits with the same key, one is enough."""
 
-    Limits are no part of it, since they only decide whether a fit fails.
-    """
+    # Limits are no part of it, since they only decide whether a fit fails.
 
     data: str
     method_key: str
@@ -160,12 +159,7 @@ class StudyRecord(RunRecord):
 
 
 class FitStore(LineStore[StudyRecord]):
-    """A file of records of fits, see `LineStore`.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """A file of records of fits, see `LineStore`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, StudyRecord)

@@ -35,11 +35,7 @@ def environment_id(record: Record) -> str:
 
 
 def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
-    """Return what the runs on one problem say that cannot all be true.
-
-    Bounds above energies, proofs of what is not optimal, claims that differ from the evaluation,
-    a known optimum that is none, bounds of log Z that cross.
-    """
+    """Return what the runs on one problem say that cannot all be true."""
     alarms = []
     best = problem.best_energy
     limit = best + problem.slack(best) if math.isfinite(best) else math.inf
@@ -165,10 +161,7 @@ def repetitions(
 
 
 def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()) -> list[str]:
-    """Return what makes a comparison of runs less than fair or complete.
-
-    The solvers of each of the stages may have limits and problems of their own.
-    """
+    """Return what makes a comparison of runs less than fair or complete."""
     warnings = []
     parts = [[r for r in records if r.solver in stage] for stage in stages]
     parts.append([r for r in records if not any(r.solver in stage for stage in stages)])

@@ -60,11 +60,7 @@ TRACE_LIMIT = 200
 
 
 def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[TracePoint, ...]:
-    """Return at most `limit` points of a history: the first, the last, and improvements.
-
-    Points at which neither the best energy nor the bound moved go first; if that is not enough,
-    the rest is taken at even steps.
-    """
+    """Return at most `limit` points of a history: the first, the last, and improvements."""
     points = list(trace)
     if len(points) <= limit:
         return tuple(points)
@@ -81,10 +77,7 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
 
 @cache
 def environment() -> dict[str, Any]:
-    """Return versions, platform and processors; ``id`` is a digest of the rest.
-
-    Times of runs with the same ``id`` can be compared. No package is imported.
-    """
+    """Return versions, platform and processors; ``id`` is a digest of the rest."""
     import inference_lab
 
     def installed(package: str) -> str | None:
@@ -128,10 +121,9 @@ def physical_memory() -> int | None:
 
 
 class RunKey(NamedTuple):
-    """The question of a run: of runs with the same key, one is enough.
+    """The question of a run: of runs with the same key, one is enough."""
 
-    Limits of memory are no part of it, since they only decide whether a run fails.
-    """
+    # Limits of memory are no part of it, since they only decide whether a run fails.
 
     problem: str
     problem_hash: str
@@ -147,28 +139,23 @@ class RunKey(NamedTuple):
 
 
 class RunRecord(JsonLine):
-    """Base of records of runs, of a solver or of a fit.
-
-    Attributes
-    ----------
-    status, message, traceback : str
-        How it ended; one of `FAILURES` where it did not end as its method would have it.
-    cpu_seconds, peak_memory, memory_limit, exit_code, wall_seconds
-        Of the run's own process, where it had one: see `Record`.
-    started, finished : str
-        Times in UTC, ISO 8601.
-    """
+    """Base of records of runs, of a solver or of a fit."""
 
     CLEANED: ClassVar[tuple[str, ...]] = ("message", "traceback")
 
+    #: `status`, `message`, `traceback`: How it ended; one of `FAILURES` where it did not end as its
+    #: method would have it.
     status: str
     message: str
     traceback: str
+    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`, `wall_seconds`: Of the run's own
+    #: process, where it had one: see `Record`.
     cpu_seconds: float | None
     peak_memory: int | None
     memory_limit: int | None
     exit_code: int | None
     wall_seconds: float | None
+    #: `started`, `finished`: Times in UTC, ISO 8601.
     started: str
     finished: str
 
@@ -401,12 +388,7 @@ class Record(RunRecord):
 
 
 class RecordStore(LineStore[Record]):
-    """A file of records of runs, see `LineStore`.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """A file of records of runs, see `LineStore`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, Record)

@@ -20,18 +20,16 @@ from inference_lab.kernels.union_find import find
 
 
 class Forests(NamedTuple):
-    """Spanning forests, each rooted, with the probability of each.
+    """Spanning forests, each rooted, with the probability of each."""
 
-    * ``order`` (t, n) int32: the variables of each forest, every one after its parent, and those
-      that hang from one factor in succession;
-    * ``up`` (t, n) int32: at each variable (by number) the position of the edge to its parent in
-      its adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it,
-      -1 at roots;
-    * ``share`` (t,): probabilities, adding up to 1.
-    """
-
+    #: (t, n) int32: the variables of each forest, every one after its parent, and those that hang
+    #: from one factor in succession.
     order: Int32Array
+    #: (t, n) int32: at each variable (by number) the position of the edge to its parent in its
+    #: adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it, -1 at
+    #: roots.
     up: Int32Array
+    #: (t,): probabilities, adding up to 1.
     share: FloatArray
 
     def joined(self, order: Int32Array, up: Int32Array, share: float) -> Forests:

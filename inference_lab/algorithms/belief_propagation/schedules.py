@@ -177,11 +177,10 @@ def synchronous_sweep(
 
 
 class Proposals(NamedTuple):
-    """What each message would be if it were renewed next.
+    """What each message would be if it were renewed next."""
 
-    ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
-    are made of those that are.
-    """
+    # ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
+    # are made of those that are.
 
     messages: FloatArray
     from_factor: FloatArray
@@ -369,27 +368,24 @@ def choose(net: Network, beliefs: FloatArray, x: IntArray) -> None:
 
 
 class Trees(NamedTuple):
-    """The pairwise terms, sorted into groups that are forests.
+    """The pairwise terms, sorted into groups that are forests."""
 
-    Each variable has a term with one earlier variable of a group at most, its parent there. The
-    terms of a tree are in the order of their later variables: messages away from its root are
-    passed in this order, those towards it in reverse.
+    # Each variable has a term with one earlier variable of a group at most, its parent there. The
+    # terms of a tree are in the order of their later variables: messages away from its root are
+    # passed in this order, those towards it in reverse.
 
-    * ``away`` (m,): the adjacency position at the earlier variable of each term; ``back`` (m,):
-      that at the later one.
-    """
-
+    #: (m,): the adjacency position at the earlier variable of each term.
     away: IntArray
+    #: (m,): that at the later one.
     back: IntArray
 
 
 class News(NamedTuple):
-    """What is new to whom: the changes of messages, added up.
+    """What is new to whom: the changes of messages, added up."""
 
-    ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
-    was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
-    change of a message so far.
-    """
+    # ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
+    # was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
+    # change of a message so far.
 
     arrived: FloatArray
     sent: FloatArray

@@ -172,16 +172,14 @@ def eliminate_dead_ends(
 
 
 class AgainstAll(NamedTuple):
-    """A test of one label against all others.
+    """A test of one label against all others."""
 
-    * ``alive`` (like the unaries): 1 where a label is left; ``role`` (n,): what each variable does,
-      `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`;
-    * ``infinity``: what falls of cost are clipped to.
-    """
-
+    #: (like the unaries): 1 where a label is left.
     alive: Flags
+    #: (n,): what each variable does, `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`.
     role: Flags
     alpha: int
+    #: What falls of cost are clipped to.
     infinity: float
 
 

@@ -73,19 +73,17 @@ def unsupported_arity(graph: FactorGraph) -> str | None:
 
 
 class Moves(NamedTuple):
-    """Where the parts of the quadratic function stand.
+    """Where the parts of the quadratic function stand."""
 
-    * ``place`` (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until
-      the flow, the coefficient of a pair is ``-2`` times what is left on either arc;
-    * ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
-      positions of a factor's scope, in the order of `numpy.triu_indices`;
-    * ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
-      of the pairs that join its auxiliary nodes to its variables.
-    """
-
+    #: (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until the flow,
+    #: the coefficient of a pair is ``-2`` times what is left on either arc.
     place: npt.NDArray[np.int32]
+    #: ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
+    #: positions of a factor's scope, in the order of `numpy.triu_indices`.
     factor_pair_ptr: IntArray
     factor_pairs: npt.NDArray[np.int32]
+    #: ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first of
+    #: the pairs that join its auxiliary nodes to its variables.
     aux_node: IntArray
     aux_pair: IntArray
 
@@ -438,49 +436,25 @@ def magnitude(g: GraphArrays) -> tuple[float, int]:
 
 
 class Choice(NamedTuple):
-    """What came of a choice between two labels.
+    """What came of a choice between two labels."""
 
-    Attributes
-    ----------
-    taken : (n,) int8 array
-        1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no
-        choice the value means nothing.
-    bound : float
-        Lower bound on the energy of every labelling that takes one of the two labels at each
-        variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if
-        it was not asked for.
-    exact : bool
-        The function was submodular: nothing is open, and `taken` is a minimum.
-    pairs, nonsubmodular : int
-        Pairs of variables that interact in the function, and those of them that are not
-        submodular.
-    """
-
+    #: 1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no choice
+    #: the value means nothing.
     taken: npt.NDArray[np.int8]
+    #: Lower bound on the energy of every labelling that takes one of the two labels at each
+    #: variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if it
+    #: was not asked for.
     bound: float
+    #: The function was submodular: nothing is open, and `taken` is a minimum.
     exact: bool
+    #: `pairs`, `nonsubmodular`: Pairs of variables that interact in the function, and those of them
+    #: that are not submodular.
     pairs: int
     nonsubmodular: int
 
 
 class LabelChoice:
     """The choice between two labels at every variable, for many pairs of labellings.
-
-    The network is laid out once, for the graph; each choice fills it anew.
-
-    Guarantees
-    ----------
-    Where the function of the choice is submodular, the result is a minimum (first of the number
-    of infinite costs, then of the rest). Else, with rule ``"qpbo"``, the variables labelled take
-    these labels in every minimum (strong persistency), and taking them raises the energy of no
-    labelling; with ``"truncate"`` the result's energy is at most that of the current labelling.
-    All up to rounding.
-
-    Complexity
-    ----------
-    A choice costs O(n + m) for filling, 2^r r^2 a factor of arity r, and a minimum cut. Memory,
-    besides the graph: 45 bytes a variable and 40 an edge; once a choice is not submodular, 135
-    and 104. A factor of arity r adds about 2^r auxiliary variables, with r pairs each at most.
 
     References
     ----------
@@ -492,6 +466,8 @@ class LabelChoice:
     33(6), 2011. C. Rother, S. Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005
     (truncation).
     """
+
+    # The network is laid out once, for the graph; each choice fills it anew.
 
     def __init__(self, graph: FactorGraph) -> None:
         reason = unsupported_arity(graph)

@@ -19,10 +19,9 @@ from inference_lab.kernels.messages import edge_cost, least
 
 
 class Room(NamedTuple):
-    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings.
+    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings."""
 
-    ``joint`` is used by clusters of more than three variables only.
-    """
+    # ``joint`` is used by clusters of more than three variables only.
 
     pairs: FloatArray
     given: FloatArray

@@ -42,11 +42,10 @@ _MAX_JOINT = 1_000_000
 
 
 class Table(NamedTuple):
-    """Scratch for what is left of one edge, and the least entries of its columns.
+    """Scratch for what is left of one edge, and the least entries of its columns."""
 
-    ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
-    the row of the least.
-    """
+    # ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
+    # the row of the least.
 
     entries: FloatArray
     best: FloatArray
@@ -141,10 +140,9 @@ def project(
 
 
 class Projection(NamedTuple):
-    """The projection graph: links of each node by falling strength, signs kept apart.
+    """The projection graph: links of each node by falling strength, signs kept apart."""
 
-    ``variable`` says to which variable a node belongs.
-    """
+    # ``variable`` says to which variable a node belongs.
 
     ptr: IntArray
     to: Int32Array

@@ -46,25 +46,19 @@ _POLISH_SWEEPS = 100
 
 @dataclass(frozen=True)
 class Tightened:
-    """What came of `tighten`.
+    """What came of `tighten`."""
 
-    Attributes
-    ----------
-    start_bound : float
-        The bound that the reparametrisation gave at first.
-    rounds, clusters, pairs, sweeps : int
-        Rounds of adding, clusters (factors that became one included) and pairs without a term of
-        their own that were added, and sweeps made, those before included.
-    stopped_by : str
-        What ended it: "converged" (no cluster is left that promises more, and the sweeps stand
-        still), "proved", "infeasible", "rounds", "memory" or "budget".
-    """
-
+    #: The bound that the reparametrisation gave at first.
     start_bound: float
+    #: `rounds`, `clusters`, `pairs`, `sweeps`: Rounds of adding, clusters (factors that became one
+    #: included) and pairs without a term of their own that were added, and sweeps made, those
+    #: before included.
     rounds: int
     clusters: int
     pairs: int
     sweeps: int
+    #: What ended it: "converged" (no cluster is left that promises more, and the sweeps stand
+    #: still), "proved", "infeasible", "rounds", "memory" or "budget".
     stopped_by: str
 
 

@@ -38,11 +38,10 @@ class Step(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """What is left of a graph, and what was summed out, in order.
+    """What is left of a graph, and what was summed out, in order."""
 
-    ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the original
-    labels that each variable of the whole graph keeps.
-    """
+    # ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the
+    # original labels that each variable of the whole graph keeps.
 
     graph: FactorGraph
     variables: IntArray

@@ -65,11 +65,10 @@ _TOO_MANY_LINKS = 5_000_000
 
 
 class _Projection(NamedTuple):
-    """The graph of links: nodes are columns ``u_ia``, the link of every arc, and its flip.
+    """The graph of links: nodes are columns ``u_ia``, the link of every arc, and its flip."""
 
-    Of a variable with two labels, the second is the first one's opposite: its links are those of
-    the first with ``flip`` set, which says that equal truth values mean different ones.
-    """
+    # Of a variable with two labels, the second is the first one's opposite: its links are those of
+    # the first with ``flip`` set, which says that equal truth values mean different ones.
 
     ptr: IntArray
     to: Int32Array
@@ -78,12 +77,11 @@ class _Projection(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1.
+    """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1."""
 
-    ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which a
-    node was reached, times two, plus one where it changes copies; ``seen`` has an entry for each
-    node.
-    """
+    # ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which
+    # a node was reached, times two, plus one where it changes copies; ``seen`` has an entry for
+    # each node.
 
     nearest: Heap
     before: IntArray
@@ -93,10 +91,9 @@ class _Search(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights.
+    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights."""
 
-    ``size`` (1,): how many there are.
-    """
+    # ``size`` (1,): how many there are.
 
     codes: IntArray
     ends: IntArray
@@ -116,13 +113,9 @@ def _violated_cycles(
     s: _Search,
     found: _Found,
 ) -> int:
-    """Find for each root a simple cycle that is shorter than `shortest`, if a walk through it is.
-
-    Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
-    search is left as it was: distances ``inf``, none to go on from, `seen` -1.
-
-    Complexity: O(links log nodes) a root.
-    """
+    """Find for each root a simple cycle shorter than `shortest`, if a walk through it is."""
+    # Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
+    # search is left as it was: distances ``inf``, none to go on from, `seen` -1.
     count = found.size[0]
     used = found.ends[count - 1] if count > 0 else 0
     distance = s.nearest.key
@@ -196,11 +189,10 @@ def _violated_cycles(
 
 
 class _Clique(NamedTuple):
-    """Scratch for a clique that grows.
+    """Scratch for a clique that grows."""
 
-    ``members`` are those in it, ``touched`` the variables that meet one of them, ``together`` (n,)
-    how many each meets, zeros between two cliques, at what ``cost`` (n,).
-    """
+    # ``members`` are those in it, ``touched`` the variables that meet one of them, ``together``
+    # (n,) how many each meets, zeros between two cliques, at what ``cost`` (n,).
 
     members: IntArray
     touched: IntArray
@@ -219,13 +211,11 @@ def _violated_cliques(
     cliques: IntArray,
     found: IntArray,
 ) -> int:
-    """Grow a clique from each edge, by the variable that meets the others least.
-
-    ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
-    cliques with one variable more than there are labels that meet less than `highest` are written
-    to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge to
-    go on from.
-    """
+    """Grow a clique from each edge, by the variable that meets the others least."""
+    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
+    # cliques with one variable more than there are labels that meet less than `highest` are written
+    # to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge
+    # to go on from.
     members, touched, together, cost = clique
     count = found[0]
     e = begin
@@ -342,11 +332,9 @@ class _Separation:
         return matrix, rhs
 
     def _consistency(self, x: FloatArray, rows: Rows) -> None:
-        """Add the rows that make ``d`` a joint distribution, where the model went without.
-
-        ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``, which
-        the costs alone see to only as long as no cut pulls at ``d``.
-        """
+        """Add the rows that make ``d`` a joint distribution, where the model went without."""
+        # ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``, which
+        # the costs alone see to only as long as no cut pulls at ``d``.
         if self.held.size == 0:
             return
         d = self.links.both[self.held]

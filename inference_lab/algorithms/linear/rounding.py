@@ -24,12 +24,10 @@ _MAX_PHASES = 5000
 
 
 def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Return how likely two variables get each pair of labels, shape (k_i, k_j).
-
-    With as many labels, a phase with label h gives it to both with probability proportional to
-    ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
-    drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
-    """
+    """Return how likely two variables get each pair of labels, shape (k_i, k_j)."""
+    # With as many labels, a phase with label h gives it to both with probability proportional to
+    # ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
+    # drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
     k = max(p.size, q.size)
     u, v = np.pad(p, (0, k - p.size)), np.pad(q, (0, k - q.size))
     both = np.minimum(u, v)
@@ -39,10 +37,7 @@ def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
 
 @lean_kernel
 def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> float:
-    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``.
-
-    That is over `joint_distribution`. Costs above `big` count as `big`.
-    """
+    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``."""
     i, j = g.edges[e, 0], g.edges[e, 1]
     si, sj = g.unary_ptr[i], g.unary_ptr[j]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -145,11 +140,7 @@ def _digits(g: GraphArrays) -> IntArray | None:
 
 
 def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
-    """Return the expected energy of Kleinberg-Tardos rounding, without the constant.
-
-    Exact for unary and pairwise terms; factors of higher order are taken as if their variables
-    were independent. Costs above `big` count as `big` (``inf`` leaves them).
-    """
+    """Return the expected energy of Kleinberg-Tardos rounding, without the constant."""
     return float(_expected_energy(g, u, big, _digits(g)))
 
 
@@ -228,33 +219,31 @@ def kleinberg_tardos(
 ) -> None:
     """Round ``u`` at random, once for each row of `rows`: the labels of variables with ``x = -1``.
 
-    Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
-    has ``u_ih >= alpha`` gets h; until all have one.
-
     References
     ----------
     J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
     relationships", JACM 49(5), 2002, section 2.
     """
+    # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
+    # has ``u_ih >= alpha`` gets h; until all have one.
     free = np.flatnonzero(x < 0)
     _draw(g, u, free, x.copy(), np.empty_like(free), rng, rows, energies)
 
 
 class _Expected(NamedTuple):
-    """The expected energy term by term, given the labels so far.
+    """The expected energy term by term, given the labels so far."""
 
-    * ``x`` (n,): the labels, -1 for free variables; ``belief`` flat: ``u``, one-hot where a
-      variable has its label, or is given one by the phase on trial, as ``inside`` (n,) says;
-    * ``cost`` flat: what a label of a free variable costs by itself and towards those with labels;
-    * ``pair`` (m,): expectation of each edge between free variables;
-    * ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
-    """
-
+    #: (n,): the labels, -1 for free variables.
     x: IntArray
+    #: Flat: ``u``, one-hot where a variable has its label, or is given one by the phase on trial,
+    #: as ``inside`` (n,) says.
     belief: FloatArray
     inside: npt.NDArray[np.bool_]
+    #: Flat: what a label of a free variable costs by itself and towards those with labels.
     cost: FloatArray
+    #: (m,): expectation of each edge between free variables.
     pair: FloatArray
+    #: ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
     factor: FloatArray
     trial: FloatArray
 
@@ -323,11 +312,7 @@ def _try_label(
     state: _Expected,
     digits: IntArray | None,
 ) -> tuple[float, int, float]:
-    """Find the threshold that is best for a phase with label ``h``.
-
-    `ranked` are the free variables by falling ``u_ih``. Returns the change of the expected energy,
-    how many variables get the label, and the steps taken. The state comes back as it was.
-    """
+    """Find the threshold that is best for a phase with label ``h``."""
     best_change = np.inf
     best_length = 0
     steps = 0.0
@@ -474,11 +459,7 @@ def _components(g: GraphArrays, free: IntArray) -> IntArray:
 def _rank(
     g: GraphArrays, u: FloatArray, free: IntArray, part: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the free variables by component and falling ``u``, for each label.
-
-    Besides, where each component starts, shape (c + 1,), and how many of its variables have each
-    label at all, shape (c, labels).
-    """
+    """Return the free variables by component and falling ``u``, for each label."""
     sizes = g.cardinalities[free]
     rows = np.repeat(np.arange(free.size), sizes)
     labels = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)

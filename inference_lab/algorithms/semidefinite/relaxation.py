@@ -105,31 +105,29 @@ def alternate(
 
 
 class Polyhedron(NamedTuple):
-    """What a matrix of the polyhedron must meet beside a diagonal of ones.
+    """What a matrix of the polyhedron must meet beside a diagonal of ones."""
 
-    * ``low``: its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others;
-    * ``ptr`` (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] :
-      ptr[t + 1]``, with equality if ``free[t]``; ``norm`` (r,) sums of squared values.
-    """
-
+    #: Its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others.
     low: float
     boxed: bool
     fixed_from: int
+    #: (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] : ptr[t +
+    #: 1]``, with equality if ``free[t]``.
     ptr: IntArray
     i: IntArray
     j: IntArray
     value: FloatArray
     rhs: FloatArray
+    #: (r,) sums of squared values.
     norm: FloatArray
     free: npt.NDArray[np.bool_]
 
 
 class Iterate(NamedTuple):
-    """Where the alternating directions stand; lower triangles of matrices.
+    """Where the alternating directions stand; lower triangles of matrices."""
 
-    ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
-    ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
-    """
+    # ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
+    # ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
 
     x: FloatArray
     y: FloatArray
@@ -248,20 +246,13 @@ def costs_of(part: Part) -> tuple[FloatArray, float]:
 
 @dataclass(frozen=True)
 class Dual:
-    """A feasible point of the dual, up to how far its matrix is from semidefinite.
+    """A feasible point of the dual, up to how far its matrix is from semidefinite."""
 
-    Attributes
-    ----------
-    matrix : (r, r) array
-        The dual matrix in the coordinates of ``V``; lower triangle.
-    value : float
-        Dual objective, without the correction for negative eigenvalues.
-    slack : float
-        What rounding may have added to the value or taken from the matrix.
-    """
-
+    #: The dual matrix in the coordinates of ``V``; lower triangle.
     matrix: FloatArray
+    #: Dual objective, without the correction for negative eigenvalues.
     value: float
+    #: What rounding may have added to the value or taken from the matrix.
     slack: float
 
 

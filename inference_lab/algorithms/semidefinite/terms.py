@@ -147,10 +147,9 @@ class Fit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Scratch for one edge, as long as the largest cardinality.
+    """Scratch for one edge, as long as the largest cardinality."""
 
-    Sums over rows and columns of its costs, and of the indicator of equal labels.
-    """
+    # Sums over rows and columns of its costs, and of the indicator of equal labels.
 
     row: FloatArray
     column: FloatArray
