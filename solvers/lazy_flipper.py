@@ -268,14 +268,13 @@ def flip(g: GraphArrays, x: IntArray, s: Search, most_taken: int, work: int) -> 
 class LazyFlipper(Solver):
     """Exhaustive search over connected sets of variables (Andres et al. 2012).
 
-    Starts like `icm`, with sets of one variable. When no change of one gains any more, sets of two
-    variables that share a term are given all labellings, then connected sets of three, and so on.
-    After an improvement the search is lazy: only sets that touch a changed variable or a neighbour
-    of one come up again, the smallest first. Violated hard terms count before costs.
+    Starts like `icm`, with single variables. Once these gain nothing, connected sets of two
+    variables are given all labellings, then sets of three, and so on. After an improvement only
+    sets that touch a changed variable or its neighbours are checked again, the smallest first.
+    Violated hard terms count before costs.
 
-    The paper keeps all connected sets in a tree (CS-tree) with lists of tags. Here sets are walked
-    from each of their members, each set once a member, and time stamps of changes and checks tell
-    which were visited already; memory is then linear in the graph whatever the depth.
+    The paper stores all connected sets in a tree. Here time stamps mark the checked ones, so memory
+    is linear at any depth.
 
     Parameters
     ----------
@@ -290,9 +289,9 @@ class LazyFlipper(Solver):
 
     Complexity
     ----------
-    Checking all sets of size s takes about ``n ((k - 1) d)^(s - 1)`` local costs for n variables
-    of degree d, each O(k + d) for diagonal terms. Memory: ``3 max_depth + 3`` numbers a variable.
-    An iteration is n variables, the sets of each size counted on their own.
+    Checking all sets of size s takes about ``n ((k - 1) d)^(s - 1)`` local costs for n variables of
+    degree d, each O(k + d) for diagonal terms. Memory: ``3 max_depth + 3`` numbers a variable. An
+    iteration checks n variables.
 
     References
     ----------

@@ -324,18 +324,16 @@ class MeanField(Solver):
     geometrically from the scale of the costs and the most probable labels are offered at each
     step (deterministic annealing).
 
-    Where several labels of a variable have the least unary, a q that treats them alike can be
-    stationary and, for repulsive terms, a saddle: they start from slightly perturbed fields,
-    unless marginals to start from are given.
+    If several labels of a variable tie for the least unary, they start from slightly perturbed
+    fields, unless initial marginals are given: a symmetric q can be a saddle.
 
-    Infinite costs count as a finite cap far above all others while q is sought; the bound on the
-    log-partition is evaluated with the true, infinite costs.
+    Infinite costs count as a finite cap while q is sought; the bound on the log-partition uses the
+    true costs.
 
     Parameters
     ----------
     update : {"sequential", "parallel"}
-        One variable after another, skipping those whose neighbours did not change, or all at once
-        from the last sweep's q.
+        One variable after another, skipping those with unchanged neighbours, or all at once.
     damping : float in [0, 1), or None
         Share of the old q that is kept; None is 0 for sequential and 0.5 for parallel updates,
         which oscillate without.
@@ -345,8 +343,7 @@ class MeanField(Solver):
     max_sweeps : int
         Limit on the sweeps at the temperature asked for, or the last one of annealing.
     anneal_sweeps : int
-        Limit on the sweeps at each higher temperature of annealing, where q only has to follow:
-        near critical temperatures it would take thousands of sweeps to settle.
+        Limit on the sweeps at each higher temperature of annealing.
     start_temperature : float or None
         Where annealing starts; None takes four times the mean cost.
     cooling : float in (0, 1)

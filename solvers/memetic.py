@@ -175,22 +175,17 @@ def cross(g: GraphArrays, x: IntArray, c: Chains, mate: IntArray, tolerance: flo
 class Memetic(Solver):
     """Local search on a population, with mutations of regions and partition crossover.
 
-    An individual is improved by *mutations*: a connected region of random place and size gets
-    random labels, a single label, two labels swapped, or the labels of another individual (its
-    labels renamed first so that they agree best); Kernighan-Lin chains and exact moves on random
-    forests repair the damage; and of the variables that then differ, each connected part stays if
-    it lowers the energy, on its own (partition crossover, Tinos et al. 2015). Costs of all moves
-    are kept up to date, so that a mutation costs the size of its region, not of the graph.
+    An individual is improved by *mutations*: a random connected region gets random labels, a single
+    label, two labels swapped, or the labels of another individual. Kernighan-Lin chains and exact
+    moves on random forests repair the damage. Each connected part of the changed variables stays if
+    it lowers the energy (partition crossover, Tinos et al. 2015). A mutation costs the size of its
+    region, not of the graph.
 
-    The first individuals are the cheapest labels and what damped belief propagation makes of noisy
-    unaries. Then each generation crosses two of them by parts. Where no part of one is better, the
-    child is the first with the labels of the second in a region of up to half of the variables, or
-    the first crossed with what belief propagation makes of noisy unaries that favour its labels. It
-    is improved, and takes the place of the individual it is like, or else of the worst; where
-    it is like one, the worst is replaced by a new one from random labels.
+    The first individuals are the cheapest labels and results of damped belief propagation on noisy
+    unaries. Each generation crosses two individuals by parts, improves the child, and replaces the
+    most similar individual or the worst.
 
-    Where a fifth of the variables and more have two neighbours at most, such variables are first
-    eliminated: each move of the others then brings their best labels with it.
+    If a fifth of the variables or more have at most two neighbours, these are eliminated first.
 
     Violated hard terms count before costs.
 
@@ -201,26 +196,26 @@ class Memetic(Solver):
     region : int
         Most variables of a mutation.
     patience : float
-        An individual is done when so many mutations a variable have gained nothing.
+        An individual is complete when this many mutations a variable have gained nothing.
     generations : int
         Children in a row without a better labelling after which the search ends. It also ends when
         all individuals have the same energy.
 
     Guarantees
     ----------
-    The energy never rises from one outcome to the next. `converged` says that the search
-    has ended by itself. No bound.
+    The energy never rises from one outcome to the next. `converged` means that the search ended by
+    itself. No bound.
 
     Complexity
     ----------
     A mutation costs O(k) a neighbour of each variable in its region, times the moves of chains.
-    Memory: two numbers a label and some 30 a variable, and the individuals. An iteration is an
+    Memory: two numbers a label, some 30 a variable, and the individuals. An iteration is an
     individual.
 
     Diagnostics
     -----------
-    ``mutations`` made; ``crossed``: children that are better than their parents before they
-    are improved; ``eliminated``: variables.
+    ``mutations``; ``crossed``: children better than their parents before improvement;
+    ``eliminated`` variables.
 
     References
     ----------

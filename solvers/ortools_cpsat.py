@@ -43,7 +43,7 @@ class CPSAT(Solver):
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if
       both have ``a``;
-    * each entry of a table is paid for by whoever has its labels; an infinite one is a clause that
+    * each entry of a table is charged if its labels are chosen; an infinite one is a forbidding
       forbids them.
 
     Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that
@@ -58,9 +58,9 @@ class CPSAT(Solver):
 
     Guarantees
     ----------
-    Exact when it ends before the time limit, but for the rounding of costs: by less than one part
-    in 2^45 of the sum of all ranges of costs, times the number of terms. Labellings and bounds are
-    reported as they are found.
+    Exact when it ends before the time limit, up to the rounding of costs: less than 2^-45 of the
+    sum of all ranges of costs, times the number of terms. Labellings and bounds are reported as
+    they are found.
 
     Iterations
     ----------

@@ -337,12 +337,11 @@ def hard_pattern(model: Model, n: int) -> IntArray | None:
 class SwendsenWang(Solver):
     """Swendsen-Wang sampling from ``p(x) ~ exp(-E(x) / T)`` (Swendsen, Wang 1987).
 
-    Given the labels, edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with
-    ``w`` what disagreeing costs more than agreeing; given the bonds, each cluster takes a common
-    label with probability ``~ exp(-sum of its unaries / T)`` (Edwards, Sokal 1988, with fields).
-    The conditionals of the second step, averaged, are the marginals. Where strong attraction makes
-    single changes rare, clusters still move; where strong unaries disagree within a cluster, it is
-    single variables that have to, and each sweep ends in one of `gibbs`.
+    Edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with ``w`` the extra
+    cost of disagreeing; each cluster then takes a common label with probability ``~ exp(-sum of its
+    unaries / T)`` (Edwards, Sokal 1988, with fields). Averages of these conditionals are the
+    marginals. Each sweep ends in one of `gibbs`, because strong unaries that disagree within a
+    cluster hinder its moves.
 
     Covered are
 
@@ -369,10 +368,10 @@ class SwendsenWang(Solver):
 
     Guarantees
     ----------
-    ``exp(-E / T)`` is stationary, and every feasible labelling can be reached from every other in
-    one sweep, hard links included: the averages tend to the marginals. Contradictory hard links
-    are proved infeasible. `converged` says that all sweeps were made and that split R-hat is
-    below 1.1 everywhere. The diagnostics are those of `gibbs`.
+    ``exp(-E / T)`` is stationary, and one sweep can reach every feasible labelling from every
+    other: the averages tend to the marginals. Contradictory hard links are proved infeasible.
+    `converged` means that all sweeps were made and split R-hat is below 1.1 everywhere. Diagnostics
+    as in `gibbs`.
 
     Complexity
     ----------

@@ -275,9 +275,9 @@ class TreeDP(Solver):
 
         ``up_i(a) = theta_i(a) + sum_c min_b [theta_ic(a, b) + up_c(b)]``
 
-    with ``-T log sum exp(-. / T)`` for the minimum at T > 0. At T = 0 the labels are read off from
-    the roots on. At T > 0 the second pass completes the beliefs to marginals; the labelling
-    offered takes the most probable label of each variable given the one it hangs from.
+    with ``-T log sum exp(-. / T)`` for the minimum at T > 0. A second pass reads the labels off at
+    T = 0, and completes the marginals at T > 0; the labelling offered takes the most probable label
+    given the parent's.
 
     Guarantees
     ----------
