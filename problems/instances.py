@@ -1,9 +1,7 @@
 """Public instance: a benchmark model from the data folder, with its best known value and its proof.
 
-What is known about each instance is a row of the table ``instances.csv`` beside this file: the
-SHA-256 of the model (and of its evidence) as it is stored, its licence and origin, the best known
-energy, and where the proof comes from that it is optimal. Models are told apart by their content:
-names lie, and the same name stands for different models in different collections.
+The table ``instances.csv`` beside this file holds checksums, licence, origin, best known energy and
+proof of each. Models are identified by content, because names are ambiguous.
 """
 
 from __future__ import annotations

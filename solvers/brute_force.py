@@ -22,7 +22,13 @@ _CHUNK = 1 << 20
 
 
 class _Plan(NamedTuple):
-    """What is added to whose costs when a variable gets its label."""
+    """Where the cost of each term is added when a variable gets its label."""
+
+    # Variables are labelled in the order 0, 1, ... A term adds a row of costs to its *target*, the
+    # last variable of its scope, when its *source*, the last but one, gets a label: a *push*. The
+    # pushes at a target form a chain by source; each writes the previous row plus its term. So a
+    # row holds as long as the labels before it stand, and nothing is ever subtracted, which would
+    # be wrong at ``inf``.
 
     ptr: IntArray  # (n+1,) pushes of each source
     term: IntArray  # (p,) edge, or number of edges + higher-order factor

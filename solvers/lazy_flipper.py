@@ -24,7 +24,21 @@ _WORK = 2_000_000
 
 
 class Search(NamedTuple):
-    """Everything that the search has to remember, ``depth`` being the largest size of a set."""
+    """The state of the search; ``depth`` is the largest size of a set."""
+
+    # *Open work.* ``ring`` (depth, n): for each size the variables whose sets are to be checked,
+    # ``head`` and ``pending`` (depth,) its used part, ``waiting`` (depth, n) its members.
+    #
+    # *Time stamps.* ``changed`` (n,): the last change around a variable; ``checked`` (depth, n):
+    # the change up to which no set with the variable gains. A set is skipped if it was checked for
+    # one of its members after the last change at any of them.
+    #
+    # *The present set.* ``queue`` (n,): its root, then the neighbours of its members; the members
+    # stand at increasing places ``at`` (depth,), so that each set occurs once for a root.
+    # ``marked`` (n,): members of the queue; ``tail`` (depth,): its length before each member's
+    # neighbours; ``own``, ``trial`` (depth,): labels before and now; ``cost``, ``infinite``
+    # (depth, k): local costs; ``gain``, ``violations``, ``scale`` (depth + 1,): sums over the
+    # moves so far; ``newest``, ``known`` (depth + 1,): latest change and check at the members.
 
     ring: IntArray
     head: IntArray

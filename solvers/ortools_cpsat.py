@@ -43,8 +43,8 @@ class CPSAT(Solver):
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if
       both have ``a``;
-    * each entry of a table is charged if its labels are chosen; an infinite one is a forbidding
-      forbids them.
+    * each entry of a table costs its value if its labels are chosen; an infinite one becomes a
+      clause that forbids them.
 
     Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that
     the lower bound of CP-SAT is one of the energy. An ICM descent gives the labelling to start

@@ -1,9 +1,7 @@
 """A campaign: tasks that each leave a record, whatever happens in them.
 
-A comparison of solvers is one, a study of clustering another. A *task* is known by its number, and
-by the *key* of the record it leaves; it is a `Call`, which an *executor* makes here, in workers or
-on a cluster; its *record* goes to the *store* the moment it is there. `run_campaign` does what the
-store has no records of.
+An *executor* makes the `Call` of each task; its *record* is stored at once. Tasks with a stored
+record are skipped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The comparison harness: every solver on every problem, one record a run.
-
-`compare` builds the problems, runs the solvers on them under one clock, and returns a
-`Comparison` of the records. Whatever happens in a run ends as its record; runs that a store holds
-are not run again.
-"""
+"""The comparison harness: every solver on every problem, one record a run."""
 
 from __future__ import annotations
 

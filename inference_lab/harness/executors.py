@@ -1,7 +1,6 @@
-"""Where calls are made: in this process, in worker processes, or on a Dask cluster.
+"""Executors of calls: this process, worker processes, or a Dask cluster.
 
-An executor takes `Call`s and yields their results as they come, each with the number of its call.
-A call whose process died comes back as a `Crash`; all others go on.
+A call whose process died returns a `Crash`; all others continue.
 """
 
 from __future__ import annotations

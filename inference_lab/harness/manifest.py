@@ -1,8 +1,4 @@
-"""What was planned for a store, noted beside it, so that what is missing is known without it.
-
-Beside ``runs.jsonl`` stands ``runs.plan.jsonl``: each campaign that writes there notes what it is
-going to run.
-"""
+"""The plan of a store, ``runs.plan.jsonl`` beside ``runs.jsonl``, from which gaps are counted."""
 
 from __future__ import annotations
 

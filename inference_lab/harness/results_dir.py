@@ -1,8 +1,4 @@
-"""What a folder of results holds: states of runs, and merging.
-
-The records are those of runs, in ``runs.jsonl``, or those of fits, in ``records.jsonl``; what was
-planned is noted beside them (`inference_lab.harness.manifest`).
-"""
+"""The contents of a folder of results: states of runs, and merging."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What is done before a solver is timed: it is run on small graphs, so that all it needs is loaded.
+"""Run solvers on small graphs before they are timed, so that all they need is loaded.
 
-Kernels are compiled when they are first called, for the types of what they are given. So a solver
-is run on graphs with the terms of the one it is going to be run on: an easy one, and one on which
-nothing settles early, so that it goes all the way.
+Kernels are compiled for the types of their first call. One graph is easy; on the other no method
+settles early, so that all kernels run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What records of runs say: gaps to the best bound known, proofs, contradictions, aggregates.
-
-`Findings` are made of records alone, those that `inference_lab.compare` returns or those that files
-hold; everything they say follows from them.
-"""
+"""Analysis of records: gaps to the best known bound, proofs, contradictions, aggregates."""
 
 from __future__ import annotations
 

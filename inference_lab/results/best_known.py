@@ -1,7 +1,6 @@
-"""The best energies known of problems: who found them, who proved them, and which are open.
+"""The best known energies of problems: who found them, who proved them, and which are open.
 
-A file beside the records of a study holds one line a problem. It follows from records alone, and
-two of them make one, in either order: what a long run found elsewhere is kept.
+The file has one line a problem. Merging two files keeps the better entry, in either order.
 """
 
 from __future__ import annotations

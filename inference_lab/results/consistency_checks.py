@@ -1,7 +1,4 @@
-"""Contradictions between records, and what makes a comparison of them less than fair.
-
-The alarms and warnings of `inference_lab.reporting.comparison.Comparison`, each a sentence.
-"""
+"""Contradictions between records, and reasons why a comparison of them is unfair."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 """Records: one run of one solver on one problem, and the file they are kept in.
 
-A `Record` holds what is needed to redo a run and to judge it. A `RecordStore` is a file of JSON
-lines to which a record is appended, flushed and synced the moment its run ends, so that a crash
-or a power cut loses at most the runs in flight.
-
-See `inference_lab.results.json_lines` for the form of the lines, and
-`inference_lab.results.line_store` for that of the file; the free-form mappings of a record
-are `settings`, `diagnostics`, `problem_info` and `environment`.
+A `Record` holds all that is needed to redo and judge a run. A `RecordStore` appends, flushes and
+syncs each record when its run ends, so that a crash loses only the runs in progress.
 """
 
 from __future__ import annotations

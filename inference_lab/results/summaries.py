@@ -1,7 +1,4 @@
-"""Records summarised: each problem, each solver on each problem, and each solver.
-
-What `inference_lab.reporting.comparison.Comparison` says about energies, bounds, proofs and times.
-"""
+"""Summaries of records: each problem, each solver on each problem, and each solver."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a solver returns, judged: in range and of the right type, or an error of the solver.
-
-`inference_lab.solve` judges every `Outcome` here, so that its callers, the harness and the
-conformance suite all go by the same rules.
-"""
+"""Validation of outcomes: values in range and of the right type, else an error of the solver."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Spanning forests of a graph, and the probability with which each term appears in one.
 
-The terms are the edges and, numbered after them, the factors of higher order. A set of terms is a
-forest if the bipartite graph of its terms and their variables has no cycle; a term of three
-variables then joins three trees. With pairs alone these are the forests of the graph. With factors
-they are no matroid: what is taken one by one need not become largest or heaviest.
+Terms are edges and, numbered after them, factors. A set of terms is a forest if the bipartite graph
+of its terms and their variables has no cycle.
 """
 
 from __future__ import annotations

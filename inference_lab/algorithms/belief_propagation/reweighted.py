@@ -1,9 +1,4 @@
-"""Tree-reweighted sum-product: messages, their bound on the partition function, marginals.
-
-A message ``n`` is stored as energies times the probability ``rho`` with which its term appears in a
-forest (`inference_lab.algorithms.belief_propagation.forests`). What graphs of pairs alone do not
-need is not handed over, and not compiled: `Factors`.
-"""
+"""Tree-reweighted sum-product: messages, bound on the partition function, marginals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""In which order messages are renewed: variables in turn, along trees, by change, or all at once.
-
-Each sweep is compiled for what a graph needs, see `inference_lab.kernels.bp_updates`: `general` and
-`temperature` may be None.
-"""
+"""The orders of message updates: variables in turn, along trees, by change, or all at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What persistency asks of labels: whether one is never needed, and whether one is always best.
+"""The two persistency tests on single terms: labels never needed, and labels always best.
 
-The two tests of `inference_lab.algorithms.cuts.persistency` that look at single terms. ``alive``
-has a flag for each unary: 1 where the label is left. ``digits`` is scratch as long as the largest
-factor has variables; where it is None, for a graph without factors, nothing about them is compiled.
+``alive`` flags the remaining labels. ``digits`` is scratch of the largest arity, None for a graph
+without factors.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Choosing between two labels at every variable, by minimum cuts: exact, or by roof duality.
 
-The energy as a function of ``y``, where ``y_i = 0`` takes the label ``zero[i]`` and ``y_i = 1``
-the label ``one[i]``, is a quadratic pseudo-Boolean function
+With ``y_i = 0`` for the label ``zero[i]`` and ``y_i = 1`` for ``one[i]`` the energy is
 
 ``E(y) = c + sum_i l_i y_i + sum_ij q_ij y_i y_j``
 
-once the products of three and more variables, which come from higher-order factors, are written
-with auxiliary variables. Where no ``q_ij`` is positive it is submodular, and a minimum cut finds
-its minimum. Else its roof dual, a minimum cut in a network with two nodes a variable, gives a
-lower bound and labels a part of the variables, *persistently*: setting them so raises the energy
-of no labelling.
-
-Infinite costs become a number ``M`` larger than any difference of finite energies, so that first
-the violated ones are as few as possible and then the rest is as little as possible.
+with auxiliary variables for higher-order factors. If no ``q_ij`` is positive, a minimum cut finds
+the minimum. Otherwise the roof dual gives a lower bound and labels a part of the variables
+*persistently*: setting them so raises the energy of no labelling. Infinite costs become a number
+larger than any difference of finite energies, so the number of violations is minimised first.
 """
 
 from __future__ import annotations
@@ -467,7 +462,9 @@ class LabelChoice:
     (truncation).
     """
 
-    # The network is laid out once, for the graph; each choice fills it anew.
+    # The network is laid out once; each choice fills it anew. A submodular choice is a minimum, of
+    # the number of infinite costs first. Otherwise "qpbo" labels a part persistently, and
+    # "truncate" gives at most the energy of the current labelling. All up to rounding.
 
     def __init__(self, graph: FactorGraph) -> None:
         reason = unsupported_arity(graph)

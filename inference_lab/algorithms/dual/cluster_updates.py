@@ -1,9 +1,6 @@
-"""The updates of clusters: one takes in what is left of its pairs, and hands out what it then has.
+"""Block-coordinate updates of clusters, by min-marginals and the hand-over of MPLP++.
 
-A. Globerson, T. Jaakkola, "Fixing max-product: convergent message passing algorithms for MAP
-LP-relaxations", NIPS 2007, sec. 6.
-S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual block-coordinate
-ascent for dense graphical models", ECCV 2018: what an update hands over.
+A. Globerson, T. Jaakkola, NIPS 2007, sec. 6; S. Tourani et al., ECCV 2018.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Where clusters promise to raise the bound: frustrated cycles, and cliques of pairs.
-
-Both look at what is left of the pairs of a reparametrisation, see
-`inference_lab.algorithms.dual.clusters`.
+"""Find clusters that raise the bound: frustrated cycles, and cliques of pairs.
 
 D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
-UAI 2012: the projection graph and the search in it.
-D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
-using message passing", UAI 2008: the gain that is sure.
+UAI 2012 (projection graph); D. Sontag et al., UAI 2008 (guaranteed gain).
 """
 
 from __future__ import annotations

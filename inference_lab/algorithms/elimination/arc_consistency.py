@@ -1,9 +1,4 @@
-"""What is left of a graph once hard terms have spoken: labels, terms, and which variables interact.
-
-A label that costs ``+inf``, or that no finite entry of a hard term supports, takes part in no
-labelling of finite energy. Variables with a single label left, such as observed ones, are decided;
-what is left of a term may be constant.
-"""
+"""Remove labels without finite support, and list the remaining terms and interactions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Blocks of variables that are relabelled jointly and exactly, the labels of all others given.
-
-A block is grown from candidates together with an order of elimination whose tables stay small, then
-solved by elimination: tables are made one after the other, each sends its minimum over one of its
-variables on, and the labels are read off on the way back.
-"""
+"""Blocks of variables that are relabelled jointly and exactly, given all other labels."""
 
 from __future__ import annotations
 

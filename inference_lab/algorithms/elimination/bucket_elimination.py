@@ -1,8 +1,4 @@
-"""Exact elimination along an order: a tree of tables that are computed but never stored.
-
-Each table is made block by block from the terms and messages that enter it, and its message is all
-that stays. At T > 0 a pass back turns messages into probabilities.
-"""
+"""Exact elimination along an order: a tree of tables that are computed but never stored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Eliminating the variables of a graph one after the other, before there are any tables.
-
-Variables whose elimination cannot hurt, greedy orders, and a bound on what any order needs.
-"""
+"""Elimination orders on interaction graphs: safe reductions, greedy min-fill, lower bounds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Elimination orders, and how large the tables are that exact inference along them needs.
+"""Elimination orders, and the table sizes that exact inference along them needs.
 
-Eliminating a variable joins it and its neighbours into one table and makes the neighbours adjacent
-to each other. The size of the largest table (its number of variables less one is the *width*)
-decides whether exact inference is possible at all, and it is known before anything is allocated.
-Variables with a single label left drop out of the graph altogether.
+The largest table (its number of variables less one is the *width*) decides whether exact inference
+is possible, and is known before anything is allocated.
 """
 
 from __future__ import annotations

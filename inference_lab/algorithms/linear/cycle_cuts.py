@@ -1,25 +1,13 @@
 """Cuts for frustrated problems: cycle and clique inequalities, separated on solutions of the LP.
 
-Whether ``x_i = a`` and ``x_j = b`` have different truth values is ``z = u_ia + u_jb - 2 P(a, b)``,
-linear in the variables of `inference_lab.algorithms.linear.model` for every pair of labels that it
-links. Around a cycle ``C`` of links the truth value changes an even number of times, so that
+Whether ``x_i = a`` and ``x_j = b`` have different truth values is ``z = u_ia + u_jb - 2 P(a, b)``.
+Around a cycle ``C`` the truth value changes an even number of times, so that
 
 ``sum_{F} z - sum_{C - F} z <= |F| - 1``   for every subset ``F`` of odd size.
 
-The most violated of these through a given node is a shortest path (Barahona, Mahjoub 1986): in two
-copies of the graph of links, a link within a copy has weight ``z``, one between the copies
-``1 - z``, and a path between the two copies of a node that is shorter than 1 violates its
-inequality. Where must-links and cannot-links contradict each other around cycles, the local
-polytope says next to nothing, and these inequalities most of what there is to say.
-
-As a multiway cut, where labels are terminals and ``y = 1 - sum_a P(x_i = x_j = a)`` is what edges
-are cut, there is nothing to add: every variable has an edge to every terminal, so that a cycle
-through one has chords there and splits into triangles, ``y >= u_ia - u_ja``,
-``y >= u_ia + u_jb - 1`` and ``y <= 2 - u_ia - u_ja``, which joint distributions meet; and the odd
-wheel around the terminal of ``a`` is the cycle of its label with ``F = C``.
-
-Of ``k + 1`` variables with ``k`` labels, two have the same label: ``sum_{pairs} P(x_i = x_j) >= 1``
-for every clique of that size, which greedy search finds.
+The most violated one through a node is a shortest path in two copies of the graph of links
+(Barahona, Mahjoub 1986). Of ``k + 1`` variables with ``k`` labels two agree:
+``sum_{pairs} P(x_i = x_j) >= 1`` for every such clique; greedy search finds violated ones.
 """
 
 from __future__ import annotations

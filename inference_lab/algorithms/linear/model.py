@@ -1,10 +1,4 @@
-"""The linear program of a graph: the papers' compact LP, the local polytope, and their ILP.
-
-One model serves `lp-relaxation`, `ilp` and PuLP. It is built in bulk: edges and factors of equal
-shape make one block of rows, and no Python object is made per term.
-`inference_lab.algorithms.linear.backends` solves it, `inference_lab.algorithms.linear.cycle_cuts`
-tightens it.
-"""
+"""The linear program of a graph: the compact LP of constrained clustering, the local polytope, ILPs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """Rounding distributions to labels: Kleinberg and Tardos' phases, at random and derandomised.
 
 A phase draws a label h and a threshold alpha; every variable without a label that has
-``u_ih >= alpha`` gets h. `joint_distribution` is what comes of it for two variables.
-
-``digits`` is scratch as long as the largest factor has variables; where it is None, for a graph
-without factors, nothing about them is compiled.
+``u_ih >= alpha`` gets h.
 """
 
 from __future__ import annotations

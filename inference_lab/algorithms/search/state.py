@@ -1,20 +1,11 @@
-"""The state of a branch and bound: cost functions, what is moved between them, and open nodes.
+"""The state of a branch and bound: cost functions, moved costs, and open nodes.
 
-Variables are numbered by rank, value ``a`` of variable ``i`` is number ``ptr[i] + a``, and *slot*
-``t`` is one place in the scope of one cost function; the first slot of a function is that of least
-rank. Tables are never written. What soft arc consistency moves is kept beside them, so that a cost
-is ``table[x] - sum_t shift[t, x_t]``, and equal tables are one. All that changes in a subtree is
-integers in one array, ``cell``: the bound, the unary costs, the shifts and the sizes of domains.
-The *trail* notes a cell before its first change at a node of the search, so that going back takes
-as long as going on did, and never holds more than depth times cells. A domain is a sparse set, its
-labels the first of ``dom``: removing one swaps two and lowers the size, and setting the size back
-undoes it. Hints, the last known support of a label, are right or wrong whatever the node; they are
-checked when used and never undone.
-
-Open nodes of the best-first search are paths: a decision and the number of the node above. They
-are made only when a depth-first search is left, and replayed at once, as a single node. Where the
-trail or the pool of open nodes is full, the search leaves early, or goes on depth first: memory is
-allocated once.
+Value ``a`` of variable ``i`` has number ``ptr[i] + a``; *slot* ``t`` is one place in the scope of a
+function. Tables are never written: a cost is ``table[x] - sum_t shift[t, x_t]``. All changes of a
+subtree are integers in one array, ``cell``, and the *trail* notes a cell before its first change at
+a node. A domain is a sparse set, its labels the first of ``dom``. Hints (last known supports) are
+checked when used and never undone. Open nodes of the best-first search are paths, replayed as a
+single node. Memory is allocated once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Virtual arc consistency: the bound rises wherever arc consistency shows that it can.
+"""Virtual arc consistency: raise the bound wherever arc consistency proves that it can rise.
 
-Costs of `theta` and more are taken for forbidden. Where arc consistency then rules out all labels
-of a variable, what ruled them out is traced back: each asks for so many parts of a cost, or of
-labels that were ruled out before. A part is made as large as all that is asked of each cost allows,
-and all parts are moved to that variable and on to the bound. Costs are those of
-`inference_lab.algorithms.search.state` at the root of a search; nothing is noted on its trail.
+Costs of `theta` and more count as forbidden. If arc consistency rules out all labels of a variable,
+the causes are traced back, and the costs involved are moved to that variable and to the bound.
 """
 
 from __future__ import annotations

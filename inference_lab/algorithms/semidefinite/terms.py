@@ -1,9 +1,4 @@
-"""What the terms of an energy over pairs are between the labels that are left.
-
-Kernels over the edges of a graph, for `inference_lab.algorithms.semidefinite.model`: labels without
-support and variables with one neighbour go, and of each edge that stays it is said whether it is a
-cost for equal labels beside costs of the single labels.
-"""
+"""Kernels that classify the terms of pairwise energies by the remaining labels."""
 
 from __future__ import annotations
 
