@@ -1,4 +1,4 @@
-"""The linear program of a graph: the compact LP of constrained clustering, the local polytope, ILPs."""
+"""The linear program of a graph: compact LP of constrained clustering, local polytope, and ILP."""
 
 from __future__ import annotations
 

@@ -471,13 +471,7 @@ def _rank(
 def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
     """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
 
-    Each phase takes the label h and threshold alpha under which the expected energy, given all
-    labels so far, is smallest; the expectation is that of `expected_energy`, kept up to date term
-    by term. Given that a variable is still free, its label and those of the others that are free
-    are distributed as at the start, so the expectation of a pair of free variables never changes.
-    The phases of different connected components do not depend on each other, so each component is
-    rounded on its own.
-
+    Each phase takes the label and threshold of the least expected energy given all labels so far.
     Variables of which ``x`` is -1 are filled in; after `max_steps`, the rest stays so. An infinite
     cost counts as `big`, more than the spread of the finite ones.
 
