@@ -27,7 +27,7 @@ from inference_lab.specs.grammar import SpecError
 
 @dataclass(frozen=True)
 class Instance:
-    """What is known about an instance."""
+    """Metadata of an instance."""
 
     #: ``collection/model``.
     name: str
@@ -89,7 +89,7 @@ def available_instances() -> dict[str, str]:
 
 
 def find(name: str) -> Instance:
-    """Return what is known about the instance of a name."""
+    """Return the metadata of the instance of a name."""
     if name in _table():
         return _table()[name]
     collections = sorted({known.partition("/")[0] for known in _table()})

@@ -44,7 +44,7 @@ class Energy(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Where a known pair lies in the data folder, and how its disparities are written."""
+    """The files of a known pair in the data folder, and the scale of its disparities."""
 
     left: str
     right: str

@@ -94,7 +94,7 @@ class AlphaExpansion(Solver):
     max_cycles: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a factor too large to be reduced to pairs."""
+        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
         return Solver.supports(self, graph, temperature) or unsupported_arity(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

@@ -92,7 +92,7 @@ _SECONDS_AN_ENTRY = 2.5e-7
 
 
 def structure(graph: FactorGraph) -> str:
-    """Say in a few words what kind of energy a graph holds."""
+    """Describe in a few words the kind of energy that a graph holds."""
     # "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
     # "signed-potts": one cost for equal and one for unequal labels, of either sign.
     if graph.n_factors:

@@ -36,7 +36,7 @@ class Workspace(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What the visits of a chain leave behind."""
+    """The accumulated results of a chain."""
 
     #: (like the unaries): sums of the conditionals.
     sums: FloatArray
@@ -420,7 +420,7 @@ class Gibbs(Solver):
 
 
 def no_variables(graph: FactorGraph, run: Run) -> Outcome:
-    """Return what there is to say of a graph without variables at T > 0."""
+    """Return the outcome of a graph without variables at T > 0."""
     run.offer(np.empty(0, dtype=np.int64))
     return Outcome(
         converged=True,

@@ -55,7 +55,7 @@ _ENTRIES_PER_SECOND = 4e8
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known before anything large is allocated; holds no reference to the graph."""
+    """The sizes known before anything large is allocated; holds no reference to the graph."""
 
     domains: Domains
     couples: BoolArray

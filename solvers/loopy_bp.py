@@ -267,7 +267,7 @@ class Passes:
             self.priority = np.empty(2 * n)
 
     def _renew_all(self) -> None:
-        """Have every message renewed, whether or not something arrived at its sender."""
+        """Mark every message for an update, whether or not its sender changed."""
         if self.schedule == "chains":
             self._news.sent[:] = -np.inf
             self._collected = False

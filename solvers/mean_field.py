@@ -39,7 +39,7 @@ class Rule(NamedTuple):
 
 
 class Links(NamedTuple):
-    """What Potts terms between variables of as many labels come to, side by side, each (2m,)."""
+    """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
     # For each adjacency position where the q of the neighbour starts, and what each unit of a
     # label's probability there adds to the field of the label: up to what is the same for all
@@ -187,7 +187,7 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
 def _store(
     g: GraphArrays, i: int, new: FloatArray, rule: Rule, q: FloatArray, priority: FloatArray
 ) -> float:
-    """Move ``q_i`` to its new value and tell the neighbours; return the undamped change."""
+    """Move ``q_i`` to its new value and update the neighbours; return the undamped change."""
     start = np.uint64(g.unary_ptr[i])
     change = 0.0
     for b in range(g.cardinalities[i]):

@@ -66,7 +66,7 @@ _WORTH, _ELIMINATION = 0.2, 0.05
 
 
 class Region(NamedTuple):
-    """Where a mutation happens."""
+    """The region of a mutation."""
 
     #: Its variables, the centre first.
     ball: IntArray
@@ -322,7 +322,7 @@ class _Search:
         return least == most or most - least <= self.tolerance
 
     def _make_generation(self) -> bool:
-        """Make a child, and a new individual where it is like one; say if the budget sufficed."""
+        """Make a child, and a new individual if it is like one; return if the budget sufficed."""
         rng = self.run.rng
         first, second = rng.choice(len(self.individuals), size=2, replace=False)
         x = self.child(self.individuals[first], self.individuals[second])

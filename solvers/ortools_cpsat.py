@@ -91,7 +91,7 @@ class CPSAT(Solver):
     workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or too many clauses."""
+        """Return why not: a temperature, or too many clauses."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

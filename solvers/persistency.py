@@ -14,7 +14,7 @@ from inference_lab.solving import solve
 
 @dataclass(frozen=True)
 class Persistency(Solver):
-    """Shrink the problem by what is known of an optimum, and hand the rest to another solver.
+    """Shrink the problem by partial optimality, and pass the rest to another solver.
 
     Dead-end elimination, one-against-all cuts and roof duality
     (`inference_lab.algorithms.cuts.persistency`) rule out labels, and keep an optimal labelling.

@@ -81,7 +81,7 @@ class PgmpyJunctionTree(Solver):
     max_entries: int = setting(1_000_000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: tables too large, or potentials that doubles do not hold."""
+        """Return why not: tables too large, or potentials that doubles do not hold."""
         terms = graph.n_variables + graph.n_edges + graph.n_factors
         if terms * graph.n_variables > _MAX_COMPARISONS:
             return (
@@ -244,7 +244,7 @@ class _Tree:
 
 
 class _Answer:
-    """What is read from the trees of all components."""
+    """The results read from the trees of all components."""
 
     def __init__(self, graph: FactorGraph, best: bool) -> None:
         self.graph = graph

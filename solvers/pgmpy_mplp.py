@@ -74,7 +74,7 @@ class PgmpyMPLP(Solver):
     tolerance: float = setting(1e-9, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a graph too large for pgmpy."""
+        """Return why not: a temperature, or a graph too large for pgmpy."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

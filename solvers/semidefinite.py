@@ -171,7 +171,7 @@ class Semidefinite(Solver):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or terms of another form."""
+        """Return why not: a temperature, or terms of another form."""
         # Where more than a moment is needed to see the form, the run does; it also judges the size,
         # once it knows which labels are left.
         reason = Solver.supports(self, graph, temperature)
@@ -217,7 +217,7 @@ class Semidefinite(Solver):
         return _Ascent(self, model, run, search).run()
 
     def _too_large(self, model: Model) -> str:
-        """Say why the matrices do not fit `max_bytes`; nothing if they do."""
+        """Return why the matrices do not fit `max_bytes`, or None."""
         orders = [part.order for part in model.parts if not part.separable]
         needed = MATRICES * 8 * sum(order**2 for order in orders)
         if needed <= self.max_bytes:

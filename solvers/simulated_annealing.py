@@ -385,7 +385,7 @@ class _State:
         self.refresh()
 
     def refresh(self) -> None:
-        """Fill the fields anew, after changes that they were not told of."""
+        """Recompute the fields after untracked changes."""
         if self.fields is not None:
             fill_fields(self.graph.arrays, self.x, self.cost, self.infinite, self.fields)
 

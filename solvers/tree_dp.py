@@ -38,7 +38,7 @@ class Forest(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the passes write; sums of energies, each row counted from its least entry."""
+    """The output of the passes: sums of energies, each row relative to its least entry."""
 
     #: Flat like the unaries: the subtree below each variable, for each of its labels.
     up: FloatArray

@@ -56,7 +56,7 @@ def new_message(
     temperature: float,
     others: Sequence[tuple[FloatArray, FloatArray]],
 ) -> FloatArray:
-    """Return what a term tells the variable at position `to` of its scope, times ``rho``."""
+    """Return the message of a term to the variable at position `to` of its scope, times ``rho``."""
     # The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies
     # and for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j``
     # being the unary of ``j`` and all ``n`` that arrive there,
@@ -310,7 +310,7 @@ class _Passing:
 
     @cached_property
     def _position(self) -> IntArray:
-        """Where each half-edge stands in the adjacency."""
+        """The position of each half-edge in the adjacency."""
         return np.argsort(self.arrays.adj_half)
 
     def _told(self, c: int, s: int) -> FloatArray:

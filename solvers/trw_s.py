@@ -147,7 +147,7 @@ def add_up(
 
 @inlined
 def fetch(g: GraphArrays, plan: Schedule, rank: np.uint64, k: int, rows: FloatArray) -> None:
-    """Have what `add_up` will read brought near."""
+    """Prefetch the data that `add_up` reads."""
     fetch_row(k, g.unary, np.uint64(g.unary_ptr[plan.order[rank]]))
     for q in range(plan.ptr[rank], plan.ptr[rank + np.uint64(1)]):
         fetch_row(k, rows, np.uint64(plan.at[q]))

@@ -20,7 +20,7 @@ __all__ = ["run_on_star"]
 
 
 class ForwardingRun(Run):
-    """The run of a method on the star, which tells that on the graph what it hears."""
+    """The run of a solver on the star; forwards offers and bounds to the run on the graph."""
 
     def __init__(self, outer: Run, code: Star) -> None:
         self._outer = outer

@@ -30,7 +30,7 @@ RERUN = ("failed", "timeout", "all")
 
 
 class InputError(ValueError):
-    """Something that was given cannot be used; nothing was run. One line says what."""
+    """An input cannot be used; nothing was run. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where and how the tasks of a campaign are run, and which of them."""
+    """Place, manner and selection of the tasks of a campaign."""
 
     #: `jobs`, `cluster`, `rerun`, `shard`, `threads`, `memory_limit`, `progress`: As in
     #: `inference_lab.compare`.
@@ -103,7 +103,7 @@ class Execution:
 
 
 def at_least_one(name: str, value: Any) -> None:
-    """Refuse what is no integer from 1 on."""
+    """Raise unless a value is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
 
@@ -128,11 +128,11 @@ class Campaign(ABC, Generic[_R]):
 
     @abstractmethod
     def planned(self) -> Planned:
-        """Return what is noted of the plan."""
+        """Return the entry of the plan in the manifest."""
 
     @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return what a task is called where progress is told: problem, method and seed."""
+        """Return the name of a task in progress reports: problem, method and seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
         """Load and compile what tasks need, in this process; yield one of those that need each."""

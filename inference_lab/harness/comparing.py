@@ -155,7 +155,7 @@ class Plan(Campaign[Record]):
         return blank(instance, solver, task.seed, task.repeat, self.settings)
 
     def planned(self) -> PlannedRuns:
-        """Return what is noted of the plan."""
+        """Return the entry of the plan in the manifest."""
         return PlannedRuns.of(
             {
                 "problems": [
@@ -184,7 +184,7 @@ class Plan(Campaign[Record]):
                 warmed_up(solver, instance, self.settings)
 
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return what a run is called where progress is told."""
+        """Return the name of a run in progress reports."""
         task = self.tasks[number]
         return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 
@@ -406,7 +406,7 @@ def _check_recordable(plan: Plan) -> None:
 
 
 def _check_portable(plan: Plan) -> None:
-    """Refuse what cannot be sent to another process."""
+    """Raise if an object cannot be sent to another process."""
     for source in plan.sources:
         if not isinstance(source, str):
             try:

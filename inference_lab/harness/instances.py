@@ -1,4 +1,4 @@
-"""What a comparison is made of: problems built, seeds listed, settings."""
+"""The inputs of a comparison: problems built, seeds listed, settings."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _file_digest(path: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same in all runs of a comparison."""
+    """The settings that all runs of a comparison share."""
 
     #: Seconds.
     time_limit: float | None = None

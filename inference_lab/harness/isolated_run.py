@@ -35,7 +35,7 @@ _R = TypeVar("_R", bound=RunRecord)
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds for the process of a run."""
+    """The limits of the process of a run."""
 
     #: Whether there is one. Without, and on systems that cannot fork, nothing else holds.
     isolated: bool = True
@@ -51,12 +51,12 @@ class Limits:
 
 
 def now() -> str:
-    """Return the time in UTC, for people to read: durations are told by other clocks."""
+    """Return the time in UTC, for people to read; durations use other clocks."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def one_line(problem: BaseException | str, limit: int = 400) -> str:
-    """Return what an exception says, on one line and not too long."""
+    """Return the message of an exception on one line, shortened."""
     try:
         text = " ".join(str(problem).split())
     except Exception:  # somebody's exception may do anything when it is looked at

@@ -221,7 +221,7 @@ def _timed_warm_up(instance: Instance, spec: str, settings: Settings) -> float:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return what holds for the process of a run, which is to heed its time limit by itself."""
+    """Return the limits of the process of a run; the run checks its time limit itself."""
     limit = settings.time_limit
     slack = _BUSY_SLACK if settings.clock == "cpu" else _WALL_SLACK
     wall = None if limit is None else slack * limit + _WALL_CONSTANT

@@ -92,7 +92,7 @@ def _terms(
 
 
 def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
-    """Return what tells whether a solver has seen the like of a graph."""
+    """Return the key of graphs that share the compiled kernels of a solver."""
     families = (
         tuple(np.unique(graph.edge_kinds).tolist()),
         graph.n_factors > 0,

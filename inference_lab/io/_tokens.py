@@ -85,7 +85,7 @@ class Tokens:
         return repr(text if len(text) <= 40 else text[:37] + "...")
 
     def error(self, number: int, message: str) -> FormatError:
-        """Make the error that says what is wrong at ``values[number]`` (or at the end)."""
+        """Make the error for a fault at ``values[number]`` (or at the end)."""
         token = number + self.first
         if token < len(self):
             where = f"line {self.line(number)}, token {token + 1}"

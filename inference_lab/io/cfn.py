@@ -120,7 +120,7 @@ class _Reader:
             yield _Token("end", "", at)
 
     def error(self, token: _Token, message: str) -> FormatError:
-        """Make the error that says what is wrong at a token."""
+        """Make the error for a fault at a token."""
         line = self._text.count("\n", 0, token.place) + 1
         where = "end of file" if token.kind == "end" else f"line {line}"
         return FormatError(f"{self.path}, {where}: {message}")
@@ -335,7 +335,7 @@ def _domain(reader: _Reader, what: str) -> _Domain:
 
 
 def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
-    """Return what a name or a number stands for."""
+    """Return the index that a name or a number denotes."""
     token = reader.word(what)
     found = names.get(token.text)
     if found is not None:

@@ -114,7 +114,7 @@ class _Lines:
             self.values[kind] = values.reshape(len(texts), _FIELDS[kind])
 
     def error(self, line: int, message: str) -> FormatError:
-        """Make the error that says what is wrong on a line."""
+        """Make the error for a fault on a line."""
         return FormatError(f"{self.path}, line {line}: {message}")
 
     def _numbers(self, kind: bytes, texts: list[bytes]) -> FloatArray:

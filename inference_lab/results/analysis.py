@@ -289,7 +289,7 @@ class Findings:
 
     @cached_property
     def problems(self) -> list[ProblemSummary]:
-        """What all runs together say about each problem, in the order of the runs."""
+        """Summaries of each problem over all runs, in the order of the runs."""
         names: dict[str, int] = {}
         for name, _ in self._by_problem:
             names[name] = names.get(name, 0) + 1
@@ -341,7 +341,7 @@ class Findings:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What makes the comparison less than fair or complete, each a sentence."""
+        """Reasons why the comparison is unfair or incomplete, each a sentence."""
         return self.remarks + self._repetitions[1] + unfairness(self.records, self.stages)
 
     @cached_property

@@ -31,7 +31,7 @@ FILE = "best-known.jsonl.gz"
 
 @dataclass(frozen=True)
 class KnownBest:
-    """What is known of the best energy of one problem."""
+    """The best known energy of one problem."""
 
     problem: str
     problem_hash: str
@@ -48,7 +48,7 @@ class KnownBest:
 
     @property
     def open(self) -> bool:
-        """Whether nobody has proved the energy, or that no labelling has a finite one."""
+        """Whether neither the energy nor infeasibility is proved."""
         return not self.alike(self.energy, self.bound) or self.bound == -math.inf
 
     def alike(self, one: float, other: float) -> bool:
@@ -106,7 +106,7 @@ def _of_one(runs: list[Record]) -> KnownBest:
 
 
 def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
-    """Return what several know together; the order makes no difference to what is known."""
+    """Merge several collections, in any order."""
     result: dict[tuple[str, str], KnownBest] = {}
     for part in parts:
         for key, known in part.items():
@@ -139,7 +139,7 @@ def _lines_of(path: Path) -> list[bytes]:
 
 
 def write_known(path: Path, known: Known) -> None:
-    """Write what is known, sorted by problem: the same content gives the same bytes."""
+    """Write the entries, sorted by problem: the same content gives the same bytes."""
     lines = [json.dumps(jsonable(asdict(known[key])), sort_keys=True) for key in sorted(known)]
     content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0)
     if not path.exists() or path.read_bytes() != content:

@@ -96,7 +96,7 @@ def environment() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Return the name of the processor, as far as the system tells."""
+    """Return the name of the processor, if the system reports it."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             if line.startswith("model name"):
@@ -162,7 +162,7 @@ class RunRecord(JsonLine):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """What the run was asked: of runs with the same key, one is enough."""
+        """The inputs of the run; runs with the same key are interchangeable."""
 
     @property
     @abstractmethod
@@ -172,12 +172,12 @@ class RunRecord(JsonLine):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells this record from all others, and is the same in each of its copies."""
+        """The identity of this record, equal in all of its copies."""
 
     @property
     @abstractmethod
     def outcome(self) -> str:
-        """What came of the run, in a few words."""
+        """The outcome of the run, in a few words."""
 
     @property
     def failed(self) -> bool:
@@ -342,7 +342,7 @@ class Record(RunRecord):
 
     @property
     def key(self) -> RunKey:
-        """What the run was asked; see `RunKey`."""
+        """The inputs of the run; see `RunKey`."""
         return RunKey(
             self.problem,
             self.problem_hash,

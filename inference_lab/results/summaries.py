@@ -61,7 +61,7 @@ def slack(energy: float, small: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """What all runs together say about one problem."""
+    """One problem over all runs."""
 
     name: str
     hash: str
@@ -185,7 +185,7 @@ class SolverSummary:
 def summarise_problem(
     name: str, records: Sequence[Record], names: Mapping[str, str]
 ) -> ProblemSummary:
-    """Return what the runs on one problem say together."""
+    """Summarise the runs on one problem."""
     first = records[0]
     energies = [(r.energy, r.solver) for r in records if math.isfinite(r.energy)]
     energy, energy_by = min(energies, key=lambda e: e[0], default=(math.inf, ""))
@@ -219,7 +219,7 @@ def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
-    """Return what the runs of one solver on one problem say together."""
+    """Summarise the runs of one solver on one problem."""
     found = [r.energy for r in records if math.isfinite(r.energy)]
     energy = _median(found)
     unsupported = sum(r.refused for r in records)

@@ -118,7 +118,7 @@ def _store(
 
 @inlined
 def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: Factors) -> None:
-    """Write what the variables of a factor tell it, times ``rho``, but the one at `slot`."""
+    """Write the cavities of a factor's variables, times ``rho``, except at `slot`."""
     rho = state.rho[g.kinds.size + f]
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
         if s != slot:

@@ -173,7 +173,7 @@ def synchronous_sweep(
 
 
 class Proposals(NamedTuple):
-    """What each message would be if it were renewed next."""
+    """The value that each message would take if it were updated next."""
 
     # ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
     # are made of those that are.
@@ -377,7 +377,7 @@ class Trees(NamedTuple):
 
 
 class News(NamedTuple):
-    """What is new to whom: the changes of messages, added up."""
+    """Accumulated changes of messages."""
 
     # ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
     # was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
@@ -424,7 +424,7 @@ def collect(
 def fetch_term(
     net: Network, p: np.uint64, k: int, messages: FloatArray, beliefs: FloatArray
 ) -> None:
-    """Have both messages at an adjacency position, and the belief of the receiver, brought near."""
+    """Prefetch both messages at an adjacency position, and the belief of the receiver."""
     link = net.links[p]
     fetch_row(k, messages, np.uint64(link["at"]))
     fetch_row(k, messages, np.uint64(link["to"]))

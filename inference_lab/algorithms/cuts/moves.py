@@ -25,7 +25,7 @@ _SWEEPS = 20
 
 
 class Moved(NamedTuple):
-    """What came of a move."""
+    """The result of a move."""
 
     #: The energy fell, and the labelling changed.
     changed: bool

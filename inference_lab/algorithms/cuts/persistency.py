@@ -201,7 +201,7 @@ class _Search:
 
 
 class _WholeChoice(NamedTuple):
-    """What roof duality says of a graph of at most two labels, `zero` and `one`."""
+    """Roof duality of a graph of at most two labels, `zero` and `one`."""
 
     chooser: LabelChoice
     choice: Choice

@@ -35,7 +35,7 @@ from inference_lab.kernels.messages import edge_cost
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """What is left of a graph after labels have been ruled out, and the way back."""
+    """A graph reduced by the labels ruled out, and the way back."""
 
     #: The energy over the variables and labels that are left. Its least energy is that of the
     #: original graph.
@@ -123,7 +123,7 @@ _NOTHING = FactorGraph.from_terms([])
 
 
 def settled(labels: IntArray, least: float) -> Reduction:
-    """Return what is left where an optimum is known, of this least energy: nothing."""
+    """Return the empty reduction of a graph whose optimum is known."""
     none = np.zeros(0, dtype=np.int64)
     infeasible = math.isinf(least)
     graph = replace(_NOTHING, constant=0.0 if infeasible else least)

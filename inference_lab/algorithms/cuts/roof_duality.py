@@ -68,7 +68,7 @@ def unsupported_arity(graph: FactorGraph) -> str | None:
 
 
 class Moves(NamedTuple):
-    """Where the parts of the quadratic function stand."""
+    """The positions of the parts of the quadratic function."""
 
     #: (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until the flow,
     #: the coefficient of a pair is ``-2`` times what is left on either arc.
@@ -431,7 +431,7 @@ def magnitude(g: GraphArrays) -> tuple[float, int]:
 
 
 class Choice(NamedTuple):
-    """What came of a choice between two labels."""
+    """The result of a choice between two labels."""
 
     #: 1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no choice
     #: the value means nothing.

@@ -39,7 +39,7 @@ def ends_of(g: GraphArrays, e: int) -> tuple[int, int, int, int]:
 
 @inlined
 def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -> int:
-    """Write what is left of edge ``e``, the smaller variable's labels first; return its size."""
+    """Write the remaining costs of edge ``e``, smaller variable first; return its size."""
     i, j, row, column = ends_of(g, e)
     ki, kj = g.cardinalities[i], g.cardinalities[j]
     flip = g.edges[e, 0] != i
@@ -75,7 +75,7 @@ def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -
 def load_pairs(
     g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, hard: bool, out: FloatArray
 ) -> None:
-    """Write what is left of all pairs of a cluster, without what the cluster passed to them."""
+    """Write the remaining costs of a cluster's pairs, without the cluster's own parts."""
     start = clusters.part_ptr[c]
     at = 0
     for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):

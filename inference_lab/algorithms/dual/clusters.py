@@ -325,7 +325,7 @@ class Clusters:
         return True
 
     def share_out(self) -> None:
-        """Move all that tells labels apart from the variables into the terms."""
+        """Move all differences between labels from the variables into the terms."""
         sweep_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
 
     def bound(self) -> float:

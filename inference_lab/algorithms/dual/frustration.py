@@ -37,7 +37,7 @@ _MAX_JOINT = 1_000_000
 
 
 class Table(NamedTuple):
-    """Scratch for what is left of one edge, and the least entries of its columns."""
+    """Scratch for the remaining costs of one edge, and the least entries of its columns."""
 
     # ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
     # the row of the least.
@@ -376,7 +376,7 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
 def find_cycles(
     clusters: Clusters, longest: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
-    """Return triangles that cut frustrated cycles up, those of the strongest cycles first."""
+    """Return triangles that triangulate frustrated cycles, the strongest cycles first."""
     # Links weaker than `tolerance` are left out: no cycle can gain more than its weakest link.
     found = np.empty((0, 3), dtype=np.int32)
     projection = make_projection(clusters, tolerance, run)

@@ -39,7 +39,7 @@ _POLISH_SWEEPS = 100
 
 @dataclass(frozen=True)
 class Tightened:
-    """What came of `tighten`."""
+    """The result of `tighten`."""
 
     #: The bound that the reparametrisation gave at first.
     start_bound: float

@@ -23,7 +23,7 @@ _LOOK_UP = 512
 
 
 class Growth(NamedTuple):
-    """What the growth of a block keeps of each undecided variable."""
+    """The state of each undecided variable while a block grows."""
 
     #: (k+1,): binary logarithms of counts.
     log2: FloatArray

@@ -75,7 +75,7 @@ class Workspace(NamedTuple):
 
 
 def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
-    """Allocate what `scratch_sizes` says is needed."""
+    """Allocate scratch of the sizes that `scratch_sizes` returns."""
     axes, inputs, strides, dense, look_up = scratch
     block = max(BLOCK, int(tree.sizes.max(initial=1)))
     return Workspace(

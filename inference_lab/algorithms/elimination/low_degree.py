@@ -31,7 +31,7 @@ def decide(eliminated: Sequence[Eliminated], x: IntArray) -> None:
 
 
 class Core(NamedTuple):
-    """What is left of a graph, and the way back."""
+    """The remaining graph, and the way back."""
 
     #: The least energies over all labels of the variables that are gone.
     graph: FactorGraph

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """What is left of a graph, and what was summed out, in order."""
+    """The remaining graph, and the variables summed out, in order."""
 
     # ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the
     # original labels that each variable of the whole graph keeps.

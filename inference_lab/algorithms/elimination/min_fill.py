@@ -265,7 +265,7 @@ def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: 
 
 
 class _Greedy(NamedTuple):
-    """What greedy elimination keeps up to date of each variable that is not gone."""
+    """The state of greedy elimination for each remaining variable."""
 
     weight: IntArray
     #: What it is chosen by, ahead of the heap's within an elimination.

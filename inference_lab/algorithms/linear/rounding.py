@@ -116,7 +116,7 @@ def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float, digits: 
 
 @lean_kernel
 def _expected_energy(g: GraphArrays, u: FloatArray, big: float, digits: IntArray | None) -> float:
-    """Return what `expected_energy` says."""
+    """Return `expected_energy`, compiled."""
     total = 0.0
     for c in range(u.size):
         if u[c] > 0.0:
@@ -171,7 +171,7 @@ def _draw(
     rows: IntArray,
     energies: FloatArray,
 ) -> None:
-    """Do what `kleinberg_tardos` says; `left` is scratch of the length of `free`."""
+    """Run `kleinberg_tardos`; `left` is scratch of the length of `free`."""
     width = 0
     for i in free:
         width = max(width, g.cardinalities[i])
@@ -401,7 +401,7 @@ def _run_phases(
     state: _Expected,
     digits: IntArray | None,
 ) -> float:
-    """Label the free variables, component after component, as `derandomise` says."""
+    """Label the free variables, component by component, as in `derandomise`."""
     x = state.x
     steps = 0.0
     for c in range(starts.size - 1):

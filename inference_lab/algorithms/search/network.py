@@ -229,7 +229,7 @@ class Network:
         return min(FORBIDDEN, total)
 
     def expand(self, x: IntArray) -> IntArray:
-        """Return the labelling of the graph, given positions of the labels of what is left."""
+        """Return the labelling of the graph, given label positions of the remaining variables."""
         at = x.copy()
         decide(self.eliminated, at)
         return np.asarray(self.domains.labels[self.domains.ptr[:-1] + at])

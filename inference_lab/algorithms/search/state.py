@@ -54,7 +54,7 @@ class Functions(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a search changes."""
+    """The state that a search changes."""
 
     #: All that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts.
     cell: IntArray

@@ -26,7 +26,7 @@ _LOOK = 2
 
 
 class Virtual(NamedTuple):
-    """What of a state virtual arc consistency looks at, and its scratch."""
+    """The parts of a state that virtual arc consistency reads, and its scratch."""
 
     #: ``low``, ``unary``, ``shift``, ``size``, ``dom``, ``pos``, ``now``: those of the state.
     low: IntArray

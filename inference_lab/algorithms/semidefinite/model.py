@@ -186,7 +186,7 @@ def _merge(pairs: IntArray, coupling: FloatArray, n: int) -> tuple[IntArray, Flo
 
 
 class _Builder:
-    """What is known of the graph after elimination, from which the parts are made."""
+    """The graph after elimination, from which the parts are made."""
 
     def __init__(
         self, graph: FactorGraph, alive: Flags, unary: FloatArray, single: IntArray

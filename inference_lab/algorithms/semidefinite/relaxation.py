@@ -105,7 +105,7 @@ def alternate(
 
 
 class Polyhedron(NamedTuple):
-    """What a matrix of the polyhedron must meet beside a diagonal of ones."""
+    """The constraints of the polyhedron, besides the unit diagonal."""
 
     #: Its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others.
     low: float
@@ -124,7 +124,7 @@ class Polyhedron(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where the alternating directions stand; lower triangles of matrices."""
+    """The state of alternating directions; lower triangles of matrices."""
 
     # ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
     # ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
@@ -628,7 +628,7 @@ class Relaxation:
 
     @property
     def ceiling(self) -> float:
-        """What no finite energy of the part exceeds; a bound above it proves that there is none."""
+        """An upper bound on finite energies; a lower bound above it proves infeasibility."""
         part = self.part
         highest = [part.constant, *part.unary.max(axis=1), *np.maximum(part.coupling, 0.0)]
         return math.fsum(highest) + 1e-9 * math.fsum(np.abs(highest))
