@@ -45,10 +45,10 @@ class AlphaBetaSwap(Solver):
 
     Guarantees
     ----------
-    The energy never rises. If every move is submodular, the result is optimal within every swap, at
-    no bounded distance from the optimum. With at most two labels the only move is the whole
-    problem: a submodular one is solved exactly, else roof duality gives a lower bound (of the LP
-    relaxation, for pairwise terms).
+    The energy never rises. If every move is submodular, the result is optimal within every swap,
+    but its distance from the optimum has no bound. With at most two labels the only move is the
+    whole problem: a submodular one is solved exactly, else roof duality gives a lower bound (of the
+    LP relaxation, for pairwise terms).
 
     Iterations
     ----------
