@@ -318,10 +318,7 @@ def _solution(
 
 
 def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
-    """Return the log-partition; a bound on it is moved outwards where rounding may have moved it.
-
-    The error is that of energies near the minimum, as in `Run.bound`.
-    """
+    """Return the log-partition, with bounds moved outwards by their rounding error."""
     value, kind = outcome.log_partition, outcome.log_partition_kind
     if value is None or kind not in ("lower", "upper") or run.decided(value * run.temperature):
         return value
@@ -420,10 +417,7 @@ def _check(
 
 
 def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> tuple[Status, str]:
-    """Return how a run ended whose outcome is without fault, and the reason if it needs one.
-
-    `energy` is that of its labelling in the graph that was given.
-    """
+    """Return how a run ended whose outcome is without fault, and the reason if it needs one."""
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
@@ -459,11 +453,9 @@ def _negligible(graph: FactorGraph) -> float:
 
 
 def _resolution(graph: FactorGraph) -> float:
-    """Return the rounding error of bounds on the minimum.
-
-    It grows with the penalties that the best known labelling pays. Where those of the cheapest
-    unaries would leave no proof, descents look for a labelling that pays none.
-    """
+    """Return the rounding error of bounds on the minimum."""
+    # It grows with the penalties that the best known labelling pays. Where those of the cheapest
+    # unaries would leave no proof, descents look for a labelling that pays none.
     resolution, negligible = graph.resolution, _negligible(graph)
     if resolution <= negligible:
         return resolution
@@ -481,14 +473,12 @@ def _resolution(graph: FactorGraph) -> float:
 
 
 def _payable(graph: FactorGraph, temperature: float, resolution: float) -> FactorGraph:
-    """Return the graph with costs that are too large ever to be paid lowered to what still is.
-
-    A penalty of 1e90 stands for "never"; computed with as it is, it takes all digits from the
-    small costs that decide. Where even the largest costs take no digits that a proof needs, the
-    graph stays as it is, and what labellings near the minimum pay stays so bit for bit. A lowered
-    cost still takes a labelling above one that is known, and at T > 0 has no weight in marginals
-    or partition function. Infinite costs stay.
-    """
+    """Return the graph with costs that are too large ever to be paid lowered to what still is."""
+    # A penalty of 1e90 stands for "never"; computed with as it is, it takes all digits from the
+    # small costs that decide. Where even the largest costs take no digits that a proof needs, the
+    # graph stays as it is, and what labellings near the minimum pay stays so bit for bit. A lowered
+    # cost still takes a labelling above one that is known, and at T > 0 has no weight in marginals
+    # or partition function. Infinite costs stay.
     largest_error = graph.magnitude * 2.0**-50
     if largest_error <= _negligible(graph) and largest_error <= OPTIMALITY_TOLERANCE * (
         temperature or math.inf
@@ -504,11 +494,10 @@ def _payable(graph: FactorGraph, temperature: float, resolution: float) -> Facto
 
 
 def _exponent(graph: FactorGraph, temperature: float) -> int:
-    """Return the power of two that brings costs which are all very small or very large near 1.
-
-    So that limits of solvers below which a change counts as none, and backends that take numbers
-    from a certain range only, mean the same in any unit. Costs of common size are left as they are.
-    """
+    """Return the power of two that brings costs which are all very small or very large near 1."""
+    # So that limits of solvers below which a change counts as none, and backends that take numbers
+    # from a certain range only, mean the same in any unit. Costs of common size are left as they
+    # are.
     terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors + graph.n_label_costs)
     # Beside a high temperature small costs do not count.
     size = max(graph.magnitude / terms, temperature)

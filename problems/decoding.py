@@ -27,17 +27,11 @@ _MAX_TABLE = 16
 
 @dataclass(frozen=True)
 class DecodingProblem(Problem):
-    """A decoding problem.
+    """A decoding problem."""
 
-    Attributes
-    ----------
-    bits : (b,) int64 array
-        The variables that carry the bits which count.
-    shift : int
-        The bit of such a variable is its label shifted to the right by as much.
-    """
-
+    #: The variables that carry the bits which count.
     bits: IntArray | None = None
+    #: The bit of such a variable is its label shifted to the right by as much.
     shift: int = 0
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:

@@ -46,73 +46,61 @@ class EStep(ProblemFamily):
 
     ``E(x) = sum_i ||f_i - mu_{x_i}||^2 + w sum_ML [x_i != x_j] + w sum_CL [x_i = x_j]``
 
-    with fixed centroids ``mu``, each unordered pair counted once and whole squared distances; and
-    ``+ lambda |{x_i}|`` where clusters have a price, which the E-step of DP-means and RDP-means
-    minimises.
-    Constraints are random pairs of points, typed by the classes; the ground truth is the classes,
-    with clusters numbered like the classes they overlap most.
+    with fixed centroids ``mu``, each unordered pair counted once; and ``+ lambda |{x_i}|`` with a
+    label cost, as in DP-means and RDP-means. Constraints are random pairs of points, typed by the
+    classes, which are the ground truth.
 
     Parameters
     ----------
     data : str
-        A data set of `inference_lab.data.datasets`: some are part of scikit-learn (iris, wine,
-        breast-cancer, digits-389), some are drawn (gaussians-round, gaussians-long,
-        gaussians-uneven), most are files of the data folder (ecoli, glass, seeds, ...).
+        A data set of `inference_lab.data.datasets`, such as iris, wine, digits-389 (scikit-learn),
+        gaussians-round (drawn), or ecoli (data folder).
     points : int or None
-        Points drawn at random from a data set that has more; classes of which none is drawn do not
-        count. Of a data set that is itself drawn there are as many as asked for. None takes all.
+        Points drawn at random, or the size of a generated data set; classes of which none is drawn
+        do not count. None takes all.
     constraints : int or None
         Number of distinct pairs drawn; None where `constraints_per_point` says it.
     constraints_per_point : float or None
-        Number of pairs for each point that they may touch, so that data sets of different size
-        can be compared; `constraints` is None then.
+        Number of pairs for each point that they may touch; `constraints` is None then.
     noise : float in [0, 1]
         Share of the constraints whose type is flipped.
     weight : float, "auto" or "calibrated"
-        Penalty of a violated constraint, ``inf`` for hard ones; "auto" is the mean squared
-        distance of the points from their mean, which puts penalties on the scale of the distances.
-        "calibrated" is what a constraint is worth to the model behind the energy, Gaussians of
-        equal variance ``v`` and answers of which a share ``p`` is wrong:
-        ``2 v log((1 - p) / p)``, where ``v`` is the variance of a feature within the clusters of
-        k-means, and ``p`` is `noise`, of m constraints half a one more, ``(noise m + 1/2) /
-        (m + 1)``; 0 where answers are wrong as often as right.
+        Penalty of a violated constraint, ``inf`` for hard ones; "auto" is the mean squared distance
+        of the points from their mean. "calibrated" follows from the model, Gaussians of equal
+        variance ``v`` and a share ``p`` of wrong answers: ``2 v log((1 - p) / p)``, with ``v`` the
+        variance of a feature within the clusters of k-means, and ``p = (noise m + 1/2) / (m + 1)``
+        for m constraints; 0 from p = 1/2 on.
     weight_factor : float
         Multiplies `weight`.
     closure : bool
         Add all pairs that the constraints imply. Cannot-links that contradict must-links are
-        dropped; with noise, components grow together, and closing does harm.
+        dropped. Harmful with noise, as components grow together.
     centroids : {"kmeans", "em", "constraints", "classes"}
-        From k-means without constraints, those to which k-means comes that pays for violated
-        constraints (from the former, labelling by descents as its authors do), from the
+        From k-means without constraints, k-means that pays for violated constraints, the
         neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), or the means of the classes.
-        With "kmeans", the default, clusters are where the data have some, however many
-        constraints there are and however wrong. Neighbourhoods grow together where must-links are
-        wrong; most points are one then, all centroids but one are perturbations of the mean, and
-        what is hard about the energy is that nothing in it fits the data. Names say which
-        centroids these are even where they are the default.
+        Wrong must-links merge neighbourhoods, so that most centroids then are perturbations of the
+        mean; "kmeans" avoids this. Names always include the centroids.
     label_cost : float or "auto"
-        What each cluster in use costs, of which only solvers that heed label costs know; "auto"
-        is the cost of the point that a farthest-first traversal from the mean finds last, as many
-        steps as there are classes (Kulis and Jordan 2012).
+        Cost of each cluster in use, for solvers that support label costs; "auto" is the cost of the
+        last point of a farthest-first traversal from the mean, with as many steps as classes (Kulis
+        and Jordan 2012).
     clusters : {"classes", "open"}
-        Which clusters there are to choose from: one for each class, or as many more besides, at
-        points chosen farthest first, that are there to be opened; `label_cost` is then "auto"
-        where it would be 0.
+        One cluster for each class, or as many more, at points chosen farthest first; `label_cost`
+        is then "auto" in place of 0.
     standardise : bool
         Scale each feature to unit variance first.
     train : float in (0, 1]
         Share of the points that constraints may touch, drawn at random.
     score : {"all", "held-out"}
-        Points that count in scores. In a single E-step a point without constraints gets its
-        nearest centroid from every solver, so "held-out" says nothing about the solver.
+        Points that count in scores. In a single E-step all solvers give a point without constraints
+        its nearest centroid, so "held-out" does not compare solvers.
     seed : int
         Seeds, independently of each other, the training points, the constraints, the flips and
         the centroids.
 
-    The info says how large the largest must-link component is (``largest_component``, a share of
-    the points), and how many times as much as calibrated a constraint weighs, where its noise says
-    something (``weight_over_calibrated``: at these centroids, and 1 for "calibrated" itself);
-    ``remarks`` are about either where it is far from common.
+    The info holds ``largest_component``, the share of points in the largest must-link component,
+    and ``weight_over_calibrated``, the ratio of the weight to the calibrated one; ``remarks`` are
+    about uncommon values.
 
     References
     ----------
@@ -288,23 +276,13 @@ class EStep(ProblemFamily):
 
 @dataclass(frozen=True)
 class EStepProblem(Problem):
-    """A problem of `EStep`, which knows its constraints.
+    """A problem of `EStep`, which knows its constraints."""
 
-    Attributes
-    ----------
-    constraints : Constraints
-        As used, closed perhaps.
-    """
-
+    #: As used, closed perhaps.
     constraints: Constraints | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Score a labelling as `Problem.score` does, and on the constraints.
-
-        Besides, ``ari_constrained`` is the ARI on the points that constraints touch (of the
-        others, each gets its nearest centroid from every solver), and ``violated`` the share of
-        the constraints that are violated.
-        """
+        """Score a labelling as `Problem.score` does, and on the constraints."""
         assert self.constraints is not None and self.truth is not None  # as `EStep` makes it
         x = self.graph.check_labels(labels)
         pairs = (self.constraints.must_link, self.constraints.cannot_link)
@@ -331,10 +309,7 @@ def _energy(unary: FloatArray, constraints: Constraints) -> FactorGraph:
 def _constrained_means(
     features: FloatArray, constraints: Constraints, centroids: FloatArray
 ) -> FloatArray:
-    """Return the centroids at which labels by descent and means in turn come to rest.
-
-    A cluster that loses all points keeps its centroid.
-    """
+    """Return the centroids at which labels by descent and means in turn come to rest."""
     n, k = len(features), len(centroids)
     labels: IntArray | None = None
     for _ in range(_MOST_ROUNDS):

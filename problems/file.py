@@ -52,7 +52,7 @@ class File(ProblemFamily):
 
 
 def sizes(graph: FactorGraph) -> dict[str, int]:
-    """Return what the info of a problem says of the sizes of a model."""
+    """Return the sizes of a model for the info of a problem."""
     return {
         "variables": graph.n_variables,
         "max_labels": int(graph.cardinalities.max(initial=0)),

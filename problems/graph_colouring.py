@@ -175,13 +175,11 @@ def _pairs_between(classes: IntArray, count: int, rng: np.random.Generator) -> I
 
 
 def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
-    r"""Parse a graph in the DIMACS format for colouring.
-
-    Lines ``c ...`` are comments; ``p edge <vertices> <edges>`` comes first (``p col`` also
-    occurs); each ``e <i> <j>`` is an edge, vertices being numbered from 1. Other lines (``n``,
-    ``d``, ``v``, ``x`` of extensions) are left out. Edges that are listed in both directions
-    count once; the number of edges in the header is often wrong and is not looked at.
-    """
+    r"""Parse a graph in the DIMACS format for colouring."""
+    # Lines ``c ...`` are comments; ``p edge <vertices> <edges>`` comes first (``p col`` also
+    # occurs); each ``e <i> <j>`` is an edge, vertices being numbered from 1. Other lines (``n``,
+    # ``d``, ``v``, ``x`` of extensions) are left out. Edges that are listed in both directions
+    # count once; the number of edges in the header is often wrong and is not looked at.
     n = -1
     # Each vertex that no edge names takes memory all the same.
     most = MAX_FREE_LABELS + len(data) // _BYTES_PER_END

@@ -36,7 +36,7 @@ class DenoisingProblem(ImageProblem):
     """A denoising problem; `truth` holds the levels of the image without noise."""
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare levels with those of the image without noise."""
+        """Compare the levels with the image without noise."""
         if self.truth is None or self.palette is None:
             return {}
         found = self.graph.check_labels(labels)

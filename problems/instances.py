@@ -1,9 +1,7 @@
 """Public instance: a benchmark model from the data folder, with its best known value and its proof.
 
-What is known about each instance is a row of the table ``instances.csv`` beside this file: the
-SHA-256 of the model (and of its evidence) as it is stored, its licence and origin, the best known
-energy, and where the proof comes from that it is optimal. Models are told apart by their content:
-names lie, and the same name stands for different models in different collections.
+The table ``instances.csv`` beside this file holds checksums, licence, origin, best known energy and
+proof of each. Models are identified by content, because names are ambiguous.
 """
 
 from __future__ import annotations
@@ -29,47 +27,33 @@ from inference_lab.specs.grammar import SpecError
 
 @dataclass(frozen=True)
 class Instance:
-    """What is known about an instance.
+    """Metadata of an instance."""
 
-    Attributes
-    ----------
-    name : str
-        ``collection/model``.
-    file, sha256 : str
-        The model below ``map/`` of the data folder, and the digest of what is stored there.
-    evidence, evidence_sha256 : str
-        The evidence that belongs to it; empty where there is none.
-    format : str
-        As in `inference_lab.io.read`.
-    scale : {"natural-log", "cost"}
-        Whether the file holds potentials, whose ``-ln`` are energies, or costs that are energies.
-        The energy of a max-cut problem is minus the cut.
-    variables, max_labels : int
-    energy : float
-        The best known energy, with the evidence applied; ``inf`` where nothing is feasible.
-    status : {"optimal", "best_known", "infeasible"}
-        ``optimal`` and ``infeasible`` are proved.
-    proof : str
-        Where the proof comes from, or for ``best_known`` the value.
-    licence : str
-        SPDX identifier; of the collection that the file was published in.
-    origin : str
-        ``owner/repository@commit:path`` on GitHub.
-    """
-
+    #: ``collection/model``.
     name: str
+    #: `file`, `sha256`: The model below ``map/`` of the data folder, and the digest of what is
+    #: stored there.
     file: str
     sha256: str
+    #: `evidence`, `evidence_sha256`: The evidence that belongs to it; empty where there is none.
     evidence: str
     evidence_sha256: str
+    #: As in `inference_lab.io.read`.
     format: str
+    #: Whether the file holds potentials, whose ``-ln`` are energies, or costs that are energies.
+    #: The energy of a max-cut problem is minus the cut.
     scale: str
     variables: int
     max_labels: int
+    #: The best known energy, with the evidence applied; ``inf`` where nothing is feasible.
     energy: float
+    #: ``optimal`` and ``infeasible`` are proved.
     status: str
+    #: Where the proof comes from, or for ``best_known`` the value.
     proof: str
+    #: SPDX identifier; of the collection that the file was published in.
     licence: str
+    #: ``owner/repository@commit:path`` on GitHub.
     origin: str
 
     @property
@@ -96,10 +80,7 @@ def _table() -> dict[str, Instance]:
 
 
 def available_instances() -> dict[str, str]:
-    """Return the names of all instances with one-line descriptions.
-
-    They are known whether the data folder is there or not.
-    """
+    """Return the names of all instances with one-line descriptions."""
     return {
         one.name: f"{one.variables} variables, up to {one.max_labels} labels; "
         f"{one.status.replace('_', ' ')}: {one.energy:.6g} ({one.proof})"
@@ -108,7 +89,7 @@ def available_instances() -> dict[str, str]:
 
 
 def find(name: str) -> Instance:
-    """Return what is known about the instance of a name."""
+    """Return the metadata of the instance of a name."""
     if name in _table():
         return _table()[name]
     collections = sorted({known.partition("/")[0] for known in _table()})
@@ -121,11 +102,9 @@ def find(name: str) -> Instance:
 
 
 def identify(path: str | os.PathLike[str]) -> Instance | None:
-    """Return the instance that a model file is, whatever its name; None if it is none of them.
-
-    The file is compared as it is stored: the same model, compressed in another way, is another
-    file.
-    """
+    """Return the instance that a model file is, whatever its name; None if it is none of them."""
+    # The file is compared as it is stored: the same model, compressed in another way, is another
+    # file.
     digest = file_digest(Path(path))
     return next((one for one in _table().values() if one.sha256 == digest), None)
 
@@ -153,11 +132,7 @@ class Instances(ProblemFamily):
         find(self.instance)
 
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Read the instance, with its evidence.
-
-        The file is looked for below ``map/`` of the data folder under the name that it has in the
-        table, and if it is not there, or has other content, by its content.
-        """
+        """Read the instance, with its evidence."""
         known = find(self.instance)
         model = _locate(known, known.file, known.sha256, data_dir)
         evidence = None

@@ -176,11 +176,9 @@ def _unit(vectors: FloatArray) -> FloatArray:
 
 
 def _compact_chain(n: int, rng: np.random.Generator) -> FloatArray:
-    """Return places of residues 3.8 Angstrom apart in a chain that stays in a ball.
-
-    The ball has the volume that n residues fill (about 135 cubic Angstrom each); of some random
-    steps, the one is taken that comes least near to what is there already.
-    """
+    """Return places of residues 3.8 Angstrom apart in a chain that stays in a ball."""
+    # The ball has the volume that n residues fill (about 135 cubic Angstrom each); of some random
+    # steps, the one is taken that comes least near to what is there already.
     radius = (3.0 * 135.0 * n / (4.0 * math.pi)) ** (1.0 / 3.0)
     places = np.zeros((n, 3))
     for i in range(1, n):

@@ -47,14 +47,9 @@ _FLOOR = 1.0 / 255.0**2
 
 @dataclass(frozen=True)
 class SegmentationProblem(ImageProblem):
-    """A segmentation problem.
+    """A segmentation problem."""
 
-    Attributes
-    ----------
-    named : bool
-        Whether labels stand for given regions, and not for clusters of any name.
-    """
-
+    #: Whether labels stand for given regions, and not for clusters of any name.
     named: bool = True
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -319,11 +314,9 @@ def contrast(colours: FloatArray, edges: IntArray, width: int) -> FloatArray:
 
 
 def texture(image: Image) -> FloatArray:
-    """Return measures of texture around each pixel, each of unit variance, shape (n, 12).
-
-    Mean and deviation of the grey values, and the root mean squares of their differences along
-    rows, columns and both diagonals, over Gaussian windows of 4 and 8 pixels.
-    """
+    """Return measures of texture around each pixel, each of unit variance, shape (n, 12)."""
+    # Mean and deviation of the grey values, and the root mean squares of their differences along
+    # rows, columns and both diagonals, over Gaussian windows of 4 and 8 pixels.
     from scipy.ndimage import gaussian_filter
 
     grey = to_grey(image).astype(np.float64) / 255.0

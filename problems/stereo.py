@@ -44,7 +44,7 @@ class Energy(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Where a known pair lies in the data folder, and how its disparities are written."""
+    """The files of a known pair in the data folder, and the scale of its disparities."""
 
     left: str
     right: str
@@ -72,14 +72,9 @@ _SOURCE = "https://vision.middlebury.edu/stereo/data/"
 
 @dataclass(frozen=True)
 class StereoProblem(ImageProblem):
-    """A stereo problem, scored like the Middlebury benchmark.
+    """A stereo problem, scored like the Middlebury benchmark."""
 
-    Attributes
-    ----------
-    disparities : (n,) float64 array or None
-        True disparities in pixels; NaN where they are not known.
-    """
-
+    #: True disparities in pixels; NaN where they are not known.
     disparities: FloatArray | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -324,13 +319,9 @@ def differences(image: Image, edges: IntArray) -> IntArray:
 def data_costs(
     left: Image, right: Image, k: int, cost: Literal["absolute", "squared"], cap: float
 ) -> FloatArray:
-    """Return the costs of Birchfield and Tomasi, shape (height * width, k).
-
-    A pixel is compared with the range of the values half way to its neighbours, rounded down as
-    in the benchmark, in both directions; the smaller distance counts.
-
-    Complexity: O(height * width * k), in k passes over the image.
-    """
+    """Return the costs of Birchfield and Tomasi, shape (height * width, k)."""
+    # A pixel is compared with the range of the values half way to its neighbours, rounded down as
+    # in the benchmark, in both directions; the smaller distance counts.
     height, width = left.shape[:2]
     one = left.reshape(height, width, -1).astype(np.int32)
     two = right.reshape(height, width, -1).astype(np.int32)

@@ -20,38 +20,35 @@ from inference_lab.specs.settings import setting
 class AlphaBetaSwap(Solver):
     """Local search in which two labels swap any sets of variables (Boykov et al. 2001).
 
-    A move picks two labels; every variable that has one of them takes one of the two. The best
-    of these exponentially many labellings is a minimum cut where the move is submodular: for each
-    pairwise term,
+    A move picks two labels; each variable with one of them takes either. The best of these
+    labellings is a minimum cut where the move is submodular, that is, for each pairwise term
 
     ``theta(alpha, alpha) + theta(beta, beta) <= theta(alpha, beta) + theta(beta, alpha)``,
 
-    which holds for semi-metrics (truncated quadratic, which no expansion handles exactly). Other
-    terms are handled as `nonsubmodular` says. All pairs of labels are tried in turn until none of
-    them lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label costs
-    leave a submodular move submodular.
+    as for semi-metrics, such as truncated quadratic costs. All pairs of labels are tried in turn
+    until none lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label
+    costs leave a submodular move submodular.
 
     Parameters
     ----------
     init : {"unary", "random"}
-        Start from the cheapest label of each variable on its own, or from random labels. A
-        labelling given to the run takes precedence.
+        Start from the cheapest label of each variable, or from random labels. An initial labelling
+        of the run takes precedence.
     order : {"random", "sequential"}
         Draw a new order of the pairs for each cycle, or go by their numbers.
     nonsubmodular : {"qpbo", "truncate"}
-        Where a move is not submodular, let roof duality decide for those variables it can decide
-        for while the others keep their labels, or raise the costs of non-submodular terms (never
-        that of the labels they have) until the move is submodular. Either may miss what a single
-        change gains; a descent by single changes (ICM) follows each cycle with such moves.
+        If a move is not submodular, roof duality labels some variables and the others keep their
+        labels; or the costs of non-submodular terms are raised, except at the present labels.
+        Cycles with such moves end in a descent by single changes (ICM).
     max_cycles : int or None
         Limit on the cycles over all pairs; None goes on until nothing changes.
 
     Guarantees
     ----------
-    The energy never rises, whatever the terms. If every move is submodular, the result is optimal
-    within every swap; how far from the optimum it is has no bound. With at most two labels the
-    only move is the whole problem: where it is submodular it is solved exactly, and else roof
-    duality gives a lower bound, that of the LP relaxation for pairwise terms.
+    The energy never rises. If every move is submodular, the result is optimal within every swap,
+    but its distance from the optimum has no bound. With at most two labels the only move is the
+    whole problem: a submodular one is solved exactly, else roof duality gives a lower bound (of the
+    LP relaxation, for pairwise terms).
 
     Iterations
     ----------
@@ -59,13 +56,13 @@ class AlphaBetaSwap(Solver):
 
     Diagnostics
     -----------
-    ``moves``, ``successful_moves``, and ``nonsubmodular_share``: the share of the interacting
-    pairs of variables in all moves that were not submodular.
+    ``moves``, ``successful_moves``, and ``nonsubmodular_share``: the share of interacting pairs
+    that were not submodular.
 
     Complexity
     ----------
-    A cycle is a minimum cut for each of the ``k (k - 1) / 2`` pairs of labels, over the variables
-    that have one of them, and O(n + m) more to set each up. Memory: as `alpha-expansion`.
+    A cycle takes ``k (k - 1) / 2`` minimum cuts over the variables with one of two labels, and O(n
+    + m) for each setup. Memory: as `alpha-expansion`.
 
     References
     ----------
@@ -94,7 +91,7 @@ class AlphaBetaSwap(Solver):
     max_cycles: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a factor too large to be reduced to pairs."""
+        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
         return Solver.supports(self, graph, temperature) or unsupported_arity(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

@@ -19,41 +19,38 @@ from inference_lab.specs.settings import setting
 class AlphaExpansion(Solver):
     """Local search in which a label may spread to any set of variables (Boykov et al. 2001).
 
-    A move picks a label ``alpha``; every variable keeps its label or takes ``alpha``. The best of
-    these exponentially many labellings is a minimum cut where the move is submodular: for each
-    pairwise term and the labels ``a, b`` its variables have,
+    A move picks a label ``alpha``; each variable keeps its label or takes ``alpha``. The best of
+    these labellings is a minimum cut where the move is submodular, that is, for each pairwise term
+    and the labels ``a, b`` of its variables
 
     ``theta(a, b) + theta(alpha, alpha) <= theta(a, alpha) + theta(alpha, b)``,
 
-    which holds for metrics (Potts with positive weights, truncated linear). Other terms are
-    handled as `nonsubmodular` says. Moves over all labels are tried in turn until none of them
-    lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label costs leave a
-    submodular move submodular (Delong et al. 2012).
+    as for metrics (Potts with positive weights, truncated linear). All labels are tried in turn
+    until none lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label
+    costs leave a submodular move submodular (Delong et al. 2012).
 
     Parameters
     ----------
     init : {"unary", "random"}
-        Start from the cheapest label of each variable on its own, or from random labels. A
-        labelling given to the run takes precedence.
+        Start from the cheapest label of each variable, or from random labels. An initial labelling
+        of the run takes precedence.
     order : {"random", "sequential"}
         Draw a new order of the labels for each cycle, or go by their numbers.
     nonsubmodular : {"qpbo", "truncate"}
-        Where a move is not submodular, let roof duality decide for those variables it can decide
-        for while the others keep their labels, or raise the costs of non-submodular terms (never
-        that of the labels they have) until the move is submodular. Either may miss what a single
-        change gains; a descent by single changes (ICM) follows each cycle with such moves.
+        If a move is not submodular, roof duality labels some variables and the others keep their
+        labels; or the costs of non-submodular terms are raised, except at the present labels.
+        Cycles with such moves end in a descent by single changes (ICM).
     max_cycles : int or None
         Limit on the cycles over all labels; None goes on until nothing changes.
 
     Guarantees
     ----------
-    The energy never rises, whatever the terms. If every move is submodular, the result is optimal
-    within every expansion. If, besides, unaries are not negative, the energy is at most ``2 c``
-    times the optimum, with ``c`` the largest ratio of a term's highest to its lowest cost of
-    different labels: twice the optimum for Potts with positive weights; with label costs ``h_L`` of
-    sets ``L`` at most that plus ``sum_L h_L |L|``. With at most two labels the first move is the
-    whole problem: where it is submodular it is solved exactly, and else roof duality gives a lower
-    bound, that of the LP relaxation for pairwise terms.
+    The energy never rises. If every move is submodular, the result is optimal within every
+    expansion. If unaries are also not negative, the energy is at most ``2 c`` times the optimum,
+    with ``c`` the largest ratio of a term's highest to its lowest cost of different labels (1 for
+    Potts). Label costs ``h_L`` of sets ``L`` add at most ``sum_L h_L |L|``. With at most two labels
+    the first move is the whole problem: a submodular one is solved exactly, else roof duality gives
+    a lower bound (of the LP relaxation, for pairwise terms).
 
     Iterations
     ----------
@@ -61,16 +58,14 @@ class AlphaExpansion(Solver):
 
     Diagnostics
     -----------
-    ``moves``, ``successful_moves``, and ``nonsubmodular_share``: the share of the interacting
-    pairs of variables in all moves that were not submodular.
+    ``moves``, ``successful_moves``, and ``nonsubmodular_share``: the share of interacting pairs
+    that were not submodular.
 
     Complexity
     ----------
-    A cycle is a minimum cut for each label, in practice near linear in variables and edges, to
-    which a label cost adds one a variable; twice the network where roof duality is needed. Terms of
-    r variables become pairs with about 2^r auxiliary variables and are refused above
-    `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY`. Memory: linear in the graph
-    (`inference_lab.algorithms.cuts.roof_duality.LabelChoice`).
+    A cycle takes one minimum cut for each label, in practice near linear in the graph. Roof duality
+    doubles the network. Terms of r variables add about 2^r auxiliary variables and are refused
+    above `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY`. Memory: linear in the graph.
 
     References
     ----------
@@ -99,7 +94,7 @@ class AlphaExpansion(Solver):
     max_cycles: int | None = setting(None, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a factor too large to be reduced to pairs."""
+        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
         return Solver.supports(self, graph, temperature) or unsupported_arity(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:

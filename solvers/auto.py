@@ -72,11 +72,10 @@ _REDUCTION = 0.1
 
 
 class Stage(NamedTuple):
-    """One step of a plan: a solver, its share of the time that is left, and why it is there.
+    """One step of a plan: a solver, its share of the time that is left, and why it is there."""
 
-    A solver is left out whose share is not at least twice the seconds that it takes to begin. One
-    that starts `afresh` is not given the best labelling so far.
-    """
+    # A solver is left out whose share is not at least twice the seconds that it takes to begin. One
+    # that starts `afresh` is not given the best labelling so far.
 
     solver: str
     share: float
@@ -93,7 +92,7 @@ _SECONDS_AN_ENTRY = 2.5e-7
 
 
 def structure(graph: FactorGraph) -> str:
-    """Say in a few words what kind of energy a graph holds."""
+    """Describe in a few words the kind of energy that a graph holds."""
     # "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
     # "signed-potts": one cost for equal and one for unequal labels, of either sign.
     if graph.n_factors:
@@ -286,16 +285,13 @@ def searches(graph: FactorGraph) -> list[Stage]:
 class Auto(Solver):
     """Choose solvers by the structure of the graph and run them within one budget.
 
-    Forests are solved exactly at once. Else labels that some optimum does without are ruled out
-    (persistency), which alone solves binary submodular energies. What is left is solved exactly
-    where it is a forest or of small treewidth. Else stages follow that depend on the terms: TRW-S,
-    and expansion moves from its labelling, for attractive ones, memetic search, exact moves on
-    subgraphs or a semidefinite relaxation for Potts terms of either sign, a short exact search and
-    message passing tightened by clusters for others, then branch and bound, elimination with larger
-    tables, toulbar2 if it is installed, and further searches for labellings in turn, as size and
-    time allow. A first bound and a first labelling come early: by what they leave open, and by the
-    size of the tables, exact search comes next, or most of the time goes to labellings. Each stage
-    starts from the best labelling so far; the run ends when bound and energy meet.
+    Forests are solved exactly. Otherwise persistency rules out labels first, and elimination solves
+    the rest if its treewidth is small. Further stages depend on the terms: TRW-S and expansion
+    moves for attractive terms; memetic search, subgraph search or a semidefinite relaxation for
+    Potts terms of either sign; message passing tightened by clusters for others. Branch and bound,
+    elimination with larger tables, toulbar2 (if installed) and further local searches follow as
+    size and time allow. Each stage starts from the best labelling so far; the run ends when bound
+    and energy meet.
 
     At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
     field and tree-reweighted propagation for bounds on the log-partition.
@@ -313,9 +309,8 @@ class Auto(Solver):
 
     Diagnostics
     -----------
-    ``structure``; ``share_fixed`` of the variables by persistency; ``plan``: for each stage its
-    solver, why it was chosen, its seconds, energy, bound and status, and its ``runs`` if there were
-    several.
+    ``structure``; ``share_fixed`` of the variables by persistency; ``plan``: solver, reason,
+    seconds, energy, bound and status of each stage, and its ``runs`` if there were several.
 
     Complexity
     ----------

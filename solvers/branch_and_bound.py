@@ -65,39 +65,33 @@ class _Search:
 class BranchAndBound(Solver):
     """Minimise the energy exactly by branch and bound over integer cost functions.
 
-    Labels that hard terms rule out go first, of interchangeable labels all copies but one
-    (`inference_lab.algorithms.symmetry`), then variables that another one decides, and those
-    of up to five neighbours, eliminated exactly. What is left is searched: at each node
-    existential directional arc consistency (EDAC) moves costs between functions until the sum of
-    what all labellings pay, the bound, rises no more, and rules out every label that costs as much
-    as the best labelling. The supports of all variables together are a labelling; where no
-    function adds to it, the node is solved. Else the search branches on the variable of
-    most conflicts for its number of labels that such a function holds, and first on the one where
-    it failed last, with its support first, or, in every other depth-first search, the label that it
-    has in the best labelling known. Costs go up or down the order of the variables, as
-    the bound at the root is larger. A search that is not done soon begins anew where virtual arc
-    consistency (VAC) at the root, in turn with sharing the costs out between all functions
-    (MPLP++ in integers), gives a larger bound than it has come to.
+    Preprocessing removes labels that hard terms rule out, all but one copy of interchangeable
+    labels (`inference_lab.algorithms.symmetry`), and variables of up to five neighbours (exact
+    elimination). At each node, existential directional arc consistency (EDAC) moves costs between
+    functions to raise the bound, and rules out labels that cost as much as the best labelling. The
+    supports of all variables form a labelling; a node is solved if no function adds to it.
+
+    The search branches on the variable with the most conflicts for its number of labels, first on
+    the last one that failed, and tries its support first. It restarts if virtual arc consistency
+    (VAC) at the root, in turn with MPLP++ in integers, gives a larger bound.
 
     Parameters
     ----------
     search : {"hybrid", "depth-first"}
-        Best first, by depth-first searches of bounded length that leave open nodes behind, so that
-        the bound rises during the search; or depth first throughout.
+        Best first by bounded depth-first searches, so that the bound rises during the search; or
+        depth first throughout.
     max_bytes : int
         Graphs that need more memory are not supported.
 
     Guarantees
     ----------
-    Exact when it ends before the time limit, but for the rounding of costs: by less than one part
-    in 2^50 of the sum of all ranges of costs, times the number of terms. The bound is computed in
-    integers and holds in spite of the rounding. `infeasible` if and only if every labelling
-    costs ``+inf``. Deterministic.
+    Exact when it ends before the time limit, up to the rounding of costs: less than 2^-50 of the
+    sum of all ranges of costs, times the number of terms. The bound holds in spite of the rounding.
+    `infeasible` if and only if every labelling costs ``+inf``. Deterministic.
 
     Iterations
     ----------
-    A part of the search, in which about two million costs are looked at, or up to a better
-    labelling.
+    About two million cost look-ups, or fewer up to a better labelling.
 
     Diagnostics
     -----------
@@ -106,9 +100,8 @@ class BranchAndBound(Solver):
 
     Complexity
     ----------
-    Exponential in the worst case. O(d^2) a node for each function of two variables of d labels that
-    changes. Pairwise terms become dense tables: memory O(k^2) an edge, but one table for all
-    that are equal.
+    Exponential in the worst case. O(d^2) a node for each changed function of two variables of d
+    labels. Memory O(k^2) for each distinct table.
 
     References
     ----------
@@ -145,7 +138,7 @@ class BranchAndBound(Solver):
     max_bytes: int = setting(2**31, at_least=2**24)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or tables too large."""
+        """Return why not: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

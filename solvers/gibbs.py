@@ -36,17 +36,15 @@ class Workspace(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What the visits of a chain leave behind.
+    """The accumulated results of a chain."""
 
-    * ``sums`` (like the unaries): sums of the conditionals;
-    * ``best`` (n,): the labelling of least energy at the end of a sweep;
-    * ``now``, a record: ``energy`` of the labelling, kept up to date as far as finite costs go,
-      the ``least`` such energy at the end of a sweep, and the number of visits of the last sweep
-      that left a hard term ``violated``.
-    """
-
+    #: (like the unaries): sums of the conditionals.
     sums: FloatArray
+    #: (n,): the labelling of least energy at the end of a sweep.
     best: IntArray
+    #: A record: ``energy`` of the labelling, kept up to date as far as finite costs go, the
+    #: ``least`` such energy at the end of a sweep, and the number of visits of the last sweep that
+    #: left a hard term ``violated``.
     now: Any
 
 
@@ -280,13 +278,11 @@ def draw_independent(
 class Gibbs(Solver):
     """Gibbs sampling from ``p(x) ~ exp(-E(x) / T)`` (Geman, Geman 1984).
 
-    Each sweep visits every variable once and draws its label from its conditional given all
-    others. Marginals are averages of these conditionals (Rao-Blackwellised; Gelfand, Smith 1990)
-    over the sweeps of all chains after burn-in. The best sample and the most probable label of
-    each variable are offered as labellings.
+    Each sweep draws the label of every variable from its conditional given all others. Marginals
+    are averages of these conditionals (Rao-Blackwellised; Gelfand, Smith 1990) over all chains
+    after burn-in. The best sample and the most probable labels are offered as labellings.
 
-    Violated hard terms count before costs: a chain that starts outside the feasible labellings
-    only moves on if it violates no more terms, and one that is inside stays inside.
+    Violated hard terms count before costs: no move of a chain violates more of them.
 
     Parameters
     ----------
@@ -309,31 +305,30 @@ class Gibbs(Solver):
 
     Guarantees
     ----------
-    ``exp(-E / T)`` is stationary, so that the averages tend to the marginals if every feasible
-    labelling can be reached from every other by single changes through feasible ones. Without
-    hard terms over two variables or more this holds, and ``ergodic`` among the diagnostics is
-    True; with them it may not (two variables that must be equal never change), and neither
-    standard errors nor R-hat show it unless chains start on both sides.
+    ``exp(-E / T)`` is stationary. The averages tend to the marginals if single changes through
+    feasible labellings connect all feasible labellings. Without hard terms over two variables or
+    more this holds, and the diagnostic ``ergodic`` is True. With them it may fail (two variables
+    that must be equal never change), and neither standard errors nor R-hat reveal it unless chains
+    start on both sides.
 
     The estimate ``Z`` of annealed importance sampling is unbiased; its logarithm is biased down.
 
-    `converged` says that all sweeps were made and that split R-hat is below 1.1 everywhere.
+    `converged` means that all sweeps were made and split R-hat is below 1.1 everywhere.
 
     Diagnostics
     -----------
-    ``stderr`` (like the marginals): standard errors, the larger of those by batch means and by
-    the means of the halves of the chains. For each variable ``variable_stderr`` (the largest),
-    ``effective_sample_size`` (independent samples whose frequencies would be as exact, the
-    smallest), ``rhat`` (split R-hat, the largest). ``max_stderr``, ``mean_stderr``,
-    ``min_effective_sample_size``, ``max_rhat``. ``burned_in`` (False: a limit cut the run short,
-    and all draws were averaged), ``draws`` kept of all chains, ``feasible_chains``, ``ergodic``;
+    ``stderr`` (like the marginals): the larger of two standard errors, by batch means and by
+    half-chain means. For each variable ``variable_stderr`` (largest), ``effective_sample_size``
+    (smallest) and ``rhat`` (split R-hat, largest). ``max_stderr``, ``mean_stderr``,
+    ``min_effective_sample_size``, ``max_rhat``. ``burned_in`` (False: a limit cut burn-in short,
+    and all draws were averaged), ``draws``, ``feasible_chains``, ``ergodic``,
     ``log_partition_stderr``.
 
     Complexity
     ----------
-    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity)
-    more a higher-order factor. Memory: n labels and 2 numbers a label for each chain, 5 numbers a
-    label besides.
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, O(k * arity) more
+    a higher-order factor. Memory: n labels and 2 numbers a label for each chain,
+    5 numbers a label besides.
 
     References
     ----------
@@ -425,7 +420,7 @@ class Gibbs(Solver):
 
 
 def no_variables(graph: FactorGraph, run: Run) -> Outcome:
-    """Return what there is to say of a graph without variables at T > 0."""
+    """Return the outcome of a graph without variables at T > 0."""
     run.offer(np.empty(0, dtype=np.int64))
     return Outcome(
         converged=True,

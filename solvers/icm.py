@@ -31,32 +31,25 @@ _STRETCH = 50_000
 class ICM(Solver):
     """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
 
-    Each sweep visits the variables in some order and moves each to the label of least cost given
-    all others, until a sweep changes nothing. Costs are compared first by the number of violated
-    ``+inf`` terms, then by their finite part, so that the descent finds its way to feasible
-    labellings where single moves lead there.
+    Each sweep moves each variable to its cheapest label given all others, until a sweep changes
+    nothing. The number of violated ``+inf`` terms is compared first, then the finite cost.
 
     Parameters
     ----------
     init : {"unary", "random"}
-        Start from the cheapest label of each variable on its own, or from random labels. A
-        labelling given to the run takes precedence.
+        Start from the cheapest label of each variable, or from random labels. An initial labelling
+        of the run takes precedence.
     restarts : int
         Further descents, from random labellings; the best result is kept.
     order : {"auto", "random", "sequential", "symmetric"}
-        Draw a new order for each sweep, go by variable number, or go by it there and back again,
-        sweep by sweep. By default the last where variables are numbered along their terms, as on
-        chains, grids and pictures: there labels spread along a sweep, and local minima are some per
-        cent lower than in random order; there and back takes a third to a half of the sweeps of one
-        way, and on stereo pairs ends one per cent lower. Elsewhere it makes no difference, and a
-        new order gives runs of other seeds a chance.
+        Draw a new order for each sweep, use variable numbers, or alternate between both directions.
+        By default symmetric if variables are numbered along their terms, as on chains and grids,
+        where it needs fewer sweeps and gives lower minima; else random.
     ties : {"auto", "keep", "spread"}
-        Keep the label where no other is better, as in the sources; or, once a change has gained,
-        move to the label of a neighbour that costs no more, until a sweep gains nothing. Labels
-        then spread over plateaus, of which whole costs have many, to where there is something to
-        gain: stereo pairs end a tenth to a third lower, spin glasses of couplings +-1 a fifth.
-        Where costs do not tie, and with infinite ones, factors or label costs, both are the same.
-        By default they spread where variables are numbered along their terms.
+        Keep the label if no other is better; or, after a gain, move to an equally cheap label of a
+        neighbour, until a sweep gains nothing. Spreading over plateaus gives lower minima where
+        whole costs tie, as in stereo pairs. By default spread if variables are numbered along their
+        terms. Both are the same with infinite costs, factors or label costs.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
 
@@ -66,9 +59,9 @@ class ICM(Solver):
 
     Complexity
     ----------
-    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, and as much more
-    as sets with label costs have labels; variables whose surroundings did not change are skipped.
-    Memory: n labels and flags.
+    A sweep costs O(k + degree) a variable for diagonal terms, O(k) more a table, and the size of
+    the sets for label costs. Variables with unchanged neighbours are skipped. Memory: n labels and
+    flags.
 
     References
     ----------

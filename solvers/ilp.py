@@ -47,16 +47,12 @@ _SETUP_SECONDS = 1e-5
 class ILP(Solver):
     """Minimise the energy exactly as an integer linear program.
 
-    The model is that of `lp-relaxation`
-    (`inference_lab.algorithms.linear.model.build_linear_model`) with binary node variables;
-    everything else follows from them. Labels that some optimum does without are ruled out first:
-    where labels are interchangeable, all copies of a labelling but one
-    (`inference_lab.algorithms.symmetry`), then by `inference_lab.algorithms.cuts.persistency`. The
-    relaxation follows, then rounds of cuts
-    (`inference_lab.algorithms.linear.cycle_cuts`), its solution rounded in each and improved by
-    ICM, in the end by Kernighan-Lin. If a labelling meets the bound, that is the answer; else the
-    labels that cannot be part of anything better, by their reduced costs, are left out, and branch
-    and bound solves the rest with the cuts. Every labelling is evaluated on the graph.
+    The model is the LP of `inference_lab.algorithms.linear.model.build_linear_model` with binary
+    node variables. Copies of interchangeable labels (`inference_lab.algorithms.symmetry`) and
+    persistency shrink the problem first. Rounds of cuts
+    (`inference_lab.algorithms.linear.cycle_cuts`) tighten the relaxation; its solutions are rounded
+    and improved by ICM and Kernighan-Lin. If no labelling meets the bound, reduced costs fix
+    further labels, and branch and bound solves the rest.
 
     Parameters
     ----------
@@ -64,22 +60,19 @@ class ILP(Solver):
         ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
     cuts : "cycles" or None
-        Tighten the relaxation by cycle and clique inequalities, or leave it to the solver's own
-        cuts. Without frustrated cycles there is nothing to add, and no time is lost. With them,
-        on E-steps of iris with 300, 450 and 750 constraints of weight 30, 20% of them flipped,
-        the gap of 50, 71 and 85% of the energy at the root becomes 2, 26 and 19%; the first is
-        proved in 5 s instead of 25.
+        Tighten the relaxation by cycle and clique inequalities, or leave cuts to the solver. They
+        help where cycles are frustrated: on E-steps of iris with 300 constraints, 20% of them
+        flipped, the gap at the root falls from 50% to 2%.
     reduce : bool
         Rule out labels beforehand; not where there are label costs.
 
     Guarantees
     ----------
-    Exact when it ends before the time limit. Under one it gives the best labelling found and the
-    larger of the bound of the relaxation with cuts and, with HiGHS, that of branch and bound. Cuts
-    never lower the bound, and take 80% of the time at most. The bound of branch and bound
-    cuts off what is within an absolute 1e-6; costs are scaled so that this is about 1e-9 of the
-    energy, and it is taken off the bound. The bound of the relaxation holds whatever the LP solver
-    does; that of branch and bound, and infeasibility, rely on the arithmetic of the solver.
+    Exact when it ends before the time limit. Under one it returns the best labelling and the larger
+    of two bounds: of the relaxation with cuts and, with HiGHS, of branch and bound. Cuts take at
+    most 80% of the time. Branch and bound prunes within an absolute 1e-6, which scaling makes about
+    1e-9 of the energy; the bound is lowered by it. The bound of the relaxation holds for any LP
+    solver; branch and bound, and infeasibility, rely on the solver's arithmetic.
 
     Iterations
     ----------
@@ -88,9 +81,9 @@ class ILP(Solver):
     Diagnostics
     -----------
     ``share_fixed`` (of the variables, by persistency), ``columns``, ``rows``, ``build_seconds``,
-    ``lp_seconds``, ``lp_status``, ``lp_bound``; where the relaxation does not settle it,
-    ``cut_rounds``, ``cuts`` (in the end), ``cut_seconds``, ``cut_bound``, ``columns_left`` (that
-    are not left out), ``ilp_seconds``, ``ilp_status``, ``nodes`` (of the search tree, with HiGHS).
+    ``lp_seconds``, ``lp_status``, ``lp_bound``. Where the relaxation is not enough: ``cut_rounds``,
+    ``cuts``, ``cut_seconds``, ``cut_bound``, ``columns_left``, ``ilp_seconds``, ``ilp_status``,
+    ``nodes`` (HiGHS only).
 
     Complexity
     ----------

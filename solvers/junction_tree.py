@@ -55,7 +55,7 @@ _ENTRIES_PER_SECOND = 4e8
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known before anything large is allocated; holds no reference to the graph."""
+    """The sizes known before anything large is allocated; holds no reference to the graph."""
 
     domains: Domains
     couples: BoolArray
@@ -130,18 +130,16 @@ def _size(n_bytes: float) -> str:
 class JunctionTree(Solver):
     """Exact inference by elimination on a tree of tables (Lauritzen and Spiegelhalter 1988).
 
-    Labels that hard terms rule out are removed first (arc consistency), and variables with one
-    label left drop out. The others are eliminated one by one in an order of small tables. The table
-    of variable ``v`` adds up its unary, the terms not yet used, and the messages of earlier tables
-    that contain ``v``; its message over the other variables ``s`` is
+    Labels that hard terms rule out are removed first (arc consistency). The variables are then
+    eliminated in an order of small tables. The table of variable ``v`` adds up its unary, the
+    unused terms, and the messages of earlier tables with ``v``. Its message over the other
+    variables ``s`` is
 
         ``M(s) = min_a table(s, a)``  or, at T > 0,  ``M(s) = -T log sum_a exp(-table(s, a) / T)``.
 
-    At T = 0 the labels are read off from the last table to the first. At T > 0 a pass back sends
-    probabilities, ``p(s, a) = p(s) p(a | s)`` with ``p(a | s)`` in proportion to
-    ``exp(-table(s, a) / T)``, and gives all marginals at
-    once; the labelling offered takes the most probable label of each variable given those
-    of the tables above. Tables are never stored: they are computed block by block, twice at T > 0.
+    At T = 0 a backward pass reads the labels off. At T > 0 it passes probabilities, ``p(s, a) =
+    p(s) p(a | s)``, which give all marginals; the labelling offered takes the most probable label
+    given the tables above. Tables are computed block by block and never stored.
 
     Parameters
     ----------
@@ -150,18 +148,16 @@ class JunctionTree(Solver):
 
     Guarantees
     ----------
-    Exact up to the rounding of sums, for terms of every kind and arity: status `optimal` at T = 0,
+    Exact up to rounding, for terms of every kind and arity: status `optimal` at T = 0,
     `log_partition_kind` ``"exact"`` at T > 0, `infeasible` if and only if every labelling costs
-    ``+inf``. Deterministic. Under a time limit that ends the pass to the roots there is no
-    bound; one that ends the pass back leaves the log-partition, but no marginals.
+    ``+inf``. Deterministic. A time limit in the pass to the roots leaves no bound; one in the
+    backward pass leaves the log-partition without marginals.
 
     Complexity
     ----------
-    Additions: for each table, its entries times the number of terms and messages in it; at T > 0
-    an exponential an entry in either pass. Memory: at T = 0 a byte for each entry of all
-    messages and 8 for those that wait on the way up; at T > 0 9 bytes for each entry of all
-    messages, and 8 for those to one table. Linear where the width is bounded. Each label cost adds
-    a binary variable that all variables meet, at most 1 to the width.
+    Additions: the entries of each table times its number of terms and messages; at T > 0 also two
+    exponentials an entry. Memory: about a byte an entry of all messages at T = 0, 9 bytes at T > 0.
+    Each label cost adds at most 1 to the width.
 
     An iteration is some 30 million additions.
 

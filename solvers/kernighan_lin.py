@@ -57,16 +57,14 @@ class KernighanLin(Solver):
 
     Descends by three kinds of moves in turn, until none gains:
 
-    * *passes*: the best single move of all variables is made, whether it gains or not, again and
-      again, each variable once at most, until 100 moves brought nothing better; all moves after
-      the best state on the way are taken back (Fiduccia, Mattheyses 1982);
-    * *chains*: a variable is forced to another label, the best moves among its neighbours follow,
-      then among theirs, until `chain` moves brought nothing better; all after the best state are
-      taken back. Tried first is that a neighbour takes over the old label (the two swap labels).
-      One such start for each variable and label, though only the `branches` best labels of a
-      variable go on to chains;
-    * *kicks*: the variables of a small ball get random labels, and chains from each repair the
-      damage; what comes of it stays where it did not raise the energy (Martin, Otto, Felten 1991).
+    * *passes*: the best single move of all variables is made, each variable once at most, until
+      100 moves bring nothing better; moves after the best state are undone (Fiduccia, Mattheyses
+      1982);
+    * *chains*: a variable is forced to one of its `branches` best labels, the best moves among its
+      neighbours follow, then among theirs, until `chain` moves bring nothing better; moves after
+      the best state are undone. Swaps with a neighbour are tried first;
+    * *kicks*: the variables of a small ball get random labels, and chains repair the damage; the
+      result stays if the energy did not rise (Martin, Otto, Felten 1991).
 
     Costs of all moves are kept up to date, so that a move costs O(degree). Violated hard terms
     count before costs.
@@ -90,10 +88,9 @@ class KernighanLin(Solver):
 
     Complexity
     ----------
-    A move costs O(k + log n) a neighbour, O(k) a table, O(arity (arity + k)) a higher-order
-    factor. A pass makes n moves at most, a sweep of chains n (k + `branches` `chain`) and more
-    where they gain. Memory: 2 numbers a label and 11 a variable. An iteration is a pass, a sweep of
-    chains or a round of kicks.
+    A move costs O(k + log n) a neighbour, O(k) a table, O(arity (arity + k)) a factor. A pass makes
+    at most n moves, a sweep of chains about n (k + `branches` `chain`). Memory: 2 numbers a label
+    and 11 a variable. An iteration is a pass, a sweep of chains or a round of kicks.
 
     References
     ----------

@@ -24,27 +24,21 @@ _WORK = 2_000_000
 
 
 class Search(NamedTuple):
-    """Everything that the search has to remember, ``depth`` being the largest size of a set.
+    """The state of the search; ``depth`` is the largest size of a set."""
 
-    *What is left to do.* ``ring`` (depth, n): for each size the variables all of whose sets are to
-    be checked, ``head`` and ``pending`` (depth,) its used part, ``waiting`` (depth, n) its members.
-
-    *What is known.* ``changed`` (n,): when the surroundings of a variable last changed;
-    ``checked`` (depth, n): up to which change all sets with a variable were found not to gain. A
-    set need not be checked if it was for one of its members after the last change at any of them.
-
-    *The set at hand.* ``queue`` (n,): its root, then the neighbours of its members as these join;
-    the members stand at increasing places ``at`` (depth,), so that each set comes up once for a
-    root. ``marked`` (n,): 1 for the members of the queue; ``tail`` (depth,): its length before
-    each member's neighbours; ``own`` and ``trial`` (depth,): the labels of the members, before and
-    now; ``cost``, ``infinite`` (depth, k): their local costs; ``gain``, ``violations``, ``scale``
-    (depth + 1,): what the moves so far add up to; ``newest`` and ``known`` (depth + 1,): the
-    latest change, and the latest check, at the members so far.
-
-    ``now``, a record: ``last``, the number of members less one; ``member``, the one that is to be
-    tried at its place, -1 between two roots; ``length`` of the queue; ``changes``, and variables
-    ``taken`` from the rings, so far.
-    """
+    # *Open work.* ``ring`` (depth, n): for each size the variables whose sets are to be checked,
+    # ``head`` and ``pending`` (depth,) its used part, ``waiting`` (depth, n) its members.
+    #
+    # *Time stamps.* ``changed`` (n,): the last change around a variable; ``checked`` (depth, n):
+    # the change up to which no set with the variable gains. A set is skipped if it was checked for
+    # one of its members after the last change at any of them.
+    #
+    # *The present set.* ``queue`` (n,): its root, then the neighbours of its members; the members
+    # stand at increasing places ``at`` (depth,), so that each set occurs once for a root.
+    # ``marked`` (n,): members of the queue; ``tail`` (depth,): its length before each member's
+    # neighbours; ``own``, ``trial`` (depth,): labels before and now; ``cost``, ``infinite``
+    # (depth, k): local costs; ``gain``, ``violations``, ``scale`` (depth + 1,): sums over the
+    # moves so far; ``newest``, ``known`` (depth + 1,): latest change and check at the members.
 
     ring: IntArray
     head: IntArray
@@ -288,14 +282,13 @@ def flip(g: GraphArrays, x: IntArray, s: Search, most_taken: int, work: int) -> 
 class LazyFlipper(Solver):
     """Exhaustive search over connected sets of variables (Andres et al. 2012).
 
-    Starts like `icm`, with sets of one variable. When no change of one gains any more, sets of two
-    variables that share a term are given all labellings, then connected sets of three, and so on.
-    After an improvement the search is lazy: only sets that touch a changed variable or a neighbour
-    of one come up again, the smallest first. Violated hard terms count before costs.
+    Starts like `icm`, with single variables. Once these gain nothing, connected sets of two
+    variables are given all labellings, then sets of three, and so on. After an improvement only
+    sets that touch a changed variable or its neighbours are checked again, the smallest first.
+    Violated hard terms count before costs.
 
-    The paper keeps all connected sets in a tree (CS-tree) with lists of tags. Here sets are walked
-    from each of their members, each set once a member, and time stamps of changes and checks tell
-    which were visited already; memory is then linear in the graph whatever the depth.
+    The paper stores all connected sets in a tree. Here time stamps mark the checked ones, so memory
+    is linear at any depth.
 
     Parameters
     ----------
@@ -310,9 +303,9 @@ class LazyFlipper(Solver):
 
     Complexity
     ----------
-    Checking all sets of size s takes about ``n ((k - 1) d)^(s - 1)`` local costs for n variables
-    of degree d, each O(k + d) for diagonal terms. Memory: ``3 max_depth + 3`` numbers a variable.
-    An iteration is n variables, the sets of each size counted on their own.
+    Checking all sets of size s takes about ``n ((k - 1) d)^(s - 1)`` local costs for n variables of
+    degree d, each O(k + d) for diagonal terms. Memory: ``3 max_depth + 3`` numbers a variable. An
+    iteration checks n variables.
 
     References
     ----------

@@ -71,13 +71,11 @@ def soft_minimum(values: FloatArray, temperature: float, axis: tuple[int, ...]) 
 def renewed_message(
     table: FloatArray, cavities: Mapping[int, FloatArray], to: int, temperature: float
 ) -> FloatArray:
-    """Return the message of a term to the variable at position `to` of its scope.
-
-    The update rule of the method, (6) of Kschischang, Frey and Loeliger 2001 in energies:
-    ``m(b) = soft-min over the labels of the others of theta(b, others) + sum of their cavities``.
-    A cavity is (5): the unary of a variable and all its messages but that of this term. What is
-    compiled comes to the same, cheaper for terms of a simple form.
-    """
+    """Return the message of a term to the variable at position `to` of its scope."""
+    # The update rule of the method, (6) of Kschischang, Frey and Loeliger 2001 in energies: ``m(b)
+    # = soft-min over the labels of the others of theta(b, others) + sum of their cavities``. A
+    # cavity is (5): the unary of a variable and all its messages but that of this term. What is
+    # compiled comes to the same, cheaper for terms of a simple form.
     others = tuple(s for s in range(table.ndim) if s != to)
     for s in others:
         table = table + cavities[s].reshape([-1 if axis == s else 1 for axis in range(table.ndim)])
@@ -96,43 +94,36 @@ class LoopyBP(Solver):
     Parameters
     ----------
     schedule : {"sequential", "chains", "residual", "synchronous"}, optional
-        ``sequential``: variables in breadth-first order, there and back again, each sending to
-        those that come after it, and skipped where nothing new arrived. ``chains``: there and back
-        along the rows of a grid, then along its columns (BP-M; Tappen and Freeman 2003); the terms
-        of other graphs are sorted into forests, the first of them breadth-first. ``residual``: the
-        message that would change most next (Elidan et al. 2006; SEQMAX in libDAI), which settles
-        more often than all others and costs ten times as much. ``synchronous``: all messages at
-        once from those of the last sweep. By default chains at T = 0 where variables are numbered
-        along a grid without higher-order factors, else sequential.
+        ``sequential``: variables in breadth-first order, there and back, each sending to later ones
+        and skipped if nothing new arrived. ``chains``: there and back along the rows of a grid,
+        then its columns (BP-M; Tappen and Freeman 2003); other graphs are sorted into forests.
+        ``residual``: the message that would change most (Elidan et al. 2006), which converges most
+        often at ten times the cost. ``synchronous``: all messages at once. By default chains at T =
+        0 on grids without higher-order factors, else sequential.
     damping : float in [0, 1), or None
-        Share of the old message that is kept, in the log domain; not applied on forests. By
-        default none at first (along chains 0.05, which keeps ties from taking turns), and a half
-        once 50 sweeps have not settled the messages.
+        Share of the old message that is kept, in the log domain; none on forests. By default 0
+        (0.05 along chains), and 0.5 once 50 sweeps have not converged.
     tolerance : float
         Messages have converged when no entry changes by more than this share of its size (plus
         the mean cost).
     max_sweeps : int
-        Limit on sweeps. A sweep is at most n variable updates, one way in the sequential schedule;
-        along chains each message once; by residuals as many messages as there are, less where
-        sixteen times as many had to be compared.
+        Limit on sweeps. A sweep is at most n variable updates; along chains each message once; in
+        the residual schedule at most as many messages as there are.
 
     Guarantees
     ----------
-    On forests exact: best labelling with proof at T = 0 (also with ties), marginals and
-    log-partition at T > 0. On graphs with cycles none; the best labelling seen is returned, and
-    the log-partition is the Bethe approximation. Labels that hard terms forbid are taken out
-    before (arc consistency); where a variable keeps none, infeasibility is proved on any graph.
-    `converged` is said only when the messages did.
+    On forests exact: best labelling with proof at T = 0, marginals and log-partition at T > 0. On
+    graphs with cycles the best labelling seen is returned, and the log-partition is the Bethe
+    approximation. Arc consistency removes labels that hard terms forbid, which proves infeasibility
+    if a variable keeps none. `converged` means that the messages did.
 
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
     O(k^2) for tables, O(table size * arity^2) for higher-order factors, O(k) for each variable and
-    label cost (a factor over all variables, by its star encoding); at T > 0 two to five
-    exponentials or logarithms a label. By residuals, each message renewed costs as many as its
-    receiver sends. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
-    residual schedules; 112 bytes an edge for the layout, 32 more along chains, and a copy of the
-    unaries, along chains and by residuals two.
+    label cost. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
+    residual schedules; 112 bytes an edge for the layout, 32 more along chains; one or two copies of
+    the unaries.
 
     References
     ----------
@@ -206,12 +197,11 @@ class LoopyBP(Solver):
 
 
 class Passes:
-    """Messages of a run and what is needed to renew and decode them.
+    """Messages of a run and what is needed to renew and decode them."""
 
-    ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
-    labels that hard terms forbid; all that has an entry a variable is in that order: breadth-first,
-    along a grid as they are numbered.
-    """
+    # ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
+    # labels that hard terms forbid; all that has an entry a variable is in that order:
+    # breadth-first, along a grid as they are numbered.
 
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
@@ -277,7 +267,7 @@ class Passes:
             self.priority = np.empty(2 * n)
 
     def _renew_all(self) -> None:
-        """Have every message renewed, whether or not something arrived at its sender."""
+        """Mark every message for an update, whether or not its sender changed."""
         if self.schedule == "chains":
             self._news.sent[:] = -np.inf
             self._collected = False

@@ -100,51 +100,47 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
 class LPRelaxation(Solver):
     """Solve the local-polytope relaxation, round it, polish; its value is a proved lower bound.
 
-    The LP is that of `inference_lab.algorithms.linear.model.build_linear_model`: for the diagonal
-    family the compact LP of constrained clustering, for everything else the local polytope, of any
-    arity. The lower bound is computed from the duals by a formula that holds for any vector, so it
-    is valid whatever the LP solver's tolerances; where a rounded labelling meets it, the labelling
-    is proved optimal.
+    The LP is built by `inference_lab.algorithms.linear.model.build_linear_model`: the compact LP of
+    constrained clustering for diagonal terms, the local polytope for all others. The lower bound
+    holds for any dual vector, whatever the LP solver's tolerances; a rounded labelling that meets
+    it is proved optimal.
 
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS; any other is the name of a solver in
-        ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``. (CBC writes its duals
-        with 8 digits, so its bounds fall short by about 1e-8 of the energy and prove less often.)
+        ``"highs"`` solves with HiGHS; any other is the name of a solver in ``pulp.listSolvers()``,
+        for instance ``"PULP_CBC_CMD"`` (whose duals have 8 digits only, so its bounds prove less
+        often).
     draws : int
         Number of random roundings.
     rounding : {"all", "kleinberg-tardos", "derandomised", "argmax"}
-        Random phases of Kleinberg and Tardos, the same derandomised by conditional expectations
-        (with exact expectations for pairwise terms, so its result is no worse than the mean over
-        draws; higher-order factors are estimated with independent labels, and label costs left
-        out, without a guarantee),
-        the largest label of each variable, or all of these.
+        Random phases of Kleinberg and Tardos; the same derandomised by conditional expectations
+        (exact for pairwise terms, a heuristic for higher-order factors and label costs); the
+        largest label of each variable; or all of these.
     polish : bool
         Descend by ICM from the best few labellings.
 
     Guarantees
     ----------
-    ``lower bound <= optimum`` always. The relaxation is exact on forests, and for pairwise
-    submodular terms of two labels, must-links among them. For must-links only, and costs that are
-    not negative, derandomised rounding is within twice the bound. Nothing of that kind holds
-    with cannot-links: two linked points with equal ``u`` are rounded to the same label.
+    ``lower bound <= optimum`` always. The relaxation is exact on forests and for pairwise
+    submodular terms of two labels. For must-links only, with costs that are not negative,
+    derandomised rounding is within twice the bound. With cannot-links there is no such factor: two
+    linked points with equal ``u`` get the same label.
 
     Diagnostics
     -----------
-    ``columns``, ``rows``, ``build_seconds``, ``lp_seconds``, ``lp_status``; ``lp_value`` (what
-    the LP solver reports); ``integral_share`` (share of variables with integral ``u``) and
-    ``fractional`` (number of the others); ``rounding`` with the distribution over draws:
-    ``draws``, ``feasible`` (draws of finite energy), ``mean``, ``std`` and ``best`` of those,
-    ``mean_ratio`` and ``best_ratio`` to the bound where it is positive, ``expected`` (the mean in
-    closed form; None with higher-order factors or label costs, where there is none);
-    ``argmax_energy``, ``derandomised_energy``, ``polished_energy``; ``notes``.
+    ``columns``, ``rows``, ``build_seconds``, ``lp_seconds``, ``lp_status``; ``lp_value`` (of the LP
+    solver); ``integral_share`` of the variables and ``fractional`` (number of the others);
+    ``rounding``: ``draws``, ``feasible``, ``mean``, ``std``, ``best`` of the random draws,
+    ``mean_ratio`` and ``best_ratio`` to a positive bound, ``expected`` (the exact mean; None with
+    higher-order factors or label costs); ``argmax_energy``, ``derandomised_energy``,
+    ``polished_energy``; ``notes``.
 
     Complexity
     ----------
     The simplex method, typically a few iterations a constraint; rounding O(k n) a draw;
-    derandomising as in `derandomise`, left out (with a note) where time does not allow it. Memory
-    as in `inference_lab.algorithms.linear.model.LinearModel`.
+    derandomising is left out (with a note) if time is short. Memory as in
+    `inference_lab.algorithms.linear.model.LinearModel`.
 
     References
     ----------

@@ -27,11 +27,10 @@ _FOLLOWED = 1e-2
 
 
 class Rule(NamedTuple):
-    """The numbers of an update.
+    """The numbers of an update."""
 
-    ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
-    up to a change of ``tolerance`` of its neighbours a variable is skipped.
-    """
+    # ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
+    # up to a change of ``tolerance`` of its neighbours a variable is skipped.
 
     temperature: float
     damping: float
@@ -40,12 +39,11 @@ class Rule(NamedTuple):
 
 
 class Links(NamedTuple):
-    """What Potts terms between variables of as many labels come to, side by side, each (2m,).
+    """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
-    For each adjacency position where the q of the neighbour starts, and what each unit of a label's
-    probability there adds to the field of the label: up to what is the same for all labels, that
-    is all that such a term says.
-    """
+    # For each adjacency position where the q of the neighbour starts, and what each unit of a
+    # label's probability there adds to the field of the label: up to what is the same for all
+    # labels, that is all that such a term says.
 
     start: IntArray
     gain: FloatArray
@@ -65,13 +63,11 @@ def renewed_distribution(
     terms: Iterable[tuple[FloatArray, int, Sequence[FloatArray]]],
     temperature: float,
 ) -> FloatArray:
-    """Return ``q_i`` as it minimises the free energy given the distributions of the others.
-
-    The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
-    with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
-    the position of the variable in its scope, and the distributions of the scope are given. What
-    is compiled comes to the same, cheaper for terms of a simple form.
-    """
+    """Return ``q_i`` as it minimises the free energy given the distributions of the others."""
+    # The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
+    # with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
+    # the position of the variable in its scope, and the distributions of the scope are given. What
+    # is compiled comes to the same, cheaper for terms of a simple form.
     field = unary
     for table, own, scope in terms:
         expected = np.moveaxis(table, own, 0)
@@ -191,7 +187,7 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
 def _store(
     g: GraphArrays, i: int, new: FloatArray, rule: Rule, q: FloatArray, priority: FloatArray
 ) -> float:
-    """Move ``q_i`` to its new value and tell the neighbours; return the undamped change."""
+    """Move ``q_i`` to its new value and update the neighbours; return the undamped change."""
     start = np.uint64(g.unary_ptr[i])
     change = 0.0
     for b in range(g.cardinalities[i]):
@@ -328,18 +324,16 @@ class MeanField(Solver):
     geometrically from the scale of the costs and the most probable labels are offered at each
     step (deterministic annealing).
 
-    Where several labels of a variable have the least unary, a q that treats them alike can be
-    stationary and, for repulsive terms, a saddle: they start from slightly perturbed fields,
-    unless marginals to start from are given.
+    If several labels of a variable tie for the least unary, they start from slightly perturbed
+    fields, unless initial marginals are given: a symmetric q can be a saddle.
 
-    Infinite costs count as a finite cap far above all others while q is sought; the bound on the
-    log-partition is evaluated with the true, infinite costs.
+    Infinite costs count as a finite cap while q is sought; the bound on the log-partition uses the
+    true costs.
 
     Parameters
     ----------
     update : {"sequential", "parallel"}
-        One variable after another, skipping those whose neighbours did not change, or all at once
-        from the last sweep's q.
+        One variable after another, skipping those with unchanged neighbours, or all at once.
     damping : float in [0, 1), or None
         Share of the old q that is kept; None is 0 for sequential and 0.5 for parallel updates,
         which oscillate without.
@@ -349,8 +343,7 @@ class MeanField(Solver):
     max_sweeps : int
         Limit on the sweeps at the temperature asked for, or the last one of annealing.
     anneal_sweeps : int
-        Limit on the sweeps at each higher temperature of annealing, where q only has to follow:
-        near critical temperatures it would take thousands of sweeps to settle.
+        Limit on the sweeps at each higher temperature of annealing.
     start_temperature : float or None
         Where annealing starts; None takes four times the mean cost.
     cooling : float in (0, 1)

@@ -66,18 +66,17 @@ _WORTH, _ELIMINATION = 0.2, 0.05
 
 
 class Region(NamedTuple):
-    """Where a mutation happens.
+    """The region of a mutation."""
 
-    * ``ball``: its variables, the centre first; ``near``: these and those around, for forests;
-    * ``seen`` (n,): stamps of forests' traversals; ``shadow`` (n,): the labels, which forests
-      change before the costs of moves follow;
-    * ``now``, a record: the last stamp, and the numbers of mutations made and that gained.
-    """
-
+    #: Its variables, the centre first.
     ball: IntArray
+    #: These and those around, for forests.
     near: IntArray
+    #: (n,): stamps of forests' traversals.
     seen: IntArray
+    #: (n,): the labels, which forests change before the costs of moves follow.
     shadow: IntArray
+    #: A record: the last stamp, and the numbers of mutations made and that gained.
     now: Any
 
 
@@ -114,15 +113,13 @@ def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
     mate: IntArray, uniforms: FloatArray, at: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
-    """Change regions, with the uniform numbers from `at` on; return where the next begins.
-
-    Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
-    mutations that gained.
-
-    A region gets random labels, one label, two labels swapped, or those of the mate; chains and
-    forests repair what that broke; and of what then differs, the parts that lower the energy stay.
-    `r.shadow` equals `x`, before and after.
-    """
+    """Change regions, with the uniform numbers from `at` on; return where the next begins."""
+    # Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
+    # mutations that gained.
+    #
+    # A region gets random labels, one label, two labels swapped, or those of the mate; chains and
+    # forests repair what that broke; and of what then differs, the parts that lower the energy
+    # stay. `r.shadow` equals `x`, before and after.
     most = _HEAD + r.ball.size + _FORESTS * r.near.size
     while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1
@@ -178,22 +175,17 @@ def cross(g: GraphArrays, x: IntArray, c: Chains, mate: IntArray, tolerance: flo
 class Memetic(Solver):
     """Local search on a population, with mutations of regions and partition crossover.
 
-    An individual is improved by *mutations*: a connected region of random place and size gets
-    random labels, a single label, two labels swapped, or the labels of another individual (its
-    labels renamed first so that they agree best); Kernighan-Lin chains and exact moves on random
-    forests repair the damage; and of the variables that then differ, each connected part stays if
-    it lowers the energy, on its own (partition crossover, Tinos et al. 2015). Costs of all moves
-    are kept up to date, so that a mutation costs the size of its region, not of the graph.
+    An individual is improved by *mutations*: a random connected region gets random labels, a single
+    label, two labels swapped, or the labels of another individual. Kernighan-Lin chains and exact
+    moves on random forests repair the damage. Each connected part of the changed variables stays if
+    it lowers the energy (partition crossover, Tinos et al. 2015). A mutation costs the size of its
+    region, not of the graph.
 
-    The first individuals are the cheapest labels and what damped belief propagation makes of noisy
-    unaries. Then each generation crosses two of them by parts. Where no part of one is better, the
-    child is the first with the labels of the second in a region of up to half of the variables, or
-    the first crossed with what belief propagation makes of noisy unaries that favour its labels. It
-    is improved, and takes the place of the individual it is like, or else of the worst; where
-    it is like one, the worst is replaced by a new one from random labels.
+    The first individuals are the cheapest labels and results of damped belief propagation on noisy
+    unaries. Each generation crosses two individuals by parts, improves the child, and replaces the
+    most similar individual or the worst.
 
-    Where a fifth of the variables and more have two neighbours at most, such variables are first
-    eliminated: each move of the others then brings their best labels with it.
+    If a fifth of the variables or more have at most two neighbours, these are eliminated first.
 
     Violated hard terms count before costs.
 
@@ -204,26 +196,26 @@ class Memetic(Solver):
     region : int
         Most variables of a mutation.
     patience : float
-        An individual is done when so many mutations a variable have gained nothing.
+        An individual is complete when this many mutations a variable have gained nothing.
     generations : int
         Children in a row without a better labelling after which the search ends. It also ends when
         all individuals have the same energy.
 
     Guarantees
     ----------
-    The energy never rises from one outcome to the next. `converged` says that the search
-    has ended by itself. No bound.
+    The energy never rises from one outcome to the next. `converged` means that the search ended by
+    itself. No bound.
 
     Complexity
     ----------
     A mutation costs O(k) a neighbour of each variable in its region, times the moves of chains.
-    Memory: two numbers a label and some 30 a variable, and the individuals. An iteration is an
+    Memory: two numbers a label, some 30 a variable, and the individuals. An iteration is an
     individual.
 
     Diagnostics
     -----------
-    ``mutations`` made; ``crossed``: children that are better than their parents before they
-    are improved; ``eliminated``: variables.
+    ``mutations``; ``crossed``: children better than their parents before improvement;
+    ``eliminated`` variables.
 
     References
     ----------
@@ -330,7 +322,7 @@ class _Search:
         return least == most or most - least <= self.tolerance
 
     def _make_generation(self) -> bool:
-        """Make a child, and a new individual where it is like one; say if the budget sufficed."""
+        """Make a child, and a new individual if it is like one; return if the budget sufficed."""
         rng = self.run.rng
         first, second = rng.choice(len(self.individuals), size=2, replace=False)
         x = self.child(self.individuals[first], self.individuals[second])

@@ -38,24 +38,20 @@ _POLISH_SWEEPS = 100
 def shares_of_edge(
     theta: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of its cost that an edge passes on to its two variables.
-
-    It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
-    min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
-    first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
-    the variables had.
-    """
+    """Return the parts of its cost that an edge passes on to its two variables."""
+    # It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
+    # min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
+    # first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
+    # the variables had.
     to_first = 0.5 * ((theta + second).min(axis=1) - first)
     to_second = (theta - to_first[:, None]).min(axis=0)
     return (theta - to_second).min(axis=1), to_second
 
 
 def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatArray]:
-    """Return the parts of its cost that a factor passes on to its variables, in the same way.
-
-    Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are those
-    of the variables without this factor's parts.
-    """
+    """Return the parts of its cost that a factor passes on to its variables, in the same way."""
+    # Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are
+    # those of the variables without this factor's parts.
     axes = range(table.ndim)
     others = [tuple(s for s in axes if s != axis) for axis in axes]
     along = [np.expand_dims(costs[axis], others[axis]) for axis in axes]
@@ -71,21 +67,19 @@ def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatAr
 class MPLP(Solver):
     """Coordinate ascent on the dual of the local polytope, and on tighter ones (T = 0).
 
-    Every term ``f`` passes a part of its cost on to its variables, ``d_fi(x_i)``; the bound is
+    Every term ``f`` passes a part ``d_fi(x_i)`` of its cost on to its variables; the bound is
     ``sum_i min (theta_i + sum_f d_fi) + sum_f min (theta_f - sum_i d_fi)``. One term at a time
-    takes its variables' costs in, gives each its share of the min-marginals, and then each in turn
-    what is left (MPLP of Globerson and Jaakkola 2007, with the maximal hand-over of MPLP++). When
-    that gains little more, clusters of three and four variables are added in rounds, where the
-    bound has most to gain, and take part in the sweeps, see
-    `inference_lab.algorithms.dual.tightening`.
+    collects its variables' costs and gives each its share of the min-marginals, then the remaining
+    slack (MPLP of Globerson and Jaakkola 2007, with the hand-over of MPLP++). When that gains
+    little, clusters of three and four variables are added in rounds
+    (`inference_lab.algorithms.dual.tightening`).
 
     Parameters
     ----------
     tighten : {"cycles", "triplets"} or None
-        Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012) and, where
-        these have run out, cliques of four variables; or triangles of existing pairs by the gain
-        that is sure (Sontag et al. 2008); or none. Factors of three to six variables pass parts on
-        to their pairs once there are clusters.
+        Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012), then
+        cliques of four variables; or triangles of existing pairs by guaranteed gain (Sontag et al.
+        2008); or none.
     clusters_per_round : int
         Most clusters added in a round.
     max_rounds : int
@@ -101,19 +95,18 @@ class MPLP(Solver):
 
     Guarantees
     ----------
-    The bound never falls, with and without clusters. Without, it is at most the optimum of the
-    local polytope, and equal to it at the fixed point if all terms are pairwise and all variables
-    have two labels; with more labels it can stay below. Triplets on all of a graph of three
-    variables make it exact. Infeasibility is reported only where a bound of ``+inf`` proves it.
-    `converged` is said only when the bound stands still and no cluster promises more.
+    The bound never falls. Without clusters it is at most the optimum of the local polytope, with
+    equality at the fixed point for pairwise terms and two labels. Infeasibility is reported only if
+    a bound of ``+inf`` proves it. `converged` means that the bound stands still and no cluster
+    promises more.
 
     Complexity
     ----------
-    A sweep costs three messages an edge: O(k) each for diagonal, truncated linear and truncated
-    quadratic terms, O(k^2) for other tables; O(table size * arity^2) a higher-order factor.
-    Clusters of three variables cost O(k^3) a sweep each, of four O(k^4). Memory: two messages an
-    edge, ``16 m k`` bytes, and, once there are clusters, one more copy of the pairwise tables,
-    ``24 k^2`` a triplet, ``48 k^2`` a cluster of four and ``16 k^2`` a pair inside one.
+    A sweep costs three messages an edge: O(k) each for diagonal and truncated terms, O(k^2) for
+    other tables; O(table size * arity^2) a higher-order factor. Clusters of three variables cost
+    O(k^3) a sweep each, of four O(k^4). Memory: ``16 m k`` bytes; with clusters a copy of the
+    pairwise tables, ``24 k^2`` a triplet, ``48 k^2`` a cluster of four and ``16 k^2`` a pair inside
+    one.
 
     References
     ----------
@@ -128,8 +121,8 @@ class MPLP(Solver):
 
     Examples
     --------
-    Three variables that all want to differ, with two labels: one pair has to be equal, which the
-    local polytope does not see.
+    Three variables that prefer to differ, with two labels: one pair must be equal, which the local
+    polytope misses.
 
     >>> import inference_lab as il
     >>> edges = [(0, 1), (0, 2), (1, 2)]

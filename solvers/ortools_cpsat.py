@@ -43,8 +43,8 @@ class CPSAT(Solver):
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if
       both have ``a``;
-    * each entry of a table is paid for by whoever has its labels; an infinite one is a clause that
-      forbids them.
+    * each entry of a table costs its value if its labels are chosen; an infinite one becomes a
+      clause that forbids them.
 
     Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that
     the lower bound of CP-SAT is one of the energy. An ICM descent gives the labelling to start
@@ -58,9 +58,9 @@ class CPSAT(Solver):
 
     Guarantees
     ----------
-    Exact when it ends before the time limit, but for the rounding of costs: by less than one part
-    in 2^45 of the sum of all ranges of costs, times the number of terms. Labellings and bounds are
-    reported as they are found.
+    Exact when it ends before the time limit, up to the rounding of costs: less than 2^-45 of the
+    sum of all ranges of costs, times the number of terms. Labellings and bounds are reported as
+    they are found.
 
     Iterations
     ----------
@@ -91,7 +91,7 @@ class CPSAT(Solver):
     workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or too many clauses."""
+        """Return why not: a temperature, or too many clauses."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

@@ -14,12 +14,11 @@ from inference_lab.solving import solve
 
 @dataclass(frozen=True)
 class Persistency(Solver):
-    """Shrink the problem by what is known of an optimum, and hand the rest to another solver.
+    """Shrink the problem by partial optimality, and pass the rest to another solver.
 
     Dead-end elimination, one-against-all cuts and roof duality
-    (`inference_lab.algorithms.cuts.persistency`) rule out labels that some optimal labelling does
-    without. Another solver works on the variables and labels that are left; its labellings and
-    bounds are mapped back.
+    (`inference_lab.algorithms.cuts.persistency`) rule out labels, and keep an optimal labelling.
+    Another solver works on the reduced problem; its labellings and bounds are mapped back.
 
     Parameters
     ----------
@@ -29,12 +28,12 @@ class Persistency(Solver):
 
     Guarantees
     ----------
-    Those of the solver for the rest: the reduced problem has the same least energy, so its bounds
-    hold for the whole. Where nothing is left, the answer is exact.
+    As the solver for the rest: the reduced problem has the same least energy, so its bounds hold.
+    If nothing is left, the answer is exact.
 
     Iterations
     ----------
-    Those of the solver for the rest.
+    Counted by the solver for the rest.
 
     Diagnostics
     -----------
@@ -44,10 +43,9 @@ class Persistency(Solver):
 
     Complexity
     ----------
-    A round of the reduction is a minimum cut or two for each label, and for each variable O(k^2) an
-    edge of the diagonal kinds, O(k^3) a table (O(k^2) above 16 labels), and the size of the table
-    times k^2 a larger factor; then the other solver on what is left. Memory: linear, besides that
-    of the other solver.
+    A round takes one or two minimum cuts for each label, and for each variable O(k^2) an edge of
+    the diagonal kinds, O(k^3) a table (O(k^2) above 16 labels), table size times k^2 a larger
+    factor. Memory: linear, besides the other solver.
 
     References
     ----------

@@ -34,12 +34,11 @@ _MAX_AXES = 30
 class PgmpyJunctionTree(Solver):
     """Compute optimum, marginals and log-partition exactly by pgmpy's ``BeliefPropagation``.
 
-    pgmpy's junction tree and its update of beliefs, with three things seen to: each connected
-    component gets a tree of its own (pgmpy fails on graphs that are not connected), fill-in is
-    by greedy min-fill, so that the size of the tables is known beforehand, and the updates go once
-    to the root and once back. (pgmpy's own schedule compares beliefs up to an absolute 1e-8, which
-    takes small ones for converged whatever they are.) At temperature 0 energies are scaled so that
-    no product of potentials vanishes.
+    pgmpy's junction tree and belief updates, with three corrections. Each connected component gets
+    its own tree, as pgmpy fails on disconnected graphs. Fill-in is greedy min-fill, so the table
+    sizes are known beforehand. Updates pass once to the root and once back, because pgmpy's own
+    schedule takes small beliefs for converged. At temperature 0 energies are scaled so that no
+    product of potentials vanishes.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ class PgmpyJunctionTree(Solver):
     max_entries: int = setting(1_000_000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: tables too large, or potentials that doubles do not hold."""
+        """Return why not: tables too large, or potentials that doubles do not hold."""
         terms = graph.n_variables + graph.n_edges + graph.n_factors
         if terms * graph.n_variables > _MAX_COMPARISONS:
             return (
@@ -245,7 +244,7 @@ class _Tree:
 
 
 class _Answer:
-    """What is read from the trees of all components."""
+    """The results read from the trees of all components."""
 
     def __init__(self, graph: FactorGraph, best: bool) -> None:
         self.graph = graph

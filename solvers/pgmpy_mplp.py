@@ -33,12 +33,10 @@ _MAX_ENTRIES = 1_000_000
 class PgmpyMPLP(Solver):
     """Maximise the dual of the local-polytope relaxation by pgmpy's ``Mplp``.
 
-    The updates of the messages are pgmpy's; what is made of them is not, for three reasons: its
-    decoding keeps only labellings of positive value (of negative energy), its dual value is that
-    of the costs it was given, in which infinite ones have a finite substitute, and it looks at
-    neither a clock nor a limit. After each sweep the bound is computed anew from the messages and
-    the costs as they are, and the labelling is read from the beliefs of the variables. Triplets
-    are not added: pgmpy changes costs in place while it scores them.
+    pgmpy updates the messages. After each sweep the bound is computed anew from the messages and
+    the true costs, and the labelling is read from the beliefs: pgmpy keeps only labellings of
+    positive value, replaces infinite costs, and checks no limits. Triplets are not added, because
+    pgmpy changes costs in place while it scores them.
 
     Parameters
     ----------
@@ -76,7 +74,7 @@ class PgmpyMPLP(Solver):
     tolerance: float = setting(1e-9, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or a graph too large for pgmpy."""
+        """Return why not: a temperature, or a graph too large for pgmpy."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

@@ -67,28 +67,24 @@ class Semidefinite(Solver):
     """Bound and round a Potts-like or binary energy by its semidefinite relaxation.
 
     ``E(x) = sum_i u_i(x_i) + sum_ij c_ij [x_i = x_j]`` with ``c_ij`` of either sign, and any
-    pairwise energy over two labels, is linear in the Gram matrix of vectors that stand for the
-    labels (Frieze and Jerrum 1997; Goemans and Williamson 1995). The relaxation to positive
-    semidefinite matrices is tightened by inequalities as they are violated (triangles, and for two
-    labels hypermetric ones, for more cliques, two-partitions, wheels and chorded cycles) and solved
-    by alternating directions, see `inference_lab.algorithms.semidefinite.relaxation`. Its matrices
-    are rounded to labellings, which descend by ICM and Kernighan-Lin passes.
+    pairwise energy over two labels, is linear in the Gram matrix of vectors that represent the
+    labels (Frieze and Jerrum 1997; Goemans and Williamson 1995). The semidefinite relaxation is
+    tightened by violated inequalities and solved by alternating directions, see
+    `inference_lab.algorithms.semidefinite.relaxation`. Its matrices are rounded to labellings,
+    which descend by ICM and Kernighan-Lin passes.
 
-    Terms with a cost of its own for each label that both ends share are not covered, unless the
-    variables have two labels.
-
-    Where terms are frustrated, as in noisy constraints, spin glasses and max-cut, linear
-    relaxations are fractional everywhere and their bounds next to nothing; these are close.
+    Diagonal terms with label-dependent costs are supported for two labels only. On frustrated terms
+    (noisy constraints, spin glasses, max-cut) the bounds are close where linear relaxations are
+    weak.
 
     Parameters
     ----------
     cuts : bool
         Add violated inequalities.
     bits : bool
-        Where the bound of a part of three labels that have costs of their own gains no more than 15
-        % of its gap within `patience` iterations, go on from its multipliers with a matrix of twice
-        the order, of bits for the labels. Iterations take four times as long, and bounds end
-        closer; not where time or memory are short.
+        If the bound of a part of three labels with costs of their own stalls (15 % of its gap
+        within `patience` iterations), go on with a binary encoding of the labels: a matrix of twice
+        the order for three labels, four times the time, a closer bound.
     heuristic : str
         Spec of a solver for a first labelling, which gets a fifth of the time there is at most;
         empty for none.
@@ -108,15 +104,13 @@ class Semidefinite(Solver):
 
     Guarantees
     ----------
-    Every reported bound is a proved one, whether or not the method has converged: from any
-    multipliers a lower bound of the dual objective follows, in which a factorisation proves that a
-    matrix is semidefinite in spite of rounding
-    (`inference_lab.algorithms.semidefinite.relaxation.Relaxation`). Where the costs are multiples
-    of a number, bounds are rounded up to the next energy there can be. `converged` says that the
-    relaxation with all inequalities the search finds is solved to the tolerance. No factor between
-    energy and bound is promised for signed costs. Deterministic for a seed. Trees are solved
-    exactly by elimination. An energy is found infeasible where its bound rises above all finite
-    energies. With persistency the bound holds up to rounding, as its reductions do.
+    Every reported bound is proved, whether or not the method has converged: a factorisation proves
+    dual feasibility in spite of rounding
+    (`inference_lab.algorithms.semidefinite.relaxation.Relaxation`). If the costs are multiples of a
+    number, bounds are rounded up to the next possible energy. `converged` means that the relaxation
+    with all inequalities found is solved to the tolerance. There is no approximation factor for
+    signed costs. Deterministic for a seed. Trees are solved exactly. With persistency the bound
+    holds up to rounding.
 
     Iterations
     ----------
@@ -129,9 +123,8 @@ class Semidefinite(Solver):
 
     Complexity
     ----------
-    An iteration is an eigenvalue decomposition, O(N^3) for a connected part of N variables (about
-    0.1 s for N = 1000). Memory: 12 matrices of order N, ``96 N^2`` bytes; over bits N is twice the
-    number of variables.
+    An iteration is an eigenvalue decomposition, O(N^3) for a connected part of N variables (0.1 s
+    for N = 1000). Memory: ``96 N^2`` bytes; with bits N doubles.
 
     References
     ----------
@@ -146,8 +139,8 @@ class Semidefinite(Solver):
 
     Examples
     --------
-    Five variables in a ring that all want to differ from their neighbours, with two labels: one
-    pair must agree, which the linear relaxation does not see.
+    Five variables in a ring, each preferring to differ from its neighbours, with two labels: one
+    pair must agree, which the linear relaxation misses.
 
     >>> import inference_lab as il
     >>> ring = [(i, (i + 1) % 5) for i in range(5)]
@@ -178,7 +171,7 @@ class Semidefinite(Solver):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or terms of another form."""
+        """Return why not: a temperature, or terms of another form."""
         # Where more than a moment is needed to see the form, the run does; it also judges the size,
         # once it knows which labels are left.
         reason = Solver.supports(self, graph, temperature)
@@ -224,7 +217,7 @@ class Semidefinite(Solver):
         return _Ascent(self, model, run, search).run()
 
     def _too_large(self, model: Model) -> str:
-        """Say why the matrices do not fit `max_bytes`; nothing if they do."""
+        """Return why the matrices do not fit `max_bytes`, or None."""
         orders = [part.order for part in model.parts if not part.separable]
         needed = MATRICES * 8 * sum(order**2 for order in orders)
         if needed <= self.max_bytes:
@@ -281,12 +274,11 @@ class _Search:
 
 @dataclass
 class _Piece:
-    """A part of the problem under way.
+    """A part of the problem under way."""
 
-    ``labels`` are the best of its nodes so far, with their ``energy``; ``bounds`` its bounds at all
-    looks, before they are rounded up, ``seconds`` the time of its last iteration. The relaxation is
-    that of the part, later perhaps that of its bits.
-    """
+    # ``labels`` are the best of its nodes so far, with their ``energy``; ``bounds`` its bounds at
+    # all looks, before they are rounded up, ``seconds`` the time of its last iteration. The
+    # relaxation is that of the part, later perhaps that of its bits.
 
     part: Part
     relaxation: Relaxation

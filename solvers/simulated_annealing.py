@@ -239,25 +239,22 @@ class SimulatedAnnealing(Solver):
     * linear: ``T = T0 (1 - s + s r)``;
     * logarithmic: ``T = T0 / (1 + (1/r - 1) log(1 + s S) / log(1 + S))``.
 
-    A descent (`icm`) ends the anneal. Then regions are reheated: connected sets of variables, of
-    random place and size, are annealed alone, the others fixed, from `reheat_ratio` times the
-    start temperature or, half of them, from less; the result stays if the energy did not rise. In a
-    large graph the parts are improved one by one in this way, where one anneal would have to get
-    all of them right at once.
+    A descent (`icm`) ends the anneal. Then random connected regions are reheated: annealed alone
+    from at most `reheat_ratio` times the start temperature; the result stays if the energy did not
+    rise.
 
-    A violated hard term counts as a penalty of three start temperatures, which all but excludes it
-    at the end, so that the way from one feasible labelling to the next may lead through infeasible
-    ones; while the labelling is infeasible the penalty of a reheat is drawn from a quarter to 16
-    times that. Descents and comparisons count violations before costs.
+    A violated hard term counts as a penalty of three start temperatures, so that paths between
+    feasible labellings may cross infeasible ones; while the labelling is infeasible, reheats draw
+    the penalty from a quarter to 16 times that. Descents and comparisons count violations before
+    costs.
 
     Parameters
     ----------
     sweeps : int
         Sweeps of one anneal. Under a limit on time or iterations the temperature falls faster, so
-        that the anneal is finished within half of it, and the other half is left for reheats.
+        that half of it is left for reheats.
     reheats : int
-        Rounds of reheating after each anneal; in a round there are as many reheats as make every
-        variable take part once on average.
+        Rounds of reheating after each anneal; a round covers every variable once on average.
     restarts : int
         Further anneals with their reheats, from random labellings.
     schedule : {"geometric", "linear", "logarithmic"}
@@ -275,16 +272,15 @@ class SimulatedAnnealing(Solver):
 
     Guarantees
     ----------
-    The answer is a local minimum: no single change lowers its energy (unless time runs out in a
-    descent). No bound. `converged` says that every anneal and reheat ran its full length.
+    The answer is a local minimum: no single change lowers its energy (unless time runs out). No
+    bound. `converged` means that every anneal and reheat ran its full length.
 
     Complexity
     ----------
-    A sweep costs O(k) a variable, and O(degree) more a change for diagonal terms, O(k) more a
-    table. Where there are infinite costs, factors or label costs, it is O(k + degree) a variable,
-    O(k) more a table, O(k * arity) more a factor, and as much more as sets with label costs have
-    labels. A round of reheats costs as much as `reheat_sweeps` sweeps.
-    Memory: n labels, orders and flags, and the unaries once more.
+    A sweep costs O(k) a variable, O(degree) a change for diagonal terms, O(k) more a table. With
+    infinite costs, factors or label costs: O(k + degree) a variable, O(k) more a table, O(k *
+    arity) more a factor, and the size of the sets for label costs. Memory: n labels, orders and
+    flags, and a copy of the unaries.
 
     References
     ----------
@@ -389,7 +385,7 @@ class _State:
         self.refresh()
 
     def refresh(self) -> None:
-        """Fill the fields anew, after changes that they were not told of."""
+        """Recompute the fields after untracked changes."""
         if self.fields is not None:
             fill_fields(self.graph.arrays, self.x, self.cost, self.infinite, self.fields)
 

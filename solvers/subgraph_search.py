@@ -72,10 +72,7 @@ def assign(
 
 @lean_kernel
 def surround(g: GraphArrays, inner: IntArray, stamp: int, seen: IntArray, out: IntArray) -> int:
-    """Fill `out` with variables and all that share a term with one; return how many.
-
-    `seen` holds the stamps of earlier calls, which must differ from this one's.
-    """
+    """Fill `out` with variables and all that share a term with one; return how many."""
     size = inner.size
     for t in range(inner.size):
         seen[inner[t]] = stamp
@@ -89,22 +86,17 @@ def surround(g: GraphArrays, inner: IntArray, stamp: int, seen: IntArray, out: I
 class SubgraphSearch(Solver):
     """Exact moves over subgraphs of small treewidth (Hamze, de Freitas 2004; Selby 2014).
 
-    A move draws a *block*, a random set of variables with an order of elimination whose tables stay
-    small, and gives it its best labels given all others: variables are eliminated by rising table
-    size, ties at random, and one is left out whenever the smallest table is too large. On a grid of
-    two labels nearly 90% of all variables fit into a block with tables of 2^11 entries. Among
-    equally good labels the choice is random. With many labels, every other block lets each variable
-    keep its label or take one other: the same everywhere, or the next.
+    A move draws a *block*, a random set of variables with small elimination tables, and gives it
+    its best labels given all others, ties at random. On a binary grid nearly 90% of the variables
+    fit into a block with tables of 2^11 entries. With many labels, every other block is an
+    expansion or a shift of labels.
 
-    After a descent by blocks, regions are *kicked*: connected sets of random place and size get
-    random labels and descend again by blocks of their own. The result is *fused* with what was
-    there before: blocks with larger tables over the variables in which the two differ, and their
-    neighbours, pick the best of both. The result is never worse than either. When kicks gain
-    nothing any more, the search begins anew from random labels, and its results are fused with the
-    best so far.
+    After a descent, regions are *kicked*: random connected sets get random labels and descend
+    again. The result is *fused* with the former labelling by blocks around the differences, and is
+    never worse than either. When kicks stop gaining, the search restarts from random labels.
 
-    Labels that hard terms rule out (arc consistency) are removed first. Other hard terms count as
-    finite costs above all others together.
+    Arc consistency removes labels first. Other hard terms count as finite costs above all others
+    together.
 
     Parameters
     ----------
@@ -113,20 +105,19 @@ class SubgraphSearch(Solver):
     descent_table : int
         Most entries of a table in a descent.
     rounds : int
-        Rounds of kicks, in each as many as make every variable take part once on average.
+        Rounds of kicks; a round covers every variable once on average.
 
     Guarantees
     ----------
-    The energy never rises. Where a block with tables of `table` entries holds all variables, the
-    answer is optimal with proof, or infeasibility is proved. No bound otherwise. `converged` says
+    The energy never rises. If a block with tables of `table` entries holds all variables, the
+    answer is optimal with proof, or infeasibility is proved. No bound otherwise. `converged` means
     that all rounds were made.
 
     Complexity
     ----------
-    A block costs O(entries) for the entries of all its tables and their inputs: at most `table`
-    for each of 20,000 variables, and ``512 table``, or four million where that is more, together.
-    Memory: 4 bytes an entry of a block, and some ``20 + 3 log2(table)`` numbers a variable. An
-    iteration is a block.
+    A block costs O(entries) of its tables and their inputs: at most `table` for each of 20,000
+    variables, and the larger of ``512 table`` and four million in all. Memory: 4 bytes an entry of
+    a block, and some ``20 + 3 log2(table)`` numbers a variable. An iteration is a block.
 
     References
     ----------
@@ -265,11 +256,9 @@ class _Search:
         return True
 
     def _next_start(self, best: IntArray | None) -> IntArray | None:
-        """Fuse the present labelling with the best of those before, or begin anew.
-
-        What the fusion gains is kicked further; without gain the next descent is from random
-        labels. Returns the best so far, or None if the budget is spent.
-        """
+        """Fuse the present labelling with the best of those before, or begin anew."""
+        # What the fusion gains is kicked further; without gain the next descent is from random
+        # labels. Returns the best so far, or None if the budget is spent.
         if best is not None:
             differs = np.flatnonzero(self.x != best)
             other = self.x[differs]
@@ -378,10 +367,7 @@ class _Search:
         return count if finished else 0
 
     def _fuse(self, differs: IntArray, other: IntArray, total: float) -> bool:
-        """Choose the best of two labellings that differ at some variables, and offer it.
-
-        The present one has changed by `total`. Returns False if the budget is spent.
-        """
+        """Choose the best of two labellings that differ at some variables, and offer it."""
         self.searches += 1
         count = surround(self.arrays, differs, self.searches, self.seen, self.found)
         around = self.found[:count].copy()

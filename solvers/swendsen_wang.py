@@ -32,23 +32,15 @@ _RELATIVE_GAIN = 1e-12
 
 
 class Model(NamedTuple):
-    """An energy as unaries plus bonds, all that cluster moves need to know.
+    """An energy as unaries plus bonds, all that cluster moves need to know."""
 
-    The energy is ``sum_i unary[ptr[i] + x_i] + sum_e theta_e`` up to a constant. Without
-    `signed`, ``theta_e = differ - gain`` where the ends of edge ``e`` agree, and ``differ``
-    elsewhere, with ``gain >= 0`` depending on the common label: ``gain[offset[e] + a * kind[e]]``.
-    With `signed` there are two labels at most and ``gain[e]`` has either sign: it is the cost of
-    disagreeing over agreeing. An infinite gain binds the ends for good.
-
-    * ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64;
-    * ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64;
-    * ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
-    """
-
+    #: ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64.
     ptr: IntArray
     unary: FloatArray
+    #: ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64.
     edges: IntArray
     gain: FloatArray
+    #: ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
     tie: FloatArray
     offset: IntArray
     kind: IntArray
@@ -56,11 +48,10 @@ class Model(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """The clusters of one sweep.
+    """The clusters of one sweep."""
 
-    ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
-    each root, first the cost and then the probability of each label of its cluster.
-    """
+    # ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
+    # each root, first the cost and then the probability of each label of its cluster.
 
     parent: IntArray
     weight: FloatArray
@@ -346,12 +337,11 @@ def hard_pattern(model: Model, n: int) -> IntArray | None:
 class SwendsenWang(Solver):
     """Swendsen-Wang sampling from ``p(x) ~ exp(-E(x) / T)`` (Swendsen, Wang 1987).
 
-    Given the labels, edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with
-    ``w`` what disagreeing costs more than agreeing; given the bonds, each cluster takes a common
-    label with probability ``~ exp(-sum of its unaries / T)`` (Edwards, Sokal 1988, with fields).
-    The conditionals of the second step, averaged, are the marginals. Where strong attraction makes
-    single changes rare, clusters still move; where strong unaries disagree within a cluster, it is
-    single variables that have to, and each sweep ends in one of `gibbs`.
+    Edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with ``w`` the extra
+    cost of disagreeing; each cluster then takes a common label with probability ``~ exp(-sum of its
+    unaries / T)`` (Edwards, Sokal 1988, with fields). Averages of these conditionals are the
+    marginals. Each sweep ends in one of `gibbs`, because strong unaries that disagree within a
+    cluster hinder its moves.
 
     Covered are
 
@@ -378,10 +368,10 @@ class SwendsenWang(Solver):
 
     Guarantees
     ----------
-    ``exp(-E / T)`` is stationary, and every feasible labelling can be reached from every other in
-    one sweep, hard links included: the averages tend to the marginals. Contradictory hard links
-    are proved infeasible. `converged` says that all sweeps were made and that split R-hat is
-    below 1.1 everywhere. The diagnostics are those of `gibbs`.
+    ``exp(-E / T)`` is stationary, and one sweep can reach every feasible labelling from every
+    other: the averages tend to the marginals. Contradictory hard links are proved infeasible.
+    `converged` means that all sweeps were made and split R-hat is below 1.1 everywhere. Diagnostics
+    as in `gibbs`.
 
     Complexity
     ----------

@@ -56,18 +56,16 @@ class Toulbar2(Solver):
     Parameters
     ----------
     search : {"hbfs", "dfs"}
-        Hybrid best-first search, or depth-first branch and bound. (The other searches of toulbar2
-        are left out: limited discrepancies crash under a time limit, and variable neighbourhoods
-        do not say whether they are complete.)
+        Hybrid best-first search, or depth-first branch and bound. (Limited discrepancies of
+        toulbar2 crash under a time limit; its variable neighbourhoods do not report completeness.)
     vac : int
         Depth of the search down to which virtual arc consistency is enforced (1: before the
         search only); 0 for none. Stronger bounds, at a price.
 
     Guarantees
     ----------
-    Exact when it ends before the time limit, but for the rounding of costs: by less than one part
-    in 2^50 of the sum of all ranges of costs, times the number of terms. The bound is toulbar2's
-    own, computed in integers, and holds in spite of the rounding.
+    Exact when it ends before the time limit, up to the rounding of costs: less than 2^-50 of the
+    sum of all ranges of costs, times the number of terms. The bound holds in spite of the rounding.
 
     Iterations
     ----------
@@ -103,7 +101,7 @@ class Toulbar2(Solver):
     vac: int = setting(0, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Say why not: a temperature, or tables too large."""
+        """Return why not: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

@@ -26,38 +26,34 @@ _CHUNK = 1 << 24
 
 
 class Forest(NamedTuple):
-    """The graph as rooted trees.
+    """The graph as rooted trees."""
 
-    * ``order`` (n,): the variables, each after the one it hangs from;
-    * ``link`` (n,): how it hangs: -1 for a root, the position of the edge in the variable's
-      adjacency, or ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it;
-    * ``head`` (f,): the position in ``scopes`` of the variable that each factor hangs from.
-    """
-
+    #: (n,): the variables, each after the one it hangs from.
     order: IntArray
+    #: (n,): how it hangs: -1 for a root, the position of the edge in the variable's adjacency, or
+    #: ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it.
     link: IntArray
+    #: (f,): the position in ``scopes`` of the variable that each factor hangs from.
     head: IntArray
 
 
 class State(NamedTuple):
-    """What the passes write; sums of energies, each row counted from its least entry.
+    """The output of the passes: sums of energies, each row relative to its least entry."""
 
-    * ``up`` flat like the unaries: the subtree below each variable, for each of its labels;
-    * ``told_ptr`` (n+1,), ``told``: what each variable told the one it hangs from by an edge
-      (T > 0 only);
-    * ``slot_ptr``, ``slots``: the same between factors and their variables, by position in
-      ``scopes``: what arrives at the factor, and at its head what the factor tells;
-    * ``belief`` flat like the unaries: everything (T > 0 only);
-    * ``shift`` (2,): what was subtracted from the rows, roots included: the sum, and what rounding
-      has taken from it.
-    """
-
+    #: Flat like the unaries: the subtree below each variable, for each of its labels.
     up: FloatArray
+    #: ``told_ptr`` (n+1,), ``told``: what each variable told the one it hangs from by an edge (T >
+    #: 0 only).
     told_ptr: IntArray
     told: FloatArray
+    #: ``slot_ptr``, ``slots``: the same between factors and their variables, by position in
+    #: ``scopes``: what arrives at the factor, and at its head what the factor tells.
     slot_ptr: IntArray
     slots: FloatArray
+    #: Flat like the unaries: everything (T > 0 only).
     belief: FloatArray
+    #: (2,): what was subtracted from the rows, roots included: the sum, and what rounding has taken
+    #: from it.
     shift: FloatArray
 
 
@@ -279,9 +275,9 @@ class TreeDP(Solver):
 
         ``up_i(a) = theta_i(a) + sum_c min_b [theta_ic(a, b) + up_c(b)]``
 
-    with ``-T log sum exp(-. / T)`` for the minimum at T > 0. At T = 0 the labels are read off from
-    the roots on. At T > 0 the second pass completes the beliefs to marginals; the labelling
-    offered takes the most probable label of each variable given the one it hangs from.
+    with ``-T log sum exp(-. / T)`` for the minimum at T > 0. A second pass reads the labels off at
+    T = 0, and completes the marginals at T > 0; the labelling offered takes the most probable label
+    given the parent's.
 
     Guarantees
     ----------

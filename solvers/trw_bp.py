@@ -56,16 +56,14 @@ def new_message(
     temperature: float,
     others: Sequence[tuple[FloatArray, FloatArray]],
 ) -> FloatArray:
-    """Return what a term tells the variable at position `to` of its scope, times ``rho``.
-
-    The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies and
-    for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j`` being
-    the unary of ``j`` and all ``n`` that arrive there,
-
-        ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
-
-    over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
-    """
+    """Return the message of a term to the variable at position `to` of its scope, times ``rho``."""
+    # The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies
+    # and for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j``
+    # being the unary of ``j`` and all ``n`` that arrive there,
+    #
+    # ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
+    #
+    # over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
     exponents = np.moveaxis(table, to, 0)
     for axis, (belief, back) in enumerate(others, start=1):
         shape = [-1 if a == axis else 1 for a in range(table.ndim)]
@@ -79,30 +77,28 @@ def new_message(
 class TRWBP(Solver):
     """Tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), on terms of any arity.
 
-    The terms are spread over spanning forests, term ``c`` appearing with probability ``rho_c``. A
-    forest holds edges and higher-order factors that, with their variables, form no cycle. For any
-    messages ``n`` the energy is the average of energies on forests, with unaries
-    ``b_i - sum_c n_c / rho_c`` over the forest's terms at ``i`` (the belief ``b_i`` being unary and
-    all messages) and terms ``theta_c / rho_c``. By Hoelder's inequality
+    The terms are spread over spanning forests; term ``c`` appears with probability ``rho_c``. A
+    forest holds edges and factors that form no cycle with their variables. For any messages ``n``
+    the energy is an average of energies on forests, with unaries ``b_i - sum_c n_c / rho_c`` over
+    the forest's terms at ``i`` (``b_i`` the unary plus all messages) and terms ``theta_c / rho_c``.
+    By Hoelder's inequality
 
         ``log Z <= sum_F share_F log Z_F``,
 
-    and each ``Z_F`` is found by dynamic programming. Message passing lowers the bound: where the
-    messages converge it is the least that these ``rho`` allow, and the greatest value, over locally
-    consistent marginals, of ``-<E> / T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``.
+    and dynamic programming gives each ``Z_F``. Message passing lowers the bound; at convergence it
+    is the least that these ``rho`` allow: the maximum over locally consistent marginals of ``-<E> /
+    T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``.
 
-    Where there are factors, variables are first summed out exactly where that makes no table
-    larger, and terms are added to larger ones around them, which have to share their probability
-    else; marginals of such variables follow from those of the terms that they left.
+    With factors, variables are first summed out exactly if no table grows, and terms are merged
+    into larger ones around them.
 
     Parameters
     ----------
     trees : int
         Least number of spanning forests; more are drawn until every term is in one.
     tree_updates : int
-        Improve the probabilities this often by a conditional gradient step: the spanning forest of
-        the largest mutual information joins the others. With factors it is a heavy one only: such
-        forests are no matroid, and are grown term by term.
+        Number of conditional gradient steps on the probabilities: the spanning forest of the
+        largest mutual information joins the others (a heavy one only, with factors).
     damping : float in [0, 1)
         Share of the old message that is kept; not applied on forests.
     tolerance : float
@@ -113,21 +109,18 @@ class TRWBP(Solver):
 
     Guarantees
     ----------
-    `log_partition` is an upper bound (kind ``"upper"``) however early message passing stops, with
-    forbidden labels and combinations, too; on forests of variables, edges and factors it is tight.
-    Only a time limit that ends before the forests are drawn leaves none. The marginals are
-    pseudo-marginals; labels that hard terms rule out have none. Message passing need not converge;
-    `converged` is only said where it did.
+    `log_partition` is an upper bound (kind ``"upper"``) whenever message passing stops, also with
+    hard terms; it is tight on forests. Only a time limit before the forests are drawn leaves none.
+    The marginals are pseudo-marginals. `converged` means that the messages did, which is not
+    guaranteed.
 
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, O(table size) for
-    higher-order factors, and O(k) for each variable and label cost (a factor over all variables, by
-    its star encoding); the bound as much for each term of each forest, and an update of the
-    probabilities some 20 sweeps. Summing variables out takes 50 microseconds or so a term, where
-    there are factors and time for that. Memory: two message arrays of ``8 * 2 m k`` bytes each (one
-    without updates), and 8 n bytes a forest, of which there are ``2 m / n`` or so where that is
-    more than `trees`, and one more for each update.
+    higher-order factors, and O(k) for each variable and label cost. The bound costs as much for
+    each term of each forest, an update of the probabilities about 20 sweeps. Memory: two message
+    arrays of ``8 * 2 m k`` bytes each, and 8 n bytes for each of about ``max(trees, 2 m / n)``
+    forests.
 
     References
     ----------
@@ -317,7 +310,7 @@ class _Passing:
 
     @cached_property
     def _position(self) -> IntArray:
-        """Where each half-edge stands in the adjacency."""
+        """The position of each half-edge in the adjacency."""
         return np.argsort(self.arrays.adj_half)
 
     def _told(self, c: int, s: int) -> FloatArray:

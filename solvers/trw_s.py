@@ -67,17 +67,15 @@ def one_pass(
     tables: dict[tuple[int, int], FloatArray],
     messages: dict[tuple[int, int], FloatArray],
 ) -> float:
-    """Visit the variables in order, renew their messages to later ones; return the bound.
-
-    The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
-    variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share
-    ``1 / n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
-
-    ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
-
-    normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
-    `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
-    """
+    """Visit the variables in order, renew their messages to later ones; return the bound."""
+    # The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
+    # variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share ``1 /
+    # n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
+    #
+    # ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
+    #
+    # normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
+    # `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
     bound = 0.0
     for place, s in enumerate(order):
         neighbours = [t for t in order if (s, t) in tables]
@@ -149,7 +147,7 @@ def add_up(
 
 @inlined
 def fetch(g: GraphArrays, plan: Schedule, rank: np.uint64, k: int, rows: FloatArray) -> None:
-    """Have what `add_up` will read brought near."""
+    """Prefetch the data that `add_up` reads."""
     fetch_row(k, g.unary, np.uint64(g.unary_ptr[plan.order[rank]]))
     for q in range(plan.ptr[rank], plan.ptr[rank + np.uint64(1)]):
         fetch_row(k, rows, np.uint64(plan.at[q]))
@@ -497,53 +495,47 @@ class Passes:
 class TRWS(Solver):
     """Sequential tree-reweighted message passing at T = 0 (Kolmogorov 2006, 2015).
 
-    Maximises a lower bound on the energy, the sum of the minima of the terms of a
-    reparametrisation: forwards and backwards along an order of the variables, each variable
-    collects what its terms hold, ``m_f(x_i) = min theta_f(x_f) - sum_{j != i} m_f(x_j)`` over the
-    other variables of the term, and gives a share of the sum to each term that goes on. Labels are
-    chosen in the forward direction, each given those before it. Factors of any arity take part as
-    in SRMP, with single variables as separators.
+    Maximises a lower bound, the sum of the minima of the terms of a reparametrisation. Passing
+    forwards and backwards along an order, each variable collects ``m_f(x_i) = min theta_f(x_f) -
+    sum_{j != i} m_f(x_j)`` of its terms, and gives a share of the sum to each term that goes on.
+    Labels are chosen forwards, each given those before it. Factors take part as in SRMP, with
+    single variables as separators.
 
     Parameters
     ----------
     order : {"given", "breadth-first"}
-        The order of visits: by variable number, or breadth-first, component by component. Long
-        monotonic chains in the order speed convergence up. Forests are always visited
-        breadth-first.
+        Visits by variable number, or breadth-first. Long monotonic chains in the order speed
+        convergence up. Forests are always visited breadth-first.
     tolerance : float
         The bound has converged when it gains no more than this share of all it has gained so far
         (plus the mean cost) ...
     patience : int
         ... in each of this many sweeps in succession.
     decode_every : int or None
-        Sweeps from one labelling to the next, which takes half as long as a sweep; by default
-        a quarter of those that were made, at least one. The last messages always give one.
+        Sweeps from one labelling to the next; by default a quarter of those made so far.
     max_sweeps : int
         Limit on sweeps; a sweep is a forward and a backward pass. Those of tightening do not count.
     polish : bool
         Improve the best labelling by ICM at the end if it is not proved optimal.
     tighten : {"cycles", "triplets"} or None
-        When the sweeps have ended without a proof, go on from their reparametrisation with
-        clusters of variables, see `inference_lab.algorithms.dual.tightening`: those of frustrated
-        cycles, triangles of existing pairs, or none.
+        If the sweeps end without a proof, go on with clusters of variables
+        (`inference_lab.algorithms.dual.tightening`): frustrated cycles, triangles of existing
+        pairs, or none.
 
     Guarantees
     ----------
-    The bound never falls, whatever the terms, and is at most the optimum of the local polytope.
-    Exact on forests, after one sweep and with ties. At the fixed point, a weak tree agreement, the
-    bound equals the local polytope's if all variables have two labels and all terms are pairwise,
-    and the optimum if these are submodular, too; with more labels it can stay below. Tightening
-    takes it beyond the local polytope, and it does not fall on the way. Infeasibility is reported
-    only where the messages prove it. `converged` is said only when the bound stands still and,
-    with tightening, no cluster promises more.
+    The bound never falls, and is at most the optimum of the local polytope; tightening takes it
+    beyond. Exact on forests after one sweep, also with ties. At the fixed point (weak tree
+    agreement) it equals the local polytope's optimum if all terms are pairwise and over two labels,
+    and the least energy if they are submodular, too. Infeasibility is reported only if the messages
+    prove it. `converged` means that the bound stands still and no cluster promises more.
 
     Complexity
     ----------
-    A sweep costs O(k) a message for diagonal, truncated linear and truncated quadratic terms,
-    O(k^2) for other tables, O(table size * arity) for higher-order factors. Memory: one message
-    an edge, ``8 m k`` bytes, one a position of a higher-order factor's scope; 49 bytes an edge and
-    56 a variable for order and layout. Tightening adds two messages an edge, a copy of the pairwise
-    tables, and what clusters take.
+    A sweep costs O(k) a message for diagonal and truncated terms, O(k^2) for other tables, O(table
+    size * arity) for higher-order factors. Memory: ``8 m k`` bytes for messages; 49 bytes an edge
+    and 56 a variable for the layout. Tightening adds two messages an edge, a copy of the pairwise
+    tables, and the clusters.
 
     References
     ----------

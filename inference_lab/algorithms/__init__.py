@@ -1,1 +1,1 @@
-"""What several methods are made of; nothing here knows a solver or the registry."""
+"""Algorithms shared by several solvers; they import neither solvers nor the registry."""

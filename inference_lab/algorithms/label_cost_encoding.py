@@ -1,10 +1,7 @@
-"""Run a method that knows ordinary terms only on a graph with label costs, by its star encoding.
+"""Run a solver without support for label costs on the star encoding of the graph.
 
-At temperature 0 the least cost over the auxiliary variables is the energy, and at ``T > 0`` the sum
-over them is its weight (`inference_lab.graph.label_encoding.star`), so that labellings, bounds,
-marginals and partition functions of the encoding are those of the graph. The messages of belief
-propagation on the star are those of the factor over all variables that a label cost is, each in
-O(k) instead of O(k^n).
+The encoding keeps energies, bounds, marginals and partition functions
+(`inference_lab.graph.label_encoding.star`).
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ __all__ = ["run_on_star"]
 
 
 class ForwardingRun(Run):
-    """The run of a method on the star, which tells that on the graph what it hears."""
+    """The run of a solver on the star; forwards offers and bounds to the run on the graph."""
 
     def __init__(self, outer: Run, code: Star) -> None:
         self._outer = outer

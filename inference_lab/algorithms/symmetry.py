@@ -21,17 +21,11 @@ __all__ = ["Symmetry", "break_symmetry"]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Classes of interchangeable labels, and the variables along which they are numbered.
+    """Classes of interchangeable labels, and the variables along which they are numbered."""
 
-    Attributes
-    ----------
-    classes : list of (c,) int64 arrays
-        Labels that are interchangeable, at least two each, rising.
-    sequence : list of int
-        Distinct variables, one less than the largest class has labels, or all there are.
-    """
-
+    #: Labels that are interchangeable, at least two each, rising.
     classes: list[IntArray]
+    #: Distinct variables, one less than the largest class has labels, or all there are.
     sequence: list[int]
 
     def allowed(self, graph: FactorGraph) -> npt.NDArray[np.bool_]:

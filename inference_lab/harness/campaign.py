@@ -1,9 +1,7 @@
 """A campaign: tasks that each leave a record, whatever happens in them.
 
-A comparison of solvers is one, a study of clustering another. A *task* is known by its number, and
-by the *key* of the record it leaves; it is a `Call`, which an *executor* makes here, in workers or
-on a cluster; its *record* goes to the *store* the moment it is there. `run_campaign` does what the
-store has no records of.
+An *executor* makes the `Call` of each task; its *record* is stored at once. Tasks with a stored
+record are skipped.
 """
 
 from __future__ import annotations
@@ -32,19 +30,14 @@ RERUN = ("failed", "timeout", "all")
 
 
 class InputError(ValueError):
-    """Something that was given cannot be used; nothing was run. One line says what."""
+    """An input cannot be used; nothing was run. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several equal shares of the runs, for queues of batch jobs.
+    """One of several equal shares of the runs, for queues of batch jobs."""
 
-    Parameters
-    ----------
-    index, count : int
-        ``1 <= index <= count``.
-    """
-
+    #: ``1 <= index <= count``.
     index: int
     count: int
 
@@ -64,14 +57,10 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where and how the tasks of a campaign are run, and which of them.
+    """Place, manner and selection of the tasks of a campaign."""
 
-    Parameters
-    ----------
-    jobs, cluster, rerun, shard, threads, memory_limit, progress
-        As in `inference_lab.compare`.
-    """
-
+    #: `jobs`, `cluster`, `rerun`, `shard`, `threads`, `memory_limit`, `progress`: As in
+    #: `inference_lab.compare`.
     jobs: int = 1
     cluster: str | None = None
     rerun: Literal["failed", "timeout", "all"] | None = None
@@ -114,20 +103,15 @@ class Execution:
 
 
 def at_least_one(name: str, value: Any) -> None:
-    """Refuse what is no integer from 1 on."""
+    """Raise unless a value is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
 class Campaign(ABC, Generic[_R]):
-    """Tasks that each leave a record; a task is known by its number.
+    """Tasks that each leave a record; a task is known by its number."""
 
-    Attributes
-    ----------
-    keys : list of hashable
-        Of the records that the tasks leave, in the order of the results.
-    """
-
+    #: Of the records that the tasks leave, in the order of the results.
     keys: Sequence[Hashable]
 
     @abstractmethod
@@ -144,17 +128,14 @@ class Campaign(ABC, Generic[_R]):
 
     @abstractmethod
     def planned(self) -> Planned:
-        """Return what is noted of the plan."""
+        """Return the entry of the plan in the manifest."""
 
     @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return what a task is called where progress is told: problem, method and seed."""
+        """Return the name of a task in progress reports: problem, method and seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Load and compile what tasks need, in this process; yield one of those that need each.
-
-        Each is yielded before the work is done.
-        """
+        """Load and compile what tasks need, in this process; yield one of those that need each."""
         yield from ()
 
     def see(self, record: _R) -> None:

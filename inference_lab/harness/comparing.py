@@ -1,9 +1,4 @@
-"""The comparison harness: every solver on every problem, one record a run.
-
-`compare` builds the problems, runs the solvers on them under one clock, and returns a
-`Comparison` of the records. Whatever happens in a run ends as its record; runs that a store holds
-are not run again.
-"""
+"""The comparison harness: every solver on every problem, one record a run."""
 
 from __future__ import annotations
 
@@ -128,12 +123,10 @@ class Plan(Campaign[Record]):
         )
 
     def in_order(self) -> list[int]:
-        """Return the numbers of the tasks in the order in which they are run, always the same.
-
-        Whole seeds first, so that what is stopped early covers all problems; within a seed,
-        problems in random order and on each the solvers in random order, so that a machine that
-        grows slower or busier does so for all of them.
-        """
+        """Return the numbers of the tasks in the order in which they are run, always the same."""
+        # Whole seeds first, so that what is stopped early covers all problems; within a seed,
+        # problems in random order and on each the solvers in random order, so that a machine that
+        # grows slower or busier does so for all of them.
         draw = random.Random(0)
         place = {seed: at for at, seed in enumerate(self.seeds)}
         blocks: dict[tuple[int, int, int], list[int]] = {}
@@ -162,7 +155,7 @@ class Plan(Campaign[Record]):
         return blank(instance, solver, task.seed, task.repeat, self.settings)
 
     def planned(self) -> PlannedRuns:
-        """Return what is noted of the plan."""
+        """Return the entry of the plan in the manifest."""
         return PlannedRuns.of(
             {
                 "problems": [
@@ -191,7 +184,7 @@ class Plan(Campaign[Record]):
                 warmed_up(solver, instance, self.settings)
 
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return what a run is called where progress is told."""
+        """Return the name of a run in progress reports."""
         task = self.tasks[number]
         return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 
@@ -413,7 +406,7 @@ def _check_recordable(plan: Plan) -> None:
 
 
 def _check_portable(plan: Plan) -> None:
-    """Refuse what cannot be sent to another process."""
+    """Raise if an object cannot be sent to another process."""
     for source in plan.sources:
         if not isinstance(source, str):
             try:

@@ -1,7 +1,6 @@
-"""Where calls are made: in this process, in worker processes, or on a Dask cluster.
+"""Executors of calls: this process, worker processes, or a Dask cluster.
 
-An executor takes `Call`s and yields their results as they come, each with the number of its call.
-A call whose process died comes back as a `Crash`; all others go on.
+A call whose process died returns a `Crash`; all others continue.
 """
 
 from __future__ import annotations
@@ -32,23 +31,14 @@ class ClusterError(RuntimeError):
 
 
 class Call(NamedTuple):
-    """A function to call, as ``function(shared, *arguments)``.
+    """A function to call, as ``function(shared, *arguments)``."""
 
-    Parameters
-    ----------
-    number : int
-        What its result is known by.
-    function : callable
-        A function of a module.
-    share : int
-        Calls with the same number have the same `shared`, which is sent to a process once for
-        those that follow each other.
-    shared : object
-    arguments : tuple
-    """
-
+    #: What its result is known by.
     number: int
+    #: A function of a module.
     function: Callable[..., Any]
+    #: Calls with the same number have the same `shared`, which is sent to a process once for those
+    #: that follow each other.
     share: int
     shared: Any
     arguments: tuple[Any, ...]
@@ -195,13 +185,12 @@ def _there(
 
 
 class _Cluster(Executor):
-    """A Dask cluster that is up already, by the address of its scheduler.
+    """A Dask cluster that is up already, by the address of its scheduler."""
 
-    The workers need the same versions of everything, and the data where they are here. Each of
-    their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
-    are processors. Calls of a worker that dies are made again on another; those that have begun
-    when the comparison is interrupted go on to their limit there, and nobody waits for them.
-    """
+    # The workers need the same versions of everything, and the data where they are here. Each of
+    # their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
+    # are processors. Calls of a worker that dies are made again on another; those that have begun
+    # when the comparison is interrupted go on to their limit there, and nobody waits for them.
 
     def __init__(self, address: str, threads: int = 1) -> None:
         super().__init__(threads)

@@ -1,4 +1,4 @@
-"""What a comparison is made of: problems built, seeds listed, settings."""
+"""The inputs of a comparison: problems built, seeds listed, settings."""
 
 from __future__ import annotations
 
@@ -54,19 +54,12 @@ _DERIVED = (
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem that is ready to be run on.
-
-    Parameters
-    ----------
-    problem : Problem
-    setup_seconds : float
-        What building it took.
-    truth_energy : float or None
-        Energy of the ground truth.
-    """
+    """A problem that is ready to be run on."""
 
     problem: Problem
+    #: What building it took.
     setup_seconds: float
+    #: Energy of the ground truth.
     truth_energy: float | None
 
 
@@ -153,10 +146,8 @@ def refuse_repeats(kind: str, names: Sequence[str]) -> None:
 
 
 def solver_source(solver: Solver) -> str:
-    """Return a digest of the file of a solver from outside the library, empty for one of ours.
-
-    Ours carry a version, which is raised when results change; others are edited.
-    """
+    """Return a digest of the file of a solver from outside the library, empty for one of ours."""
+    # Ours carry a version, which is raised when results change; others are edited.
     module = type(solver).__module__
     if module.startswith("inference_lab."):
         return ""
@@ -174,29 +165,18 @@ def _file_digest(path: str) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same in all runs of a comparison.
+    """The settings that all runs of a comparison share."""
 
-    Parameters
-    ----------
-    time_limit : float or None
-        Seconds.
-    clock : {"wall", "cpu"}
-        What seconds are, see `inference_lab.solve`.
-    temperature : float
-    threads : int
-        Threads that numerical libraries may use.
-    isolated : bool
-        Whether runs have processes of their own.
-    memory : int or None
-        Bytes of address space that a run may take on top of what is loaded.
-    trace_limit : int
-        Points of its history that a record keeps at most.
-    """
-
+    #: Seconds.
     time_limit: float | None = None
+    #: What seconds are, see `inference_lab.solve`.
     clock: Literal["wall", "cpu"] = "wall"
     temperature: float = 0.0
+    #: Threads that numerical libraries may use.
     threads: int = 1
+    #: Whether runs have processes of their own.
     isolated: bool = True
+    #: Bytes of address space that a run may take on top of what is loaded.
     memory: int | None = None
+    #: Points of its history that a record keeps at most.
     trace_limit: int = TRACE_LIMIT

@@ -35,20 +35,13 @@ _R = TypeVar("_R", bound=RunRecord)
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds for the process of a run.
+    """The limits of the process of a run."""
 
-    Parameters
-    ----------
-    isolated : bool
-        Whether there is one. Without, and on systems that cannot fork, nothing else holds.
-    memory : int or None
-        Bytes of address space that it may take on top of what is loaded.
-    wall : float or None
-        Seconds after which it is ended by force.
-    """
-
+    #: Whether there is one. Without, and on systems that cannot fork, nothing else holds.
     isolated: bool = True
+    #: Bytes of address space that it may take on top of what is loaded.
     memory: int | None = None
+    #: Seconds after which it is ended by force.
     wall: float | None = None
 
     @property
@@ -58,12 +51,12 @@ class Limits:
 
 
 def now() -> str:
-    """Return the time in UTC, for people to read: durations are told by other clocks."""
+    """Return the time in UTC, for people to read; durations use other clocks."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def one_line(problem: BaseException | str, limit: int = 400) -> str:
-    """Return what an exception says, on one line and not too long."""
+    """Return the message of an exception on one line, shortened."""
     try:
         text = " ".join(str(problem).split())
     except Exception:  # somebody's exception may do anything when it is looked at
@@ -88,10 +81,7 @@ def warm_up_apart(
     limits: Limits,
     here: bool,
 ) -> bool:
-    """Warm something up in a process of its own, once; return whether it ended well there.
-
-    Compiled code goes to the disk there.
-    """
+    """Warm something up in a process of its own, once; return whether it ended well there."""
     if key not in _warm:
         if limits.hold:
             _warm[key] = _patiently(warm_up, arguments, limits).end == ExitReason.RETURNED

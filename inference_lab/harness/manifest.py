@@ -1,8 +1,4 @@
-"""What was planned for a store, noted beside it, so that what is missing is known without it.
-
-Beside ``runs.jsonl`` stands ``runs.plan.jsonl``: each campaign that writes there notes what it is
-going to run.
-"""
+"""The plan of a store, ``runs.plan.jsonl`` beside ``runs.jsonl``, from which gaps are counted."""
 
 from __future__ import annotations
 
@@ -36,30 +32,24 @@ class PlannedRun(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(JsonLine):
-    """What one campaign is going to run.
-
-    Attributes
-    ----------
-    id : str
-        Digest of the plan.
-    plan : mapping
-    """
+    """The plan of one campaign."""
 
     SCHEMA: ClassVar[int] = 1
 
     schema: int = 1
+    #: Digest of the plan.
     id: str
     #: No `Mapping`, which would be cut: a plan is kept in full, however many runs it has.
     plan: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: dict[str, Any]) -> Self:
-        """Return what is noted of a plan that JSON can hold."""
+        """Build the entry of a plan that JSON can hold."""
         text = json.dumps(plan, sort_keys=True)
         return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=plan)
 
     def check(self) -> None:
-        """Refuse what is no plan, or too large a one."""
+        """Raise if this is not a plan, or too large."""
         try:
             total = sum(part.count() for part in self.parts())
         except msgspec.ValidationError as reason:
@@ -94,7 +84,7 @@ class _Runs(msgspec.Struct):
 
 
 class PlannedRuns(Planned):
-    """What a comparison of solvers is going to run; ``plan`` has the fields of `_Runs`."""
+    """The planned runs of a comparison of solvers; ``plan`` has the fields of `_Runs`."""
 
     def parts(self) -> list[_Runs]:
         """Return the plan, which has one part."""
@@ -140,7 +130,7 @@ class _Stage(msgspec.Struct):
 
 
 class PlannedFits(Planned):
-    """What a study of clustering is going to fit; ``plan`` has ``stages``, each a `_Stage`."""
+    """The planned fits of a study of clustering; ``plan`` has ``stages``, each a `_Stage`."""
 
     def parts(self) -> list[_Stage]:
         """Return the stages."""

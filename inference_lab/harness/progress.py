@@ -19,10 +19,9 @@ _R = TypeVar("_R", bound=RunRecord)
 
 
 class Progress(NamedTuple, Generic[_R]):
-    """What a progress callable is told when a run starts (`record` is None) and when it ends.
+    """The argument of a progress callable when a run starts (`record` is None) and when it ends."""
 
-    Before the first run it is told what is compiled for the runs (`compiling`), which is no run.
-    """
+    # Before the first run it is called for compilation (`compiling`).
 
     done: int
     total: int
@@ -50,7 +49,7 @@ def log_line(event: Progress[Any]) -> str:
 def reporter(
     progress: bool | Callable[[Progress[Any]], None],
 ) -> AbstractContextManager[Callable[[Progress[Any]], None]]:
-    """Return a context that gives what is told of progress: as asked, on standard error, or not."""
+    """Return a context for progress reports: a callable, standard error, or none."""
     if callable(progress):
         return nullcontext(progress)
     return display() if progress else nullcontext(lambda event: None)
@@ -95,7 +94,7 @@ def _log(event: Progress[Any]) -> None:
 
 
 def _compiling(event: Progress[Any]) -> str:
-    """Say what is done before the first run."""
+    """Report the compilation before the first run."""
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 
 

@@ -1,8 +1,4 @@
-"""What a folder of results holds: states of runs, and merging.
-
-The records are those of runs, in ``runs.jsonl``, or those of fits, in ``records.jsonl``; what was
-planned is noted beside them (`inference_lab.harness.manifest`).
-"""
+"""The contents of a folder of results: states of runs, and merging."""
 
 from __future__ import annotations
 
@@ -79,19 +75,12 @@ def state(record: RunRecord | None) -> str:
 
 @dataclass(frozen=True)
 class States:
-    """How far the runs of a store are.
-
-    Parameters
-    ----------
-    cells : mapping of (problem, solver) to mapping of state to number of runs
-    problems, solvers : list of str
-    remarks : list of str
-        What the store holds besides, each a sentence; see `LineStore`.
-    """
+    """How far the runs of a store are."""
 
     cells: Mapping[tuple[str, str], Mapping[str, int]]
     problems: list[str]
     solvers: list[str]
+    #: What the store holds besides, each a sentence; see `LineStore`.
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -206,11 +195,7 @@ def states(store: LineStore[Any]) -> States:
 def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
-    """Append to a store what others hold and it does not, plans included.
-
-    Records are known by their identity, so merging again changes nothing. Of runs with the same
-    key, the last one counts: of the last store that has one.
-    """
+    """Append to a store what others hold and it does not, plans included."""
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}
     total = 0

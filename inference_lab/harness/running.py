@@ -172,11 +172,7 @@ def is_warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool
 
 
 def warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
-    """Warm a solver up for a problem, unless it is; return whether that ended well.
-
-    Our own solvers are warmed up here, before the run forks off; somebody's may change this
-    process, and is warmed up in the process of each run instead, if it ended well in one before.
-    """
+    """Warm a solver up for a problem, unless it is; return whether that ended well."""
     graph, ours = instance.problem.graph, is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
     return warm_up_apart(
@@ -196,10 +192,7 @@ def warm_up_all(
     jobs: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Warm solvers up for problems like some, in several processes at once.
-
-    Each that is ready is told, with the seconds it took.
-    """
+    """Warm solvers up for problems like some, in several processes at once."""
     instances = [
         instance for problem in problems for instance in build_instances(problem, data_dir)
     ]
@@ -228,7 +221,7 @@ def _timed_warm_up(instance: Instance, spec: str, settings: Settings) -> float:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return what holds for the process of a run, which is to heed its time limit by itself."""
+    """Return the limits of the process of a run; the run checks its time limit itself."""
     limit = settings.time_limit
     slack = _BUSY_SLACK if settings.clock == "cpu" else _WALL_SLACK
     wall = None if limit is None else slack * limit + _WALL_CONSTANT
@@ -238,10 +231,7 @@ def limits_of(settings: Settings) -> Limits:
 def _solved(
     record: Record, problem: Problem, solver: Solver, board: SharedIncumbent | None, warm: bool
 ) -> tuple[Record, Any]:
-    """Run a solver, warmed up if asked; return the record and the labels.
-
-    What it offers is left on the board.
-    """
+    """Run a solver, warmed up if asked; return the record and the labels."""
     from inference_lab.solving import solve
 
     if warm:

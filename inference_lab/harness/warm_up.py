@@ -1,8 +1,7 @@
-"""What is done before a solver is timed: it is run on small graphs, so that all it needs is loaded.
+"""Run solvers on small graphs before they are timed, so that all they need is loaded.
 
-Kernels are compiled when they are first called, for the types of what they are given. So a solver
-is run on graphs with the terms of the one it is going to be run on: an easy one, and one on which
-nothing settles early, so that it goes all the way.
+Kernels are compiled for the types of their first call. One graph is easy; on the other no method
+settles early, so that all kernels run.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ _SECONDS = 2.0
 
 
 def warm_up_graph(graph: FactorGraph) -> FactorGraph:
-    """Return a small part of a graph that holds every family of terms the graph has.
-
-    Complexity: linear in the number of edges; the result has at most a few dozen variables.
-    """
+    """Return a small part of a graph that holds every family of terms the graph has."""
     chosen: set[int] = {0} if graph.n_variables else set()
     for kind in np.unique(graph.edge_kinds):
         first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
@@ -61,11 +57,7 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
 
 
 def hard_graph(graph: FactorGraph) -> FactorGraph | None:
-    """Return a small graph of pairs, of the kinds that a graph has, on which nothing settles early.
-
-    All pairs of some variables have terms of either sign, drawn at random; others attract each
-    other. None for a graph without pairs.
-    """
+    """Return a small graph of the same kinds of pairs on which no method settles early."""
     if not graph.n_edges:
         return None
     rng = np.random.default_rng(0)
@@ -100,7 +92,7 @@ def _terms(
 
 
 def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
-    """Return what tells whether a solver has seen the like of a graph."""
+    """Return the key of graphs that share the compiled kernels of a solver."""
     families = (
         tuple(np.unique(graph.edge_kinds).tolist()),
         graph.n_factors > 0,
@@ -112,10 +104,7 @@ def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any,
 
 
 def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
-    """Run a solver on small graphs, so that loading and compiling is not timed.
-
-    What goes wrong here goes wrong again in the run itself, and is recorded there.
-    """
+    """Run a solver on small graphs, so that loading and compiling is not timed."""
     from inference_lab.solving import solve
 
     try:

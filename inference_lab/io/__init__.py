@@ -117,7 +117,7 @@ def _format_of(path: Path, wanted: str | None) -> str:
 
 
 def _holds(folder: Path) -> str:
-    """Say which model files are in a folder."""
+    """Format the list of model files in a folder."""
     models = sorted(p.name for p in folder.iterdir() if p.name.endswith(supported_suffixes()))
     return f", which holds {listed(models)}" if models else ""
 

@@ -28,10 +28,8 @@ Fail = Callable[[int, str], FormatError]
 
 
 def table_sizes(cardinalities: IntArray, arities: IntArray, scopes: IntArray) -> FloatArray:
-    """Return the number of entries of each table.
-
-    In doubles, so that absurd sizes become large numbers and do not wrap around.
-    """
+    """Return the number of entries of each table."""
+    # In doubles, so that absurd sizes become large numbers and do not wrap around.
     sizes = np.ones(arities.size)
     some = np.flatnonzero(arities)
     if some.size:
@@ -50,10 +48,8 @@ def repeated(arities: IntArray, scopes: IntArray, n: int) -> int | None:
 
 
 def too_many_free_labels(cardinalities: IntArray, scopes: IntArray) -> tuple[int, str] | None:
-    """Return the largest variable of no factor, and what is wrong, if these have too many labels.
-
-    Such variables are announced in a few bytes, and would take up memory all the same.
-    """
+    """Return the largest variable of no factor, and the fault, if these have too many labels."""
+    # Such variables are announced in a few bytes, and would take up memory all the same.
     free = np.ones(cardinalities.size, dtype=bool)
     free[scopes] = False
     most = _limits.MAX_FREE_LABELS

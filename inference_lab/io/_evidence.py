@@ -19,11 +19,9 @@ def _samples_fit(values: FloatArray) -> bool:
 
 
 def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int, int]:
-    """Parse UAI evidence in either dialect.
-
-    ``count variable label ...`` has an odd number of tokens and ``1 count variable label ...``
-    an even one, so that the number of tokens tells them apart.
-    """
+    """Parse UAI evidence in either dialect."""
+    # ``count variable label ...`` has an odd number of tokens and ``1 count variable label ...`` an
+    # even one, so that the number of tokens tells them apart.
     tokens = Tokens(data, path)
     values = tokens.values
     if values.size == 0:

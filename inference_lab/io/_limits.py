@@ -1,4 +1,4 @@
-"""What readers of model files take at most.
+"""Size limits of the readers of model files.
 
 Time and memory of every reader are linear in the length of the content, and in the size of the
 arrays that it declares without listing their entries one by one. What can be declared in a few

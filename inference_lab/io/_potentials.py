@@ -35,11 +35,7 @@ _DECIMALS = Context(
 def energies_of(
     tokens: Tokens, places: slice | IntArray, fail: Callable[[int, str], Exception]
 ) -> FloatArray:
-    """Return ``-ln`` of the numbers at `places` in ``tokens.values``; ``+inf`` for zero.
-
-    `fail` makes the error, of a place and of what is wrong with the potential there: one that is
-    negative, not finite, or has an exponent beyond 18 digits.
-    """
+    """Return ``-ln`` of the numbers at `places` in ``tokens.values``; ``+inf`` for zero."""
     potentials = tokens.values[places]
 
     def place_of(i: int) -> int:

@@ -85,7 +85,7 @@ class Tokens:
         return repr(text if len(text) <= 40 else text[:37] + "...")
 
     def error(self, number: int, message: str) -> FormatError:
-        """Make the error that says what is wrong at ``values[number]`` (or at the end)."""
+        """Make the error for a fault at ``values[number]`` (or at the end)."""
         token = number + self.first
         if token < len(self):
             where = f"line {self.line(number)}, token {token + 1}"
@@ -121,10 +121,7 @@ class Tokens:
         return self.error(number, f"expected a number, got {self.shown(number + self.first)}")
 
     def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
-        """Return ``values[number]`` as an integer from ``low`` to ``high``, or say what is wrong.
-
-        The upper limit is what the rest of the file has room for.
-        """
+        """Return ``values[number]`` as an integer from ``low`` to ``high``, or raise."""
         if number >= self.values.size:
             raise self.error(number, f"the file ends where {what} is expected")
         value = float(self.values[number])

@@ -120,7 +120,7 @@ class _Reader:
             yield _Token("end", "", at)
 
     def error(self, token: _Token, message: str) -> FormatError:
-        """Make the error that says what is wrong at a token."""
+        """Make the error for a fault at a token."""
         line = self._text.count("\n", 0, token.place) + 1
         where = "end of file" if token.kind == "end" else f"line {line}"
         return FormatError(f"{self.path}, {where}: {message}")
@@ -199,13 +199,7 @@ def _cut(text: str) -> str:
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
-    """Parse the content of a cost function network file.
-
-    Notes
-    -----
-    Time and memory are linear in the length of the content and in the number of entries of all
-    tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
-    """
+    """Parse the content of a cost function network file."""
     reader = _Reader(data, path)
     reader.open("the problem")
     sign, bound = _problem(reader)
@@ -341,7 +335,7 @@ def _domain(reader: _Reader, what: str) -> _Domain:
 
 
 def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
-    """Return what a name or a number stands for."""
+    """Return the index that a name or a number denotes."""
     token = reader.word(what)
     found = names.get(token.text)
     if found is not None:
@@ -406,10 +400,7 @@ def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown
 def _costs(
     reader: _Reader, function: _Function, domains: list[_Domain], shown: str, room: int
 ) -> int:
-    """Read what follows the scope of a function; return how many entries are not listed.
-
-    There is room for so many.
-    """
+    """Read what follows the scope of a function; return how many entries are not listed."""
     if reader.next.kind == "word" and reader.next.text in ("type", "params"):
         tag = reader.take()
         kind = reader.word("the type").text if tag.text == "type" else "parameters"

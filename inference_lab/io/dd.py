@@ -43,14 +43,10 @@ _IGNORED = (b"c", b"i0", b"i1", b"n0", b"n1")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
-    r"""Parse the content of a graph matching file.
-
-    Notes
-    -----
-    The tables of the pairs of left nodes that share a right node are all made, so that memory is
-    quadratic in the number of left nodes in the worst case; what `inference_lab.io._limits` does
-    not allow is refused before it is made.
-    """
+    r"""Parse the content of a graph matching file."""
+    # The tables of the pairs of left nodes that share a right node are all made, so that memory is
+    # quadratic in the number of left nodes in the worst case; what `inference_lab.io._limits` does
+    # not allow is refused before it is made.
     lines = _Lines(data, path)
     n_left, n_right, n_assignments, n_edges = lines.head()
     left, right, costs = lines.assignments(n_left, n_right, n_assignments)
@@ -118,7 +114,7 @@ class _Lines:
             self.values[kind] = values.reshape(len(texts), _FIELDS[kind])
 
     def error(self, line: int, message: str) -> FormatError:
-        """Make the error that says what is wrong on a line."""
+        """Make the error for a fault on a line."""
         return FormatError(f"{self.path}, line {line}: {message}")
 
     def _numbers(self, kind: bytes, texts: list[bytes]) -> FloatArray:

@@ -55,13 +55,7 @@ _COMMENT = re.compile(rb"#[^\r\n]*")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
-    """Parse the content of a libDAI file.
-
-    Notes
-    -----
-    Time and memory are linear in the length of the content and in the number of entries of all
-    tables and of variables that no factor names, which `inference_lab.io._limits` bounds.
-    """
+    """Parse the content of a libDAI file."""
     # Blanks in place of comments, so that lines keep their numbers.
     tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
     end = int(tokens.values.size)

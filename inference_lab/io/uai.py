@@ -63,13 +63,9 @@ from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
 
 
 def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
-    """Parse the content of a UAI file.
-
-    Notes
-    -----
-    Time and memory are linear in the length of the content, whatever it announces: each count is
-    compared with what is left of the file before anything of that size is made.
-    """
+    """Parse the content of a UAI file."""
+    # Time and memory are linear in the length of the content, whatever it announces: each count is
+    # compared with what is left of the file before anything of that size is made.
     match = WORD.search(data)
     if match is None:
         raise FormatError(f"{path}: the file is empty; expected MARKOV or BAYES")

@@ -74,13 +74,7 @@ _NAME = re.compile(rb"inference-lab/scale=([0-9.e+-]+)/offset=([0-9.e+-]+)")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
-    """Parse the content of a weighted CSP file.
-
-    Notes
-    -----
-    Time and memory are linear in the length of the content and in the number of entries of all
-    tables, which `inference_lab.io._limits` bounds. Shared tables of two variables stay shared.
-    """
+    """Parse the content of a weighted CSP file."""
     name = WORD.search(data)
     if name is None:
         raise FormatError(f"{path}: the file is empty; expected the name of the problem")

@@ -149,11 +149,10 @@ _LOADED = "inference_lab_user_"
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Compile a file from its source, never from bytecode.
+    """Compile a file from its source, never from bytecode."""
 
-    Bytecode that is kept counts as current for a file of the same size and second: what was edited
-    at once would run as it was, and be recorded as what it is.
-    """
+    # Bytecode that is kept counts as current for a file of the same size and second: what was
+    # edited at once would run as it was, and be recorded as what it is.
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -459,10 +458,8 @@ class Registry(Generic[_T]):
             raise
 
     def obtain(self, text: str) -> Any:
-        """Make the object of a spec string, of any type that a user's object or function has.
-
-        An object of this kind can be named by its own spec afterwards.
-        """
+        """Make the object of a spec string, of any type that a user's object or function has."""
+        # An object of this kind can be named by its own spec afterwards.
         spec = self._parsed(text)
         place = self._place(spec.name)
         if place is None:

@@ -36,13 +36,11 @@ def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
 def as_problems(
     source: ProblemSource | Iterable[ProblemSource], data_dir: Path | None = None
 ) -> list[Problem]:
-    """Make the problems of a source, one or many.
-
-    A spec such as ``my_module:problems`` may name several at once: an iterable, or a function that
-    returns one, of anything that can be used here. Those without a name of their own get that of
-    the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that makes
-    the problem again.
-    """
+    """Make the problems of a source, one or many."""
+    # A spec such as ``my_module:problems`` may name several at once: an iterable, or a function
+    # that returns one, of anything that can be used here. Those without a name of their own get
+    # that of the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that
+    # makes the problem again.
     return list(_problems(source, data_dir, ""))
 
 

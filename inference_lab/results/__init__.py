@@ -1,1 +1,1 @@
-"""What runs leave, and what follows from it, unrendered."""
+"""Records of runs and their analysis, without rendering."""

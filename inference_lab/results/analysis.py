@@ -1,8 +1,4 @@
-"""What records of runs say: gaps to the best bound known, proofs, contradictions, aggregates.
-
-`Findings` are made of records alone, those that `inference_lab.compare` returns or those that files
-hold; everything they say follows from them.
-"""
+"""Analysis of records: gaps to the best known bound, proofs, contradictions, aggregates."""
 
 from __future__ import annotations
 
@@ -71,11 +67,7 @@ _ELSEWHERE = {
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """Return the last record of each `Record.key`, in the order in which the keys first appear.
-
-    A store is only ever appended to, so a run that was done anew has several records in it, of
-    which the last one counts.
-    """
+    """Return the last record of each `Record.key`, in the order in which the keys first appear."""
     return list({record.key: record for record in records}.values())
 
 
@@ -297,7 +289,7 @@ class Findings:
 
     @cached_property
     def problems(self) -> list[ProblemSummary]:
-        """What all runs together say about each problem, in the order of the runs."""
+        """Summaries of each problem over all runs, in the order of the runs."""
         names: dict[str, int] = {}
         for name, _ in self._by_problem:
             names[name] = names.get(name, 0) + 1
@@ -349,7 +341,7 @@ class Findings:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What makes the comparison less than fair or complete, each a sentence."""
+        """Reasons why the comparison is unfair or incomplete, each a sentence."""
         return self.remarks + self._repetitions[1] + unfairness(self.records, self.stages)
 
     @cached_property

@@ -1,7 +1,6 @@
-"""The best energies known of problems: who found them, who proved them, and which are open.
+"""The best known energies of problems: who found them, who proved them, and which are open.
 
-A file beside the records of a study holds one line a problem. It follows from records alone, and
-two of them make one, in either order: what a long run found elsewhere is kept.
+The file has one line a problem. Merging two files keeps the better entry, in either order.
 """
 
 from __future__ import annotations
@@ -32,34 +31,24 @@ FILE = "best-known.jsonl.gz"
 
 @dataclass(frozen=True)
 class KnownBest:
-    """What is known of the best energy of one problem.
-
-    Attributes
-    ----------
-    problem, problem_hash : str
-    energy : float
-        The lowest that a run found, or the known optimum; ``inf`` if there is none.
-    found_by : tuple of str
-        Specs of all that found it, sorted.
-    bound : float
-        The largest lower bound.
-    bound_by : tuple of str
-        Specs of all that gave it, sorted: where it meets the energy, those that proved it.
-    small_energy : float
-        As in `inference_lab.results.records.Record`.
-    """
+    """The best known energy of one problem."""
 
     problem: str
     problem_hash: str
+    #: The lowest that a run found, or the known optimum; ``inf`` if there is none.
     energy: float = math.inf
+    #: Specs of all that found it, sorted.
     found_by: tuple[str, ...] = ()
+    #: The largest lower bound.
     bound: float = -math.inf
+    #: Specs of all that gave it, sorted: where it meets the energy, those that proved it.
     bound_by: tuple[str, ...] = ()
+    #: As in `inference_lab.results.records.Record`.
     small_energy: float = 1.0
 
     @property
     def open(self) -> bool:
-        """Whether nobody has proved the energy, or that no labelling has a finite one."""
+        """Whether neither the energy nor infeasibility is proved."""
         return not self.alike(self.energy, self.bound) or self.bound == -math.inf
 
     def alike(self, one: float, other: float) -> bool:
@@ -117,7 +106,7 @@ def _of_one(runs: list[Record]) -> KnownBest:
 
 
 def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
-    """Return what several know together; the order makes no difference to what is known."""
+    """Merge several collections, in any order."""
     result: dict[tuple[str, str], KnownBest] = {}
     for part in parts:
         for key, known in part.items():
@@ -150,7 +139,7 @@ def _lines_of(path: Path) -> list[bytes]:
 
 
 def write_known(path: Path, known: Known) -> None:
-    """Write what is known, sorted by problem: the same content gives the same bytes."""
+    """Write the entries, sorted by problem: the same content gives the same bytes."""
     lines = [json.dumps(jsonable(asdict(known[key])), sort_keys=True) for key in sorted(known)]
     content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0)
     if not path.exists() or path.read_bytes() != content:

@@ -23,10 +23,9 @@ COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 
 class FitKey(NamedTuple):
-    """What a fit was asked: of fits with the same key, one is enough.
+    """The inputs of a fit; fits with the same key are interchangeable."""
 
-    Limits are no part of it, since they only decide whether a fit fails.
-    """
+    # Limits are no part of it, since they only decide whether a fit fails.
 
     data: str
     method_key: str
@@ -39,7 +38,7 @@ class FitKey(NamedTuple):
 
     @property
     def task(self) -> str:
-        """What is to be clustered, in words."""
+        """The data to be clustered, in words."""
         noisy = f", {self.noise:g} of them wrong" if self.noise else ""
         return f"{self.data}, {self.constraints:g} {self.unit}{noisy}"
 
@@ -124,7 +123,7 @@ class StudyRecord(RunRecord):
 
     @property
     def key(self) -> FitKey:
-        """What the fit was asked; see `FitKey`."""
+        """The inputs of the fit; see `FitKey`."""
         return FitKey(
             self.data,
             self.method_key,
@@ -160,12 +159,7 @@ class StudyRecord(RunRecord):
 
 
 class FitStore(LineStore[StudyRecord]):
-    """A file of records of fits, see `LineStore`.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """A file of records of fits, see `LineStore`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, StudyRecord)

@@ -1,7 +1,4 @@
-"""Contradictions between records, and what makes a comparison of them less than fair.
-
-The alarms and warnings of `inference_lab.reporting.comparison.Comparison`, each a sentence.
-"""
+"""Contradictions between records, and reasons why a comparison of them is unfair."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _KINDS = {"exact": "the exact value", "lower": "a lower bound", "upper": "an upp
 
 
 def environment_id(record: Record) -> str:
-    """Return what tells the environment of a run from others: its ``id``, or all of it."""
+    """Return the identity of the environment of a run: its ``id``, or all of it."""
     given = record.environment.get("id")
     if given is not None:
         return str(given)
@@ -35,11 +32,7 @@ def environment_id(record: Record) -> str:
 
 
 def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
-    """Return what the runs on one problem say that cannot all be true.
-
-    Bounds above energies, proofs of what is not optimal, claims that differ from the evaluation,
-    a known optimum that is none, bounds of log Z that cross.
-    """
+    """Return the contradictions between the runs on one problem."""
     alarms = []
     best = problem.best_energy
     limit = best + problem.slack(best) if math.isfinite(best) else math.inf
@@ -131,7 +124,7 @@ def _log_partition(record: Record) -> float:
 def repetitions(
     records: Iterable[Record], names: Mapping[tuple[str, str], str]
 ) -> tuple[list[str], list[str]]:
-    """Return what runs that were asked the same and ended by themselves say differently."""
+    """Return differences between completed runs of the same inputs."""
     asked: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         if record.status in _ENDED and record.seed is not None:
@@ -165,10 +158,7 @@ def repetitions(
 
 
 def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()) -> list[str]:
-    """Return what makes a comparison of runs less than fair or complete.
-
-    The solvers of each of the stages may have limits and problems of their own.
-    """
+    """Return the reasons why a comparison of runs is unfair or incomplete."""
     warnings = []
     parts = [[r for r in records if r.solver in stage] for stage in stages]
     parts.append([r for r in records if not any(r.solver in stage for stage in stages)])

@@ -13,11 +13,9 @@ __all__ = ["exclusive_lock", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
-    """Write a file beside `path` and move it there, so that the file is whole or as it was.
-
-    The folder is made if it is missing; a link goes on to lead where it did. With `synced`, the
-    content is on the disk before it replaces the old one.
-    """
+    """Write a file beside `path` and move it there, so that the file is whole or as it was."""
+    # The folder is made if it is missing; a link goes on to lead where it did. With `synced`, the
+    # content is on the disk before it replaces the old one.
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -40,11 +38,9 @@ def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
 
 @contextmanager
 def exclusive_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock for the duration of the block; call `waiting` if it is not free.
-
-    The lock ends with this process, also if that is killed; forked processes do not hold it.
-    The file `path` is removed at the end.
-    """
+    """Hold an exclusive lock for the duration of the block; call `waiting` if it is not free."""
+    # The lock ends with this process, also if that is killed; forked processes do not hold it. The
+    # file `path` is removed at the end.
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, holder = filelock.FileLock(path), os.getpid()
     try:

@@ -45,15 +45,7 @@ class LaterRecordError(RecordError):
 
 
 def jsonable(value: Any) -> Any:
-    """Turn a value into one that strict JSON can hold and gives back unchanged.
-
-    Numbers that are not finite become ``"inf"``, ``"-inf"`` or ``"nan"``; keys become strings;
-    tuples, sets and arrays become lists (beyond 1000 entries, or nested too deeply, their length,
-    or shape and dtype); halves of characters become escapes; integers of more than 1024 bits become
-    their size; what JSON has no form for becomes its `repr`, shortened to 200 characters. A value
-    that takes more than a million characters becomes its class and that size. No exception that a
-    value raises when it is looked at gets out of here.
-    """
+    """Turn a value into one that strict JSON can hold and gives back unchanged."""
     try:
         return _plain(value, 0, _Room())
     except _TooMuchError:
@@ -163,11 +155,10 @@ def clean_text(text: str) -> str:
 
 
 class JsonLine:
-    """Base of frozen dataclasses that are kept as lines of JSON, with ``schema`` as first field.
+    """Base of frozen dataclasses that are kept as lines of JSON, with ``schema`` as first field."""
 
-    The types of the fields are checked when an object is made. Fields of type `Mapping` are free of
-    form and become `json_object`.
-    """
+    # The types of the fields are checked when an object is made. Fields of type `Mapping` are free
+    # of form and become `json_object`.
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     #: Version of the fields. Lines of earlier versions lack fields, which have defaults; lines of

@@ -17,10 +17,7 @@ KEPT_BELOW, LONGEST = 100_000, 100_000
 
 
 def encode_labels(labels: IntArray | None) -> str:
-    """Return a labelling as a string: base64 of zlib of a code for its width, and its bytes.
-
-    Empty without a labelling, from `KEPT_BELOW` variables on, and beyond `LONGEST` characters.
-    """
+    """Return a labelling as a string: base64 of zlib of a code for its width, and its bytes."""
     if labels is None or len(labels) >= KEPT_BELOW:
         return ""
     narrow = np.min_scalar_type(int(labels.max(initial=0)))

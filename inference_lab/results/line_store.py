@@ -100,11 +100,7 @@ class LineStore(Generic[_L]):
         return self.beside(f".rejected{self.path.suffix}")
 
     def prepare(self, *, ours: bool = False) -> list[_L]:
-        """Make sure that records can be appended, and return those that there are.
-
-        Damaged lines are moved to the file `rejected`; those of a later version stay. A file with
-        other lines only is refused, unless it is known to be `ours`.
-        """
+        """Make sure that records can be appended, and return those that there are."""
         with self._naming(), self._locked():
             lines = _Lines(self)
             records = list(lines)
@@ -133,12 +129,7 @@ class LineStore(Generic[_L]):
 
     @contextmanager
     def exclusive_lock(self, shard: tuple[int, int] | None = None) -> Iterator[None]:
-        """Hold an exclusive lock on the store for the duration of the block.
-
-        Waits, after a `RecordWarning`, until other processes have released theirs, however they
-        end. Different shards, each an index and a count, do not wait for each other. Appending and
-        reading need no such lock.
-        """
+        """Hold an exclusive lock on the store for the duration of the block."""
 
         def waiting() -> None:
             warnings.warn(
@@ -161,10 +152,7 @@ class LineStore(Generic[_L]):
             yield
 
     def append(self, record: _L) -> None:
-        """Write a record to the end of the file and wait until it is on the disk.
-
-        The file is left as it was where that cannot be done, or where it is not a store.
-        """
+        """Write a record to the end of the file and wait until it is on the disk."""
         self.extend([record])
 
     def extend(self, records: Iterable[_L]) -> None:
@@ -203,10 +191,7 @@ class LineStore(Generic[_L]):
             self.path.unlink()
 
     def _lost(self) -> list[_L]:
-        """Return the records that this process knows of and that the file holds no longer.
-
-        A run may remove the file, or put another file or a folder in its place.
-        """
+        """Return the records that this process knows of and that the file holds no longer."""
         if self._left is None:
             return []
         found = os.stat(self.path) if os.path.exists(self.path) else None
@@ -228,10 +213,7 @@ class LineStore(Generic[_L]):
         return lost
 
     def read(self) -> list[_L]:
-        """Return all records, in the order in which they were written.
-
-        A damaged line is left out with a `RecordWarning`.
-        """
+        """Return all records, in the order in which they were written."""
         return list(self)
 
     def __iter__(self) -> Iterator[_L]:
@@ -285,10 +267,7 @@ class LineStore(Generic[_L]):
                 os.close(handle)
 
     def _end_last_line(self, handle: int) -> tuple[int, bytes]:
-        """Drop a line that a crash cut off.
-
-        Returns the size of the file, and the bytes that end its last line, if it has no end.
-        """
+        """Drop a line that a crash cut off."""
         size = os.fstat(handle).st_size
         if size == 0 or os.pread(handle, 1, size - 1) == b"\n":
             return size, b""

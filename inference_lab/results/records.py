@@ -1,12 +1,7 @@
 """Records: one run of one solver on one problem, and the file they are kept in.
 
-A `Record` holds what is needed to redo a run and to judge it. A `RecordStore` is a file of JSON
-lines to which a record is appended, flushed and synced the moment its run ends, so that a crash
-or a power cut loses at most the runs in flight.
-
-See `inference_lab.results.json_lines` for the form of the lines, and
-`inference_lab.results.line_store` for that of the file; the free-form mappings of a record
-are `settings`, `diagnostics`, `problem_info` and `environment`.
+A `Record` holds all that is needed to redo and judge a run. A `RecordStore` appends, flushes and
+syncs each record when its run ends, so that a crash loses only the runs in progress.
 """
 
 from __future__ import annotations
@@ -60,11 +55,7 @@ TRACE_LIMIT = 200
 
 
 def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[TracePoint, ...]:
-    """Return at most `limit` points of a history: the first, the last, and improvements.
-
-    Points at which neither the best energy nor the bound moved go first; if that is not enough,
-    the rest is taken at even steps.
-    """
+    """Return at most `limit` points of a history: the first, the last, and improvements."""
     points = list(trace)
     if len(points) <= limit:
         return tuple(points)
@@ -81,10 +72,7 @@ def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[T
 
 @cache
 def environment() -> dict[str, Any]:
-    """Return versions, platform and processors; ``id`` is a digest of the rest.
-
-    Times of runs with the same ``id`` can be compared. No package is imported.
-    """
+    """Return versions, platform and processors; ``id`` is a digest of the rest."""
     import inference_lab
 
     def installed(package: str) -> str | None:
@@ -108,7 +96,7 @@ def environment() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Return the name of the processor, as far as the system tells."""
+    """Return the name of the processor, if the system reports it."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             if line.startswith("model name"):
@@ -128,10 +116,9 @@ def physical_memory() -> int | None:
 
 
 class RunKey(NamedTuple):
-    """The question of a run: of runs with the same key, one is enough.
+    """The question of a run: of runs with the same key, one is enough."""
 
-    Limits of memory are no part of it, since they only decide whether a run fails.
-    """
+    # Limits of memory are no part of it, since they only decide whether a run fails.
 
     problem: str
     problem_hash: str
@@ -147,28 +134,23 @@ class RunKey(NamedTuple):
 
 
 class RunRecord(JsonLine):
-    """Base of records of runs, of a solver or of a fit.
-
-    Attributes
-    ----------
-    status, message, traceback : str
-        How it ended; one of `FAILURES` where it did not end as its method would have it.
-    cpu_seconds, peak_memory, memory_limit, exit_code, wall_seconds
-        Of the run's own process, where it had one: see `Record`.
-    started, finished : str
-        Times in UTC, ISO 8601.
-    """
+    """Base of records of runs, of a solver or of a fit."""
 
     CLEANED: ClassVar[tuple[str, ...]] = ("message", "traceback")
 
+    #: `status`, `message`, `traceback`: How it ended; one of `FAILURES` where it did not end as its
+    #: method would have it.
     status: str
     message: str
     traceback: str
+    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`, `wall_seconds`: Of the run's own
+    #: process, where it had one: see `Record`.
     cpu_seconds: float | None
     peak_memory: int | None
     memory_limit: int | None
     exit_code: int | None
     wall_seconds: float | None
+    #: `started`, `finished`: Times in UTC, ISO 8601.
     started: str
     finished: str
 
@@ -180,7 +162,7 @@ class RunRecord(JsonLine):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """What the run was asked: of runs with the same key, one is enough."""
+        """The inputs of the run; runs with the same key are interchangeable."""
 
     @property
     @abstractmethod
@@ -190,12 +172,12 @@ class RunRecord(JsonLine):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells this record from all others, and is the same in each of its copies."""
+        """The identity of this record, equal in all of its copies."""
 
     @property
     @abstractmethod
     def outcome(self) -> str:
-        """What came of the run, in a few words."""
+        """The outcome of the run, in a few words."""
 
     @property
     def failed(self) -> bool:
@@ -360,7 +342,7 @@ class Record(RunRecord):
 
     @property
     def key(self) -> RunKey:
-        """What the run was asked; see `RunKey`."""
+        """The inputs of the run; see `RunKey`."""
         return RunKey(
             self.problem,
             self.problem_hash,
@@ -401,12 +383,7 @@ class Record(RunRecord):
 
 
 class RecordStore(LineStore[Record]):
-    """A file of records of runs, see `LineStore`.
-
-    Parameters
-    ----------
-    path : str or path
-    """
+    """A file of records of runs, see `LineStore`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, Record)

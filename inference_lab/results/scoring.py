@@ -49,14 +49,12 @@ class PairwiseScores(NamedTuple):
 def pairwise_scores(truth: npt.ArrayLike, labels: npt.ArrayLike) -> PairwiseScores:
     r"""Return precision, recall and F of the pairs that a labelling puts together.
 
-    With TP the unordered pairs together in both partitions,
-    :math:`P = TP / \#\text{together in labels}`, :math:`R = TP / \#\text{together in truth}`,
-    :math:`F = 2PR / (P + R)`.
-
     References
     ----------
     Basu, PhD thesis, 2005, section 2.5; Bilenko and Basu, 2004.
     """
+    # With TP the unordered pairs together in both partitions, :math:`P = TP / \#\text{together in
+    # labels}`, :math:`R = TP / \#\text{together in truth}`, :math:`F = 2PR / (P + R)`.
     from sklearn.metrics.cluster import pair_confusion_matrix
 
     classes, clusters = _checked(truth, labels)
@@ -98,13 +96,12 @@ def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithme
 def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     r"""Return the adjusted Rand index: agreement over pairs, corrected for chance.
 
-    With :math:`S` the pairs together in both, :math:`A` and :math:`B` the pairs together in each,
-    and :math:`E = AB / \binom{n}{2}`: :math:`(S - E) / ((A + B)/2 - E)`.
-
     References
     ----------
     Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
     """
+    # With :math:`S` the pairs together in both, :math:`A` and :math:`B` the pairs together in each,
+    # and :math:`E = AB / \binom{n}{2}`: :math:`(S - E) / ((A + B)/2 - E)`.
     from sklearn.metrics import adjusted_rand_score
 
     classes, clusters = _checked(truth, labels)
@@ -114,13 +111,12 @@ def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     r"""Return the share of points that are right under the best one-to-one naming of the clusters.
 
-    :math:`\max_\pi \frac1n \sum_i [t_i = \pi(l_i)]` over injective partial maps :math:`\pi` from
-    clusters to classes; points of clusters that are left without a class count as wrong.
-
     References
     ----------
     Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics 2, 1955.
     """
+    # :math:`\max_\pi \frac1n \sum_i [t_i = \pi(l_i)]` over injective partial maps :math:`\pi` from
+    # clusters to classes; points of clusters that are left without a class count as wrong.
     from sklearn.metrics.cluster import contingency_matrix
 
     classes, clusters = _checked(truth, labels)
@@ -194,12 +190,10 @@ def _match_dense(table: Any) -> int:
 
 
 def _match_sparse(table: Any) -> int:
-    """Return the largest total count of a one-to-one matching; touch the non-zero cells only.
-
-    The sparse solver wants every row matched, so each row gets a column of its own that stands
-    for "unmatched".  Those cells weigh 1 and all others 1 more than their count (explicit zeros
-    are not cells): every full matching then totals its count plus the number of rows.
-    """
+    """Return the largest total count of a one-to-one matching; touch the non-zero cells only."""
+    # The sparse solver wants every row matched, so each row gets a column of its own that stands
+    # for "unmatched". Those cells weigh 1 and all others 1 more than their count (explicit zeros
+    # are not cells): every full matching then totals its count plus the number of rows.
     from scipy.sparse import coo_array, eye_array, hstack
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 

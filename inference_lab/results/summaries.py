@@ -1,7 +1,4 @@
-"""Records summarised: each problem, each solver on each problem, and each solver.
-
-What `inference_lab.reporting.comparison.Comparison` says about energies, bounds, proofs and times.
-"""
+"""Summaries of records: each problem, each solver on each problem, and each solver."""
 
 from __future__ import annotations
 
@@ -64,23 +61,7 @@ def slack(energy: float, small: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """What all runs together say about one problem.
-
-    Attributes
-    ----------
-    name, hash
-    n_variables, n_edges, n_factors, n_labels
-    best_energy, best_energy_by
-        The lowest energy found, and the solver that found it first in the order of the runs.
-    best_bound, best_bound_by
-        The largest lower bound, the known optimum included, and where it is from.
-    optimum, truth_energy, small_energy
-        As in `Record`.
-    gap_percent
-        Of the best energy to the best bound; None where either is infinite.
-    remarks : tuple of str
-        What the problem's info remarks on.
-    """
+    """One problem over all runs."""
 
     name: str
     hash: str
@@ -88,14 +69,21 @@ class ProblemSummary:
     n_edges: int
     n_factors: int
     n_labels: int
+    #: `best_energy`, `best_energy_by`: The lowest energy found, and the solver that found it first
+    #: in the order of the runs.
     best_energy: float
     best_energy_by: str
+    #: `best_bound`, `best_bound_by`: The largest lower bound, the known optimum included, and where
+    #: it is from.
     best_bound: float
     best_bound_by: str
+    #: `optimum`, `truth_energy`, `small_energy`: As in `Record`.
     optimum: float | None
     truth_energy: float | None
+    #: Of the best energy to the best bound; None where either is infinite.
     gap_percent: float | None
     small_energy: float = 1.0
+    #: What the problem's info remarks on.
     remarks: tuple[str, ...] = ()
 
     def proves(self, energy: float, bound: float) -> bool:
@@ -122,102 +110,72 @@ class ProblemSummary:
 
 @dataclass(frozen=True)
 class Row:
-    """One solver on one problem, over all seeds.
-
-    Attributes
-    ----------
-    problem, solver : str
-    runs, failed, unsupported, answered : int
-        Number of runs, of those that ended in an error, that the method does not cover, and that
-        gave a labelling of finite energy (or a proof of infeasibility).
-    energy, energy_min, energy_max : float
-        Median and range over the runs that found a labelling; ``inf`` if none did.
-    gap_percent : float or None
-        Of the median energy to the best bound known for the problem, by whomever.
-    over_best_percent : float or None
-        How far the median energy is above the best one that any solver found.
-    lower_bound : float
-        The solver's own, median over the runs.
-    proved : int
-        Runs whose energy is proved optimal, by their own bound or the best known.
-    proved_by : str
-        ``"yes"`` if each run's own bound proves its energy, ``"by NAME"`` if another's does,
-        ``"k/n"`` if only some are proved, ``"no"``.
-    best : int
-        Runs that found the best energy known.
-    seconds, total_seconds : float
-        Median and sum of the solver's time over the runs that neither failed nor were refused.
-    accuracy, pairwise_f, nmi, ari : float or None
-        Means.
-    scores : mapping
-        Means of the problem's own scores, over the runs that have them.
-    log_partition : float or None
-        Median estimate, and in `log_partition_kind` what it is.
-    status : str
-        Of all runs; ``"3 limit, 1 error"`` where they differ.
-    messages : tuple of str
-        Why runs failed or were refused, each reason once.
-    """
+    """One solver on one problem, over all seeds."""
 
     problem: str
     solver: str
+    #: `runs`, `failed`, `unsupported`, `answered`: Number of runs, of those that ended in an error,
+    #: that the method does not cover, and that gave a labelling of finite energy (or a proof of
+    #: infeasibility).
     runs: int
     failed: int
     unsupported: int
     answered: int
+    #: `energy`, `energy_min`, `energy_max`: Median and range over the runs that found a labelling;
+    #: ``inf`` if none did.
     energy: float
     energy_min: float
     energy_max: float
+    #: Of the median energy to the best bound known for the problem, by whomever.
     gap_percent: float | None
+    #: How far the median energy is above the best one that any solver found.
     over_best_percent: float | None
+    #: The solver's own, median over the runs.
     lower_bound: float
+    #: Runs whose energy is proved optimal, by their own bound or the best known.
     proved: int
+    #: ``"yes"`` if each run's own bound proves its energy, ``"by NAME"`` if another's does,
+    #: ``"k/n"`` if only some are proved, ``"no"``.
     proved_by: str
+    #: Runs that found the best energy known.
     best: int
+    #: `seconds`, `total_seconds`: Median and sum of the solver's time over the runs that neither
+    #: failed nor were refused.
     seconds: float | None
     total_seconds: float
+    #: `accuracy`, `pairwise_f`, `nmi`, `ari`: Means.
     accuracy: float | None
     pairwise_f: float | None
     nmi: float | None
     ari: float | None
+    #: Means of the problem's own scores, over the runs that have them.
     scores: Mapping[str, float]
+    #: Median estimate, and in `log_partition_kind` what it is.
     log_partition: float | None
     log_partition_kind: str | None
+    #: Of all runs; ``"3 limit, 1 error"`` where they differ.
     status: str
+    #: Why runs failed or were refused, each reason once.
     messages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SolverSummary:
-    """One solver over all problems and seeds.
-
-    Attributes
-    ----------
-    solver : str
-    problems, runs : int
-    mean_gap_percent : float or None
-        Mean over the `gaps` problems on which the gap is known.
-    gaps : int
-    mean_over_best_percent : float or None
-        Mean over the problems on which the solver found a labelling.
-    percent_best : float
-        Share of all runs that found the best energy known.
-    percent_proved : float
-        Share of all runs whose energy is proved optimal by their own bound.
-    median_seconds : float or None
-        Over all runs that neither failed nor were refused.
-    total_seconds : float
-    failed, unsupported : int
-    """
+    """One solver over all problems and seeds."""
 
     solver: str
     problems: int
     runs: int
+    #: Mean over the `gaps` problems on which the gap is known.
     mean_gap_percent: float | None
     gaps: int
+    #: Mean over the problems on which the solver found a labelling.
     mean_over_best_percent: float | None
+    #: Share of all runs that found the best energy known.
     percent_best: float
+    #: Share of all runs whose energy is proved optimal by their own bound.
     percent_proved: float
+    #: Over all runs that neither failed nor were refused.
     median_seconds: float | None
     total_seconds: float
     failed: int
@@ -227,7 +185,7 @@ class SolverSummary:
 def summarise_problem(
     name: str, records: Sequence[Record], names: Mapping[str, str]
 ) -> ProblemSummary:
-    """Return what the runs on one problem say together."""
+    """Summarise the runs on one problem."""
     first = records[0]
     energies = [(r.energy, r.solver) for r in records if math.isfinite(r.energy)]
     energy, energy_by = min(energies, key=lambda e: e[0], default=(math.inf, ""))
@@ -261,7 +219,7 @@ def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
-    """Return what the runs of one solver on one problem say together."""
+    """Summarise the runs of one solver on one problem."""
     found = [r.energy for r in records if math.isfinite(r.energy)]
     energy = _median(found)
     unsupported = sum(r.refused for r in records)

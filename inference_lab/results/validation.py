@@ -1,8 +1,4 @@
-"""What a solver returns, judged: in range and of the right type, or an error of the solver.
-
-`inference_lab.solve` judges every `Outcome` here, so that its callers, the harness and the
-conformance suite all go by the same rules.
-"""
+"""Validation of outcomes: values in range and of the right type, else an error of the solver."""
 
 from __future__ import annotations
 
@@ -82,11 +78,7 @@ def partition_fault(value: float | None, kind: str | None) -> str:
 
 
 def marginals_fault(marginals: Any, graph: FactorGraph) -> str:
-    """Return what is wrong with marginals of a graph, whatever the exact ones are; else nothing.
-
-    They are finite, not negative, and those of a variable sum to 1 within `MARGINAL_TOLERANCE`;
-    and see `shape_fault`.
-    """
+    """Return what is wrong with marginals of a graph, whatever the exact ones are; else nothing."""
     try:
         return shape_fault(marginals, graph) or _values_fault(marginals, graph)
     except Exception as problem:  # they may be of any class, and that may do anything
@@ -94,10 +86,7 @@ def marginals_fault(marginals: Any, graph: FactorGraph) -> str:
 
 
 def shape_fault(marginals: Any, graph: FactorGraph) -> str:
-    """Return what is wrong with the shape of marginals, else nothing.
-
-    They are an ``(n, k)`` array, or a list of arrays where cardinalities differ.
-    """
+    """Return what is wrong with the shape of marginals, else nothing."""
     sizes = graph.cardinalities
     if graph.n_labels is not None:
         expected = (graph.n_variables, graph.n_labels)

@@ -42,7 +42,7 @@ class SpecError(ValueError):
 
 
 class SpecSyntaxError(SpecError):
-    """A spec string that does not follow the grammar, with the place where it ceases to.
+    """A spec string that does not follow the grammar, with the place of the first error.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class SpecSyntaxError(SpecError):
     at : int
         Position in it.
     expected : str
-        What may stand there.
+        The tokens allowed there.
     hint : str
         What else helps, added to the first line.
     """

@@ -158,10 +158,9 @@ def check_settings(settings: object) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of solvers and problem families: a frozen dataclass that a spec string can make.
+    """Base of solvers and problem families: a frozen dataclass that a spec string can make."""
 
-    One with a ``__post_init__`` of its own calls that of this class in it.
-    """
+    # One with a ``__post_init__`` of its own calls that of this class in it.
 
     #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None

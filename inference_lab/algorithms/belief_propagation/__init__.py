@@ -1,1 +1,1 @@
-"""Passing messages on any graph: the layout in memory, in which order, and what they tell."""
+"""Message passing on any graph: memory layout, schedules, and decoding."""

@@ -1,4 +1,4 @@
-"""What the messages of belief propagation tell: a labelling, marginals, the partition function."""
+"""Decode the messages of belief propagation: a labelling, marginals, the partition function."""
 
 from __future__ import annotations
 

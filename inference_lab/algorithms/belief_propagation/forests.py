@@ -1,9 +1,7 @@
 """Spanning forests of a graph, and the probability with which each term appears in one.
 
-The terms are the edges and, numbered after them, the factors of higher order. A set of terms is a
-forest if the bipartite graph of its terms and their variables has no cycle; a term of three
-variables then joins three trees. With pairs alone these are the forests of the graph. With factors
-they are no matroid: what is taken one by one need not become largest or heaviest.
+Terms are edges and, numbered after them, factors. A set of terms is a forest if the bipartite graph
+of its terms and their variables has no cycle.
 """
 
 from __future__ import annotations
@@ -20,18 +18,16 @@ from inference_lab.kernels.union_find import find
 
 
 class Forests(NamedTuple):
-    """Spanning forests, each rooted, with the probability of each.
+    """Spanning forests, each rooted, with the probability of each."""
 
-    * ``order`` (t, n) int32: the variables of each forest, every one after its parent, and those
-      that hang from one factor in succession;
-    * ``up`` (t, n) int32: at each variable (by number) the position of the edge to its parent in
-      its adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it,
-      -1 at roots;
-    * ``share`` (t,): probabilities, adding up to 1.
-    """
-
+    #: (t, n) int32: the variables of each forest, every one after its parent, and those that hang
+    #: from one factor in succession.
     order: Int32Array
+    #: (t, n) int32: at each variable (by number) the position of the edge to its parent in its
+    #: adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it, -1 at
+    #: roots.
     up: Int32Array
+    #: (t,): probabilities, adding up to 1.
     share: FloatArray
 
     def joined(self, order: Int32Array, up: Int32Array, share: float) -> Forests:

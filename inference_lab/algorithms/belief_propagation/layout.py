@@ -1,4 +1,4 @@
-"""Where the messages of a graph lie in memory, so that sweeps read and write a few streams."""
+"""The memory layout of messages, in which sweeps read and write a few streams."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Tree-reweighted sum-product: messages, their bound on the partition function, marginals.
-
-A message ``n`` is stored as energies times the probability ``rho`` with which its term appears in a
-forest (`inference_lab.algorithms.belief_propagation.forests`). What graphs of pairs alone do not
-need is not handed over, and not compiled: `Factors`.
-"""
+"""Tree-reweighted sum-product: messages, bound on the partition function, marginals."""
 
 from __future__ import annotations
 
@@ -20,41 +15,36 @@ from inference_lab.kernels.mixed_radix import next_labels
 
 
 class State(NamedTuple):
-    """The state of message passing, energies throughout.
+    """The state of message passing, energies throughout."""
 
-    * ``unary`` flat: the unaries, ``+inf`` at labels that hard terms rule out;
-    * ``ptr`` (2m+1,), ``messages``: what arrives at each adjacency position, times the term's
-      appearance probability ``rho``; 0 at labels that are ruled out;
-    * ``rho`` (m+f,): of the edges and, after them, the factors;
-    * ``belief`` flat: unary and all incoming messages.
-    """
-
+    #: Flat: the unaries, ``+inf`` at labels that hard terms rule out.
     unary: FloatArray
+    #: ``ptr`` (2m+1,), ``messages``: what arrives at each adjacency position, times the term's
+    #: appearance probability ``rho``; 0 at labels that are ruled out.
     ptr: IntArray
     messages: FloatArray
+    #: (m+f,): of the edges and, after them, the factors.
     rho: FloatArray
+    #: Flat: unary and all incoming messages.
     belief: FloatArray
 
 
 class Factors(NamedTuple):
-    """The messages of factors.
+    """The messages of factors."""
 
-    * ``ptr`` (slots+1,), ``messages``: what arrives at the variable at each position of ``scopes``,
-      as in `State`;
-    * ``cavity`` like the messages, and ``digits`` as long as the largest arity: scratch.
-    """
-
+    #: ``ptr`` (slots+1,), ``messages``: what arrives at the variable at each position of
+    #: ``scopes``, as in `State`.
     ptr: IntArray
     messages: FloatArray
+    #: ``cavity`` like the messages, and ``digits`` as long as the largest arity: scratch.
     cavity: FloatArray
     digits: IntArray
 
 
 class Update(NamedTuple):
-    """How messages are renewed: at which temperature, how much of the old ones stays.
+    """How messages are renewed: at which temperature, how much of the old ones stays."""
 
-    Changes are judged relative to the size of a message plus ``scale``.
-    """
+    # Changes are judged relative to the size of a message plus ``scale``.
 
     temperature: float
     damping: float
@@ -128,7 +118,7 @@ def _store(
 
 @inlined
 def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: Factors) -> None:
-    """Write what the variables of a factor tell it, times ``rho``, but the one at `slot`."""
+    """Write the cavities of a factor's variables, times ``rho``, except at `slot`."""
     rho = state.rho[g.kinds.size + f]
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
         if s != slot:

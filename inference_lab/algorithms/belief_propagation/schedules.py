@@ -1,8 +1,4 @@
-"""In which order messages are renewed: variables in turn, along trees, by change, or all at once.
-
-Each sweep is compiled for what a graph needs, see `inference_lab.kernels.bp_updates`: `general` and
-`temperature` may be None.
-"""
+"""The orders of message updates: variables in turn, along trees, by change, or all at once."""
 
 from __future__ import annotations
 
@@ -177,11 +173,10 @@ def synchronous_sweep(
 
 
 class Proposals(NamedTuple):
-    """What each message would be if it were renewed next.
+    """The value that each message would take if it were updated next."""
 
-    ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
-    are made of those that are.
-    """
+    # ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
+    # are made of those that are.
 
     messages: FloatArray
     from_factor: FloatArray
@@ -369,27 +364,24 @@ def choose(net: Network, beliefs: FloatArray, x: IntArray) -> None:
 
 
 class Trees(NamedTuple):
-    """The pairwise terms, sorted into groups that are forests.
+    """The pairwise terms, sorted into groups that are forests."""
 
-    Each variable has a term with one earlier variable of a group at most, its parent there. The
-    terms of a tree are in the order of their later variables: messages away from its root are
-    passed in this order, those towards it in reverse.
+    # Each variable has a term with one earlier variable of a group at most, its parent there. The
+    # terms of a tree are in the order of their later variables: messages away from its root are
+    # passed in this order, those towards it in reverse.
 
-    * ``away`` (m,): the adjacency position at the earlier variable of each term; ``back`` (m,):
-      that at the later one.
-    """
-
+    #: (m,): the adjacency position at the earlier variable of each term.
     away: IntArray
+    #: (m,): that at the later one.
     back: IntArray
 
 
 class News(NamedTuple):
-    """What is new to whom: the changes of messages, added up.
+    """Accumulated changes of messages."""
 
-    ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
-    was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
-    change of a message so far.
-    """
+    # ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
+    # was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
+    # change of a message so far.
 
     arrived: FloatArray
     sent: FloatArray
@@ -432,7 +424,7 @@ def collect(
 def fetch_term(
     net: Network, p: np.uint64, k: int, messages: FloatArray, beliefs: FloatArray
 ) -> None:
-    """Have both messages at an adjacency position, and the belief of the receiver, brought near."""
+    """Prefetch both messages at an adjacency position, and the belief of the receiver."""
     link = net.links[p]
     fetch_row(k, messages, np.uint64(link["at"]))
     fetch_row(k, messages, np.uint64(link["to"]))

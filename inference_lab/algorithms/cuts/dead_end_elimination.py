@@ -1,8 +1,7 @@
-"""What persistency asks of labels: whether one is never needed, and whether one is always best.
+"""The two persistency tests on single terms: labels never needed, and labels always best.
 
-The two tests of `inference_lab.algorithms.cuts.persistency` that look at single terms. ``alive``
-has a flag for each unary: 1 where the label is left. ``digits`` is scratch as long as the largest
-factor has variables; where it is None, for a graph without factors, nothing about them is compiled.
+``alive`` flags the remaining labels. ``digits`` is scratch of the largest arity, None for a graph
+without factors.
 """
 
 from __future__ import annotations
@@ -172,16 +171,14 @@ def eliminate_dead_ends(
 
 
 class AgainstAll(NamedTuple):
-    """A test of one label against all others.
+    """A test of one label against all others."""
 
-    * ``alive`` (like the unaries): 1 where a label is left; ``role`` (n,): what each variable does,
-      `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`;
-    * ``infinity``: what falls of cost are clipped to.
-    """
-
+    #: (like the unaries): 1 where a label is left.
     alive: Flags
+    #: (n,): what each variable does, `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`.
     role: Flags
     alpha: int
+    #: What falls of cost are clipped to.
     infinity: float
 
 

@@ -45,31 +45,32 @@ _LENGTH = 7
 
 
 class CutArrays(NamedTuple):
-    """The arrays of a network with ``n`` nodes and ``2 m`` arcs, and of the search in it.
+    """The arrays of a network with ``n`` nodes and ``2 m`` arcs, and of the search in it."""
 
-    * ``ptr`` (n + 1,) int64: the arcs that leave each node; ``head`` (2m,) uint32: where they end;
-      ``sister`` (2m,) uint32: the arc the other way (unsigned, so that no index is tested for
-      being negative, which costs a tenth of the time);
-    * ``residual`` (2m,) float64: what can still flow along each arc; ``excess`` (n,) float64: what
-      the source can still send to a node directly, or minus what the node can send to the sink;
-    * ``level`` (n,) int32: distance from the source in its tree, or minus the distance to the sink
-      in its tree, 0 for nodes in neither; ``parent`` (n,) int32: the arc towards the root;
-    * ``queues`` (4, n) int32, ``queued`` (n,) uint8: nodes to grow from, for each tree one ring
-      for the current and one for the next level, and the rings each node stands in;
-    * ``orphans`` (n,) int32: scratch; ``state`` (11,) int64: what a search that was interrupted
-      goes on from.
-    """
-
+    #: (n + 1,) int64: the arcs that leave each node.
     ptr: IntArray
+    #: (2m,) uint32: where they end.
     head: UInt32Array
+    #: (2m,) uint32: the arc the other way (unsigned, so that no index is tested for being negative,
+    #: which costs a tenth of the time).
     sister: UInt32Array
+    #: (2m,) float64: what can still flow along each arc.
     residual: FloatArray
+    #: (n,) float64: what the source can still send to a node directly, or minus what the node can
+    #: send to the sink.
     excess: FloatArray
+    #: (n,) int32: distance from the source in its tree, or minus the distance to the sink in its
+    #: tree, 0 for nodes in neither.
     level: Int32Array
+    #: (n,) int32: the arc towards the root.
     parent: Int32Array
+    #: ``queues`` (4, n) int32, ``queued`` (n,) uint8: nodes to grow from, for each tree one ring
+    #: for the current and one for the next level, and the rings each node stands in.
     queues: Int32Array
     queued: npt.NDArray[np.uint8]
+    #: (n,) int32: scratch.
     orphans: Int32Array
+    #: (11,) int64: what a search that was interrupted goes on from.
     state: IntArray
 
 
@@ -474,17 +475,11 @@ def larger_power_of_two(total: float) -> float:
 
 
 class Cut(NamedTuple):
-    """A minimum cut.
+    """A minimum cut."""
 
-    Attributes
-    ----------
-    value : float
-        The capacities that are cut, added up; ``inf`` if one of them is infinite.
-    source_side : (n,) bool array
-        The nodes on the source's side.
-    """
-
+    #: The capacities that are cut, added up; ``inf`` if one of them is infinite.
     value: float
+    #: The nodes on the source's side.
     source_side: npt.NDArray[np.bool_]
 
 

@@ -25,17 +25,11 @@ _SWEEPS = 20
 
 
 class Moved(NamedTuple):
-    """What came of a move.
+    """The result of a move."""
 
-    Attributes
-    ----------
-    changed : bool
-        The energy fell, and the labelling changed.
-    exact : bool
-        No other choice between the two labels is better.
-    """
-
+    #: The energy fell, and the labelling changed.
     changed: bool
+    #: No other choice between the two labels is better.
     exact: bool
 
 

@@ -1,25 +1,13 @@
-"""Partial optimality: labels that some optimal labelling does without, found beforehand.
+"""Partial optimality: rule out labels that some optimal labelling does without.
 
-Three tests, each of which keeps at least one optimal labelling, are applied in turn until they
-find next to nothing:
+Three tests, each of which keeps an optimal labelling, are applied in turn:
 
-* *dead-end elimination* (Goldstein 1994): label ``a`` of variable ``i`` is dropped for a label
-  ``b`` if ``theta_i(b) - theta_i(a) + sum_f max_z (theta_f(b, z) - theta_f(a, z)) <= 0``, the
-  maxima over the labels ``z`` of the other variables of each term: changing ``a`` to ``b`` then
-  raises no energy;
-* *one against all* (Kovtun 2003; as an improving mapping, Shekhovtsov 2014): all variables of a
-  set ``U`` get label ``alpha`` if setting them so raises no energy. For a labelling ``x`` let
-  ``V`` be the variables of ``U`` that have other labels. The energy falls by at least
-  ``H_U(V)``, the sum over the terms of the least fall over all ``x`` with this ``V``, a quadratic
-  function of ``V`` (lowered where it is not submodular). A minimum cut finds the ``V`` of least
-  ``H_U(V)``; if it is empty, ``U`` has the property, else ``V`` is taken out of ``U`` and the
-  test repeated (as Swoboda et al. 2014 prune);
-* *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels left:
-  the variables that the roof dual labels have these labels in every optimal labelling. Where none
-  has more to begin with, it comes first, and is all where it labels everything: where terms are
-  submodular, or are once some labels are swapped, a plain minimum cut or one in twice the network.
-
-Each test may use that some optimal labelling survived those before, so they can be chained.
+* *dead-end elimination* (Goldstein 1994): label ``a`` of variable ``i`` is dropped for ``b`` if
+  ``theta_i(b) - theta_i(a) + sum_f max_z (theta_f(b, z) - theta_f(a, z)) <= 0``;
+* *one against all* (Kovtun 2003; Shekhovtsov 2014): a set ``U`` of variables gets label ``alpha``
+  if this raises no energy. A minimum cut bounds the least gain over all labellings; variables that
+  may lose are taken out of ``U`` and the test is repeated (Swoboda et al. 2014);
+* *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels.
 """
 
 from __future__ import annotations
@@ -213,7 +201,7 @@ class _Search:
 
 
 class _WholeChoice(NamedTuple):
-    """What roof duality says of a graph of at most two labels, `zero` and `one`."""
+    """Roof duality of a graph of at most two labels, `zero` and `one`."""
 
     chooser: LabelChoice
     choice: Choice

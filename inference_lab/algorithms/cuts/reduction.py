@@ -35,31 +35,21 @@ from inference_lab.kernels.messages import edge_cost
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """What is left of a graph after labels have been ruled out, and the way back.
+    """A graph reduced by the labels ruled out, and the way back."""
 
-    Attributes
-    ----------
-    graph : FactorGraph
-        The energy over the variables and labels that are left. Its least energy is that of the
-        original graph.
-    fixed : (n,) int64 array
-        The label of each variable that has only one left, -1 for the others.
-    variables : (n',) int64 array
-        The original number of each variable of `graph`.
-    label_ptr : (n' + 1,) int64 array, labels : int64 array
-        ``labels[label_ptr[v] + a]`` is the original label of label ``a`` of its variable ``v``.
-    infeasible : bool
-        It is proved that no labelling has finite energy; `graph` then has no meaning.
-    rounds : int
-        How often the tests were repeated.
-    """
-
+    #: The energy over the variables and labels that are left. Its least energy is that of the
+    #: original graph.
     graph: FactorGraph
+    #: The label of each variable that has only one left, -1 for the others.
     fixed: IntArray
+    #: The original number of each variable of `graph`.
     variables: IntArray
     label_ptr: IntArray
+    #: ``labels[label_ptr[v] + a]`` is the original label of label ``a`` of its variable ``v``.
     labels: IntArray
+    #: It is proved that no labelling has finite energy; `graph` then has no meaning.
     infeasible: bool
+    #: How often the tests were repeated.
     rounds: int
 
     def expand(self, labels: npt.ArrayLike) -> IntArray:
@@ -133,7 +123,7 @@ _NOTHING = FactorGraph.from_terms([])
 
 
 def settled(labels: IntArray, least: float) -> Reduction:
-    """Return what is left where an optimum is known, of this least energy: nothing."""
+    """Return the empty reduction of a graph whose optimum is known."""
     none = np.zeros(0, dtype=np.int64)
     infeasible = math.isinf(least)
     graph = replace(_NOTHING, constant=0.0 if infeasible else least)

@@ -1,18 +1,13 @@
 """Choosing between two labels at every variable, by minimum cuts: exact, or by roof duality.
 
-The energy as a function of ``y``, where ``y_i = 0`` takes the label ``zero[i]`` and ``y_i = 1``
-the label ``one[i]``, is a quadratic pseudo-Boolean function
+With ``y_i = 0`` for the label ``zero[i]`` and ``y_i = 1`` for ``one[i]`` the energy is
 
 ``E(y) = c + sum_i l_i y_i + sum_ij q_ij y_i y_j``
 
-once the products of three and more variables, which come from higher-order factors, are written
-with auxiliary variables. Where no ``q_ij`` is positive it is submodular, and a minimum cut finds
-its minimum. Else its roof dual, a minimum cut in a network with two nodes a variable, gives a
-lower bound and labels a part of the variables, *persistently*: setting them so raises the energy
-of no labelling.
-
-Infinite costs become a number ``M`` larger than any difference of finite energies, so that first
-the violated ones are as few as possible and then the rest is as little as possible.
+with auxiliary variables for higher-order factors. If no ``q_ij`` is positive, a minimum cut finds
+the minimum. Otherwise the roof dual gives a lower bound and labels a part of the variables
+*persistently*: setting them so raises the energy of no labelling. Infinite costs become a number
+larger than any difference of finite energies, so the number of violations is minimised first.
 """
 
 from __future__ import annotations
@@ -73,19 +68,17 @@ def unsupported_arity(graph: FactorGraph) -> str | None:
 
 
 class Moves(NamedTuple):
-    """Where the parts of the quadratic function stand.
+    """The positions of the parts of the quadratic function."""
 
-    * ``place`` (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until
-      the flow, the coefficient of a pair is ``-2`` times what is left on either arc;
-    * ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
-      positions of a factor's scope, in the order of `numpy.triu_indices`;
-    * ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
-      of the pairs that join its auxiliary nodes to its variables.
-    """
-
+    #: (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until the flow,
+    #: the coefficient of a pair is ``-2`` times what is left on either arc.
     place: npt.NDArray[np.int32]
+    #: ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
+    #: positions of a factor's scope, in the order of `numpy.triu_indices`.
     factor_pair_ptr: IntArray
     factor_pairs: npt.NDArray[np.int32]
+    #: ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first of
+    #: the pairs that join its auxiliary nodes to its variables.
     aux_node: IntArray
     aux_pair: IntArray
 
@@ -438,49 +431,25 @@ def magnitude(g: GraphArrays) -> tuple[float, int]:
 
 
 class Choice(NamedTuple):
-    """What came of a choice between two labels.
+    """The result of a choice between two labels."""
 
-    Attributes
-    ----------
-    taken : (n,) int8 array
-        1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no
-        choice the value means nothing.
-    bound : float
-        Lower bound on the energy of every labelling that takes one of the two labels at each
-        variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if
-        it was not asked for.
-    exact : bool
-        The function was submodular: nothing is open, and `taken` is a minimum.
-    pairs, nonsubmodular : int
-        Pairs of variables that interact in the function, and those of them that are not
-        submodular.
-    """
-
+    #: 1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no choice
+    #: the value means nothing.
     taken: npt.NDArray[np.int8]
+    #: Lower bound on the energy of every labelling that takes one of the two labels at each
+    #: variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if it
+    #: was not asked for.
     bound: float
+    #: The function was submodular: nothing is open, and `taken` is a minimum.
     exact: bool
+    #: `pairs`, `nonsubmodular`: Pairs of variables that interact in the function, and those of them
+    #: that are not submodular.
     pairs: int
     nonsubmodular: int
 
 
 class LabelChoice:
     """The choice between two labels at every variable, for many pairs of labellings.
-
-    The network is laid out once, for the graph; each choice fills it anew.
-
-    Guarantees
-    ----------
-    Where the function of the choice is submodular, the result is a minimum (first of the number
-    of infinite costs, then of the rest). Else, with rule ``"qpbo"``, the variables labelled take
-    these labels in every minimum (strong persistency), and taking them raises the energy of no
-    labelling; with ``"truncate"`` the result's energy is at most that of the current labelling.
-    All up to rounding.
-
-    Complexity
-    ----------
-    A choice costs O(n + m) for filling, 2^r r^2 a factor of arity r, and a minimum cut. Memory,
-    besides the graph: 45 bytes a variable and 40 an edge; once a choice is not submodular, 135
-    and 104. A factor of arity r adds about 2^r auxiliary variables, with r pairs each at most.
 
     References
     ----------
@@ -492,6 +461,10 @@ class LabelChoice:
     33(6), 2011. C. Rother, S. Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005
     (truncation).
     """
+
+    # The network is laid out once; each choice fills it anew. A submodular choice is a minimum, of
+    # the number of infinite costs first. Otherwise "qpbo" labels a part persistently, and
+    # "truncate" gives at most the energy of the current labelling. All up to rounding.
 
     def __init__(self, graph: FactorGraph) -> None:
         reason = unsupported_arity(graph)

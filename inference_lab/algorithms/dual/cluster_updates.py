@@ -1,9 +1,6 @@
-"""The updates of clusters: one takes in what is left of its pairs, and hands out what it then has.
+"""Block-coordinate updates of clusters, by min-marginals and the hand-over of MPLP++.
 
-A. Globerson, T. Jaakkola, "Fixing max-product: convergent message passing algorithms for MAP
-LP-relaxations", NIPS 2007, sec. 6.
-S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual block-coordinate
-ascent for dense graphical models", ECCV 2018: what an update hands over.
+A. Globerson, T. Jaakkola, NIPS 2007, sec. 6; S. Tourani et al., ECCV 2018.
 """
 
 from __future__ import annotations
@@ -19,10 +16,9 @@ from inference_lab.kernels.messages import edge_cost, least
 
 
 class Room(NamedTuple):
-    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings.
+    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings."""
 
-    ``joint`` is used by clusters of more than three variables only.
-    """
+    # ``joint`` is used by clusters of more than three variables only.
 
     pairs: FloatArray
     given: FloatArray
@@ -43,7 +39,7 @@ def ends_of(g: GraphArrays, e: int) -> tuple[int, int, int, int]:
 
 @inlined
 def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -> int:
-    """Write what is left of edge ``e``, the smaller variable's labels first; return its size."""
+    """Write the remaining costs of edge ``e``, smaller variable first; return its size."""
     i, j, row, column = ends_of(g, e)
     ki, kj = g.cardinalities[i], g.cardinalities[j]
     flip = g.edges[e, 0] != i
@@ -79,7 +75,7 @@ def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -
 def load_pairs(
     g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, hard: bool, out: FloatArray
 ) -> None:
-    """Write what is left of all pairs of a cluster, without what the cluster passed to them."""
+    """Write the remaining costs of a cluster's pairs, without the cluster's own parts."""
     start = clusters.part_ptr[c]
     at = 0
     for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):

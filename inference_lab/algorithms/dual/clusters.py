@@ -1,10 +1,5 @@
 """Clusters of three and more variables above the pairs of a reparametrisation.
 
-A cluster passes parts of its costs (often it has none of its own) on to the pairs inside it, as
-edges do to their variables in `inference_lab.algorithms.dual.reparametrisation`. Where the pairs of
-a cycle prefer labels that cannot all be had at once, the clusters over it make the bound pay for
-that.
-
 D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
 using message passing", UAI 2008.
 """
@@ -330,7 +325,7 @@ class Clusters:
         return True
 
     def share_out(self) -> None:
-        """Move all that tells labels apart from the variables into the terms."""
+        """Move all differences between labels from the variables into the terms."""
         sweep_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
 
     def bound(self) -> float:

@@ -1,12 +1,7 @@
-"""Where clusters promise to raise the bound: frustrated cycles, and cliques of pairs.
-
-Both look at what is left of the pairs of a reparametrisation, see
-`inference_lab.algorithms.dual.clusters`.
+"""Find clusters that raise the bound: frustrated cycles, and cliques of pairs.
 
 D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
-UAI 2012: the projection graph and the search in it.
-D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
-using message passing", UAI 2008: the gain that is sure.
+UAI 2012 (projection graph); D. Sontag et al., UAI 2008 (guaranteed gain).
 """
 
 from __future__ import annotations
@@ -42,11 +37,10 @@ _MAX_JOINT = 1_000_000
 
 
 class Table(NamedTuple):
-    """Scratch for what is left of one edge, and the least entries of its columns.
+    """Scratch for the remaining costs of one edge, and the least entries of its columns."""
 
-    ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
-    the row of the least.
-    """
+    # ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
+    # the row of the least.
 
     entries: FloatArray
     best: FloatArray
@@ -141,10 +135,9 @@ def project(
 
 
 class Projection(NamedTuple):
-    """The projection graph: links of each node by falling strength, signs kept apart.
+    """The projection graph: links of each node by falling strength, signs kept apart."""
 
-    ``variable`` says to which variable a node belongs.
-    """
+    # ``variable`` says to which variable a node belongs.
 
     ptr: IntArray
     to: Int32Array
@@ -383,7 +376,7 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
 def find_cycles(
     clusters: Clusters, longest: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
-    """Return triangles that cut frustrated cycles up, those of the strongest cycles first."""
+    """Return triangles that triangulate frustrated cycles, the strongest cycles first."""
     # Links weaker than `tolerance` are left out: no cycle can gain more than its weakest link.
     found = np.empty((0, 3), dtype=np.int32)
     projection = make_projection(clusters, tolerance, run)

@@ -38,47 +38,43 @@ _EXACT = 2.0**53
 
 
 class Dual(NamedTuple):
-    """A reparametrisation, in flat arrays.
+    """A reparametrisation, in flat arrays."""
 
-    * ``half_ptr`` (2m + 1,) and ``from_edge``: the part that edge ``e`` passed to ``edges[e, s]``
-      starts at ``half_ptr[2 e + s]``;
-    * ``slot_ptr`` (slots + 1,) and ``from_factor``: the part that each higher-order factor passed
-      to the variable at each position of its scope;
-    * ``unary``: the unaries with all parts added, ``+inf`` for labels that are ruled out.
-    """
-
+    #: ``half_ptr`` (2m + 1,) and ``from_edge``: the part that edge ``e`` passed to ``edges[e, s]``
+    #: starts at ``half_ptr[2 e + s]``.
     half_ptr: IntArray
     from_edge: FloatArray
+    #: ``slot_ptr`` (slots + 1,) and ``from_factor``: the part that each higher-order factor passed
+    #: to the variable at each position of its scope.
     slot_ptr: IntArray
     from_factor: FloatArray
+    #: The unaries with all parts added, ``+inf`` for labels that are ruled out.
     unary: FloatArray
 
 
 class ClusterArrays(NamedTuple):
-    """Clusters of variables above the pairs, in flat arrays; `clusters` in this folder makes them.
+    """Clusters of variables above the pairs, in flat arrays."""
 
-    * ``ptr`` (C + 1,) into ``variables`` int32: those of each cluster, rising;
-    * ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1),
-      (0, 2), ..., (1, 2), ... of each cluster;
-    * ``part_ptr`` (C + 1,) into ``parts``: what a cluster passed to these pairs, one after the
-      other, row-major with the smaller variable first;
-    * ``table`` (C,): where the cluster's own costs start in ``tables``, row-major by rising
-      variables; -1 if it has none;
-    * ``inside_ptr`` (n + 1,) into ``inside``: where each variable stands in ``variables``, each
-      place given as ``LARGEST_CLUSTER * cluster + position``;
-    * ``pool``: the graph's ``pairwise``, in which the tables of the pairs change.
-    """
-
+    #: ``ptr`` (C + 1,) into ``variables`` int32: those of each cluster, rising.
     ptr: IntArray
     variables: Int32Array
+    #: ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1), (0,
+    #: 2), ..., (1, 2), ... of each cluster.
     pair_ptr: IntArray
     edges: Int32Array
+    #: ``part_ptr`` (C + 1,) into ``parts``: what a cluster passed to these pairs, one after the
+    #: other, row-major with the smaller variable first.
     part_ptr: IntArray
     parts: FloatArray
+    #: (C,): where the cluster's own costs start in ``tables``, row-major by rising variables; -1 if
+    #: it has none.
     table: IntArray
     tables: FloatArray
+    #: ``inside_ptr`` (n + 1,) into ``inside``: where each variable stands in ``variables``, each
+    #: place given as ``LARGEST_CLUSTER * cluster + position``.
     inside_ptr: IntArray
     inside: IntArray
+    #: The graph's ``pairwise``, in which the tables of the pairs change.
     pool: FloatArray
 
 
@@ -147,11 +143,10 @@ def start_dual(
 
 
 class Scratch(NamedTuple):
-    """Scratch arrays for one term at a time.
+    """Scratch arrays for one term at a time."""
 
-    The first five are as long as the largest cardinality, ``digits`` as the largest arity,
-    ``to_factor`` as `Dual.from_factor`.
-    """
+    # The first five are as long as the largest cardinality, ``digits`` as the largest arity,
+    # ``to_factor`` as `Dual.from_factor`.
 
     first: FloatArray
     second: FloatArray

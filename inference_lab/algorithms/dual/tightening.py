@@ -1,14 +1,7 @@
-"""Tighter dual bounds: clusters of variables, added in rounds where the bound is to gain most.
+"""Tighter dual bounds: clusters of variables, added in rounds where the bound gains most.
 
-On frustrated problems the local polytope says little. Clusters of three and four variables that
-pass parts of their (mostly empty) table on to the pairs inside them tighten it: where the pairs of
-a cycle prefer labels that cannot all be had at once, the triplets that triangulate the cycle make
-the bound pay for it. `tighten` continues from any reparametrisation, whoever made it.
-
-D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
-using message passing", UAI 2008.
-D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
-UAI 2012.
+`tighten` continues from any reparametrisation. See `inference_lab.algorithms.dual.clusters` and
+`inference_lab.algorithms.dual.frustration`.
 """
 
 from __future__ import annotations
@@ -46,25 +39,19 @@ _POLISH_SWEEPS = 100
 
 @dataclass(frozen=True)
 class Tightened:
-    """What came of `tighten`.
+    """The result of `tighten`."""
 
-    Attributes
-    ----------
-    start_bound : float
-        The bound that the reparametrisation gave at first.
-    rounds, clusters, pairs, sweeps : int
-        Rounds of adding, clusters (factors that became one included) and pairs without a term of
-        their own that were added, and sweeps made, those before included.
-    stopped_by : str
-        What ended it: "converged" (no cluster is left that promises more, and the sweeps stand
-        still), "proved", "infeasible", "rounds", "memory" or "budget".
-    """
-
+    #: The bound that the reparametrisation gave at first.
     start_bound: float
+    #: `rounds`, `clusters`, `pairs`, `sweeps`: Rounds of adding, clusters (factors that became one
+    #: included) and pairs without a term of their own that were added, and sweeps made, those
+    #: before included.
     rounds: int
     clusters: int
     pairs: int
     sweeps: int
+    #: What ended it: "converged" (no cluster is left that promises more, and the sweeps stand
+    #: still), "proved", "infeasible", "rounds", "memory" or "budget".
     stopped_by: str
 
 

@@ -17,26 +17,27 @@ MIDDLE, FIRST, LAST = 0, 1, 2
 
 
 class Schedule(NamedTuple):
-    """The order of visits, and where messages lie; `t` is a rank in the order.
+    """The order of visits, and where messages lie; `t` is a rank in the order."""
 
-    * ``order`` (n,): the variable of each rank;
-    * ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
-      to later ranks first, those to earlier ones from ``middle[t]``; ``at`` (2m,) int64: where the
-      message of a link's edge starts; ``half`` (2m,) int32: the half-edge at the other end;
-    * ``role`` (slots,): whether the variable at a position of a factor's scope is the first or the
-      last of its factor in the order; ``slot_ptr`` (slots + 1,) where its message lies;
-    * ``share`` (2, n): the part of its costs that a variable gives to each term that goes on,
-      forwards (row 1) and backwards (row 0); ``rest`` (2, n): the part it keeps.
-    """
-
+    #: (n,): the variable of each rank.
     order: IntArray
+    #: ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
+    #: to later ranks first, those to earlier ones from ``middle[t]``.
     ptr: IntArray
     middle: IntArray
+    #: (2m,) int64: where the message of a link's edge starts.
     at: IntArray
+    #: (2m,) int32: the half-edge at the other end.
     half: Int32Array
+    #: (slots,): whether the variable at a position of a factor's scope is the first or the last of
+    #: its factor in the order.
     role: npt.NDArray[np.uint8]
+    #: (slots + 1,): where its message lies.
     slot_ptr: IntArray
+    #: (2, n): the part of its costs that a variable gives to each term that goes on, forwards (row
+    #: 1) and backwards (row 0).
     share: FloatArray
+    #: (2, n): the part it keeps.
     rest: FloatArray
 
 
@@ -106,13 +107,7 @@ def message_sizes(graph: FactorGraph) -> IntArray:
 
 
 class Messages(NamedTuple):
-    """Messages, all energies.
-
-    ``rows`` holds one message an edge: to the variable visited last before the present one, that
-    is, to the later end after a forward pass and to the earlier end after a backward pass.
-    ``slots`` holds one message a position of a factor's scope: after a pass, that of the factor to
-    the variable where the pass leaves the factor, and of the variable to the factor elsewhere.
-    """
+    """Messages, all energies."""
 
     rows: FloatArray
     slots: FloatArray

@@ -1,9 +1,4 @@
-"""What is left of a graph once hard terms have spoken: labels, terms, and which variables interact.
-
-A label that costs ``+inf``, or that no finite entry of a hard term supports, takes part in no
-labelling of finite energy. Variables with a single label left, such as observed ones, are decided;
-what is left of a term may be constant.
-"""
+"""Remove labels without finite support, and list the remaining terms and interactions."""
 
 from __future__ import annotations
 
@@ -22,17 +17,15 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Domains(NamedTuple):
-    """The labels that are left to each variable.
+    """The labels that are left to each variable."""
 
-    * ``ptr`` (n+1,) int64; ``labels`` int64: the labels of variable ``i``, rising, are
-      ``labels[ptr[i] : ptr[i + 1]]``;
-    * ``allowed`` (like the unaries): the same as flags;
-    * ``feasible``: False if some variable has none, so that every labelling costs ``+inf``.
-    """
-
+    #: (n+1,) int64.
     ptr: IntArray
+    #: Int64: the labels of variable ``i``, rising, are ``labels[ptr[i] : ptr[i + 1]]``.
     labels: IntArray
+    #: (like the unaries): the same as flags.
     allowed: BoolArray
+    #: False if some variable has none, so that every labelling costs ``+inf``.
     feasible: bool
 
     @property
@@ -269,16 +262,14 @@ def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
 
 
 class Interactions(NamedTuple):
-    """The graph on the variables with two labels or more, joined where a term couples them.
+    """The graph on the variables with two labels or more, joined where a term couples them."""
 
-    * ``variables`` (v,) int64: their numbers in the factor graph, rising;
-    * ``ptr`` (v+1,) int64 and ``neighbours`` int64, in terms of positions in ``variables``;
-    * ``log2_sizes`` (v,): binary logarithm of the number of labels left.
-    """
-
+    #: (v,) int64: their numbers in the factor graph, rising.
     variables: IntArray
+    #: ``ptr`` (v+1,) int64 and ``neighbours`` int64, in terms of positions in ``variables``.
     ptr: IntArray
     neighbours: IntArray
+    #: (v,): binary logarithm of the number of labels left.
     log2_sizes: FloatArray
 
 

@@ -1,9 +1,4 @@
-"""Blocks of variables that are relabelled jointly and exactly, the labels of all others given.
-
-A block is grown from candidates together with an order of elimination whose tables stay small, then
-solved by elimination: tables are made one after the other, each sends its minimum over one of its
-variables on, and the labels are read off on the way back.
-"""
+"""Blocks of variables that are relabelled jointly and exactly, given all other labels."""
 
 from __future__ import annotations
 
@@ -28,79 +23,77 @@ _LOOK_UP = 512
 
 
 class Growth(NamedTuple):
-    """What the growth of a block keeps of each undecided variable.
+    """The state of each undecided variable while a block grows."""
 
-    * ``log2`` (k+1,): binary logarithms of counts;
-    * ``heap``: undecided variables by rising size, the binary logarithm of the table that each
-      would get now, ties at random; ``stale`` (n,): where this is a lower bound only, so that
-      eliminating the leaves of a star is linear; ``listed``, ``at`` (n,): the same variables as a
-      list, and where they stand in it;
-    * ``mark`` (n,): stamps of the last search for neighbours; ``found`` (n,): what it found;
-    * ``node`` (n,), ``next``, ``element``: linked lists of the members whose separators hold each
-      undecided variable; ``absorbed`` (t,): whether a later table holds all of a separator;
-    * ``now``, a record: number of the ``search``, variables ``listed``, ``nodes`` in use.
-    """
-
+    #: (k+1,): binary logarithms of counts.
     log2: FloatArray
+    #: Undecided variables by rising size, the binary logarithm of the table that each would get
+    #: now, ties at random.
     heap: Heap
+    #: (n,): where this is a lower bound only, so that eliminating the leaves of a star is linear.
     stale: BoolArray
+    #: ``listed``, ``at`` (n,): the same variables as a list, and where they stand in it.
     listed: IntArray
     at: IntArray
+    #: (n,): stamps of the last search for neighbours.
     mark: IntArray
+    #: (n,): what it found.
     found: IntArray
+    #: ``node`` (n,), ``next``, ``element``: linked lists of the members whose separators hold each
+    #: undecided variable.
     node: IntArray
     next: IntArray
     element: IntArray
+    #: (t,): whether a later table holds all of a separator.
     absorbed: BoolArray
+    #: A record: number of the ``search``, variables ``listed``, ``nodes`` in use.
     now: Any
 
 
 class Tables(NamedTuple):
-    """The messages between the tables of a block, and scratch for one table at a time.
+    """The messages between the tables of a block, and scratch for one table at a time."""
 
-    * ``child``, ``sibling`` (t,): linked lists of the members whose messages enter each table;
-    * ``rows``, ``start`` (t,): entries of each message, and where it is in ``messages``;
-    * ``cost`` (like the unaries): costs of the open labels given the variables outside; ``entries``
-      of the table at hand; ``strides``, ``digits``, ``look_up``: of its axes and of an input's.
-    """
-
+    #: ``child``, ``sibling`` (t,): linked lists of the members whose messages enter each table.
     child: IntArray
     sibling: IntArray
+    #: ``rows``, ``start`` (t,): entries of each message, and where it is in ``messages``.
     rows: IntArray
     start: IntArray
     messages: FloatArray
+    #: (like the unaries): costs of the open labels given the variables outside.
     cost: FloatArray
+    #: Of the table at hand.
     entries: FloatArray
+    #: ``strides``, ``digits``, ``look_up``: of its axes and of an input's.
     strides: IntArray
     digits: IntArray
     look_up: IntArray
 
 
 class Block(NamedTuple):
-    """A set of variables under construction or solution.
+    """A set of variables under construction or solution."""
 
-    Member ``p`` is the p-th to be eliminated. Its table has an axis for its own labels, then one
-    for each member of its *separator*, in order of elimination; the message is the minimum over
-    the first axis, and enters the table of the first of the separator.
+    # Member ``p`` is the p-th to be eliminated. Its table has an axis for its own labels, then one
+    # for each member of its *separator*, in order of elimination; the message is the minimum over
+    # the first axis, and enters the table of the first of the separator.
 
-    * ``state`` (n,): whether each variable is outside, undecided or in; ``turn`` (n,): its number
-      as a member;
-    * ``open`` (n,), ``label`` (like the unaries): number of labels open to each candidate, and
-      which;
-    * ``order`` (t,): the members; ``sep_ptr`` (t+1,), ``sep``: their separators;
-    * ``now``, a record: number of ``members``, state of the ``random`` numbers, cost of the members
-      ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
-    """
-
+    #: (n,): whether each variable is outside, undecided or in.
     state: IntArray
+    #: (n,): its number as a member.
     turn: IntArray
+    #: ``open`` (n,), ``label`` (like the unaries): number of labels open to each candidate, and
+    #: which.
     open: IntArray
     label: IntArray
+    #: (t,): the members.
     order: IntArray
+    #: ``sep_ptr`` (t+1,), ``sep``: their separators.
     sep_ptr: IntArray
     sep: IntArray
     growth: Growth
     tables: Tables
+    #: A record: number of ``members``, state of the ``random`` numbers, cost of the members
+    #: ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
     now: Any
 
 
@@ -315,13 +308,11 @@ def _leave_one_out(g: GraphArrays, b: Block) -> None:
 def grow(
     g: GraphArrays, b: Block, candidates: IntArray, log2_table: float, entries: int, seed: int
 ) -> int:
-    """Choose a block among the candidates, with an order of elimination; return its size.
-
-    The undecided variable whose table is smallest is eliminated, ties at random. Where all need
-    more than ``2^log2_table`` entries, one is left out: that with the largest table of some drawn
-    at random. When the tables have so many `entries` together, all that are undecided are left
-    out. Candidates have their labels open; those with a single one are no members.
-    """
+    """Choose a block among the candidates, with an order of elimination; return its size."""
+    # The undecided variable whose table is smallest is eliminated, ties at random. Where all need
+    # more than ``2^log2_table`` entries, one is left out: that with the largest table of some drawn
+    # at random. When the tables have so many `entries` together, all that are undecided are left
+    # out. Candidates have their labels open; those with a single one are no members.
     s = b.growth
     for p in range(b.now[0].members):
         b.state[b.order[p]] = _OUT
@@ -365,10 +356,7 @@ def grow(
 
 @lean_kernel
 def arrange(b: Block) -> None:
-    """Sort the separators, without the variables left out later, and link the tables to a tree.
-
-    The costs before and after are 0 then.
-    """
+    """Sort the separators, without the variables left out later, and link the tables to a tree."""
     members = b.now[0].members
     for p in range(members):
         b.tables.child[p] = -1
@@ -434,10 +422,7 @@ def _add_before(b: Block, term: float) -> None:
 
 @inlined
 def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
-    """Fill the costs of each open label of member ``p`` given the variables outside the block.
-
-    What the present labels cost, edges with later members included, is added up.
-    """
+    """Fill the costs of each open label of member ``p`` given the variables outside the block."""
     i = b.order[p]
     cost = b.tables.cost[g.unary_ptr[i] :]
     label = b.label[g.unary_ptr[i] :]
@@ -552,10 +537,7 @@ def _accumulate(
 
 @inlined
 def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
-    """Write the table of member ``p`` from its own costs and its edges with later members.
-
-    These are sums of a number an axis, so each axis is added by repeating what there is.
-    """
+    """Write the table of member ``p`` from its own costs and its edges with later members."""
     i = b.order[p]
     for t in range(b.open[i]):
         table = b.tables.entries[t * b.tables.rows[p] :]
@@ -576,10 +558,7 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
 
 @lean_kernel
 def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
-    """Send the messages of the members from number `first` on; return the number of the next.
-
-    Stops after about so much work. Adds up the costs before and after, which `arrange` resets.
-    """
+    """Send the messages of the members from number `first` on; return the number of the next."""
     p = first
     while p < b.now[0].members and work > 0:
         i = b.order[p]
@@ -619,10 +598,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
 
 @lean_kernel
 def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
-    """Give the members their best labels, from the last to the first; ties at random.
-
-    Must follow upon `eliminate`. The costs of open labels are used up.
-    """
+    """Give the members their best labels, from the last to the first; ties at random."""
     for p in range(b.now[0].members - 1, -1, -1):
         i = b.order[p]
         cost = b.tables.cost[g.unary_ptr[i] :]

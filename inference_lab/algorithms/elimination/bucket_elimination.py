@@ -1,8 +1,4 @@
-"""Exact elimination along an order: a tree of tables that are computed but never stored.
-
-Each table is made block by block from the terms and messages that enter it, and its message is all
-that stays. At T > 0 a pass back turns messages into probabilities.
-"""
+"""Exact elimination along an order: a tree of tables that are computed but never stored."""
 
 from __future__ import annotations
 
@@ -27,37 +23,37 @@ ChoiceArray: TypeAlias = npt.NDArray[Any]
 
 
 class Tree(NamedTuple):
-    """The tree of tables, one for each undecided variable, children before their parents.
+    """The tree of tables, one for each undecided variable, children before their parents."""
 
-    Table ``p`` is over its own variable, the last axis, and its *separator*: tables whose
-    variables are the other axes, falling, so that the parent is the smallest. Its message is over
-    the separator, row-major.
+    # Table ``p`` is over its own variable, the last axis, and its *separator*: tables whose
+    # variables are the other axes, falling, so that the parent is the smallest. Its message is over
+    # the separator, row-major.
 
-    * ``variables`` (b,): the variable of each table; ``position`` (n,): the table of each variable,
-      -1 where a single label is left;
-    * ``sep_ptr`` (b+1,), ``sep``; ``child_ptr`` (b+1,), ``children``;
-    * ``term_ptr`` (b+1,), ``terms``: edges, then (from the number of edges on) factors, each at the
-      first of its variables to be eliminated;
-    * ``label_ptr`` (n+1,), ``labels``: the labels left to each variable, see `Domains`;
-    * ``sizes`` (b,): labels of each table's variable; ``rows`` (b,): entries of each message;
-    * ``at`` (b,), ``made_at`` (b,): where each message is kept, and where it is written first;
-    * ``choice_at`` (b,): where the best label of each row is kept.
-    """
-
+    #: (b,): the variable of each table.
     variables: IntArray
+    #: (n,): the table of each variable, -1 where a single label is left.
     position: IntArray
+    #: ``sep_ptr`` (b+1,), ``sep``.
     sep_ptr: IntArray
     sep: IntArray
+    #: ``child_ptr`` (b+1,), ``children``.
     child_ptr: IntArray
     children: IntArray
+    #: ``term_ptr`` (b+1,), ``terms``: edges, then (from the number of edges on) factors, each at
+    #: the first of its variables to be eliminated.
     term_ptr: IntArray
     terms: IntArray
+    #: ``label_ptr`` (n+1,), ``labels``: the labels left to each variable, see `Domains`.
     label_ptr: IntArray
     labels: IntArray
+    #: (b,): labels of each table's variable.
     sizes: IntArray
+    #: (b,): entries of each message.
     rows: IntArray
+    #: ``at`` (b,), ``made_at`` (b,): where each message is kept, and where it is written first.
     at: IntArray
     made_at: IntArray
+    #: (b,): where the best label of each row is kept.
     choice_at: IntArray
 
 
@@ -79,7 +75,7 @@ class Workspace(NamedTuple):
 
 
 def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
-    """Allocate what `scratch_sizes` says is needed."""
+    """Allocate scratch of the sizes that `scratch_sizes` returns."""
     axes, inputs, strides, dense, look_up = scratch
     block = max(BLOCK, int(tree.sizes.max(initial=1)))
     return Workspace(

@@ -31,15 +31,13 @@ def decide(eliminated: Sequence[Eliminated], x: IntArray) -> None:
 
 
 class Core(NamedTuple):
-    """What is left of a graph, and the way back.
+    """The remaining graph, and the way back."""
 
-    * ``graph``: the least energies over all labels of the variables that are gone;
-    * ``variables`` (n',): the original number of each variable of it;
-    * ``eliminated``: the others, in the order of their elimination.
-    """
-
+    #: The least energies over all labels of the variables that are gone.
     graph: FactorGraph
+    #: (n',): the original number of each variable of it.
     variables: IntArray
+    #: The others, in the order of their elimination.
     eliminated: list[Eliminated]
 
     def expand(self, labels: IntArray) -> IntArray:

@@ -1,11 +1,7 @@
-"""Variables summed out of a graph at T > 0 where no table grows, and the way back to marginals.
+"""Sum variables out of a graph at T > 0 where no table grows, and recover their marginals.
 
-What is left has the same partition function. Labels that hard terms rule out are left out, and so
-are variables that have one left; another variable is summed out if the table over its neighbours
-is no larger than the largest of its terms. Terms inside the scope of another are added to that. So
-trees that hang from the rest vanish, and what spreads terms over forests has fewer to spread.
-
-Plain numpy, some 50 microseconds a term: worth it for factors, whose messages take as long.
+The remaining graph has the same partition function. Plain numpy, some 50 microseconds a term, so it
+pays for factors only.
 """
 
 from __future__ import annotations
@@ -38,11 +34,10 @@ class Step(NamedTuple):
 
 
 class Summed(NamedTuple):
-    """What is left of a graph, and what was summed out, in order.
+    """The remaining graph, and the variables summed out, in order."""
 
-    ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the original
-    labels that each variable of the whole graph keeps.
-    """
+    # ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the
+    # original labels that each variable of the whole graph keeps.
 
     graph: FactorGraph
     variables: IntArray

@@ -1,7 +1,4 @@
-"""Eliminating the variables of a graph one after the other, before there are any tables.
-
-Variables whose elimination cannot hurt, greedy orders, and a bound on what any order needs.
-"""
+"""Elimination orders on interaction graphs: safe reductions, greedy min-fill, lower bounds."""
 
 from __future__ import annotations
 
@@ -268,23 +265,22 @@ def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: 
 
 
 class _Greedy(NamedTuple):
-    """What greedy elimination keeps up to date of each variable that is not gone.
-
-    * ``weight``; ``key``: what it is chosen by, ahead of the heap's within an elimination;
-      ``around``: total weight of its neighbours;
-    * ``lists``: its neighbours, and now and then some that are gone; ``left``: how many are not;
-    * ``hood``: those whose keys an elimination changes, ``hood_stamp`` its number at each;
-      ``mark``: stamps of the neighbours of one of them.
-    """
+    """The state of greedy elimination for each remaining variable."""
 
     weight: IntArray
+    #: What it is chosen by, ahead of the heap's within an elimination.
     key: IntArray
+    #: Total weight of its neighbours.
     around: IntArray
+    #: Its neighbours, and now and then some that are gone.
     lists: _Lists
+    #: How many are not.
     left: IntArray
     gone: BoolArray
+    #: Those whose keys an elimination changes, ``hood_stamp`` its number at each.
     hood: IntArray
     hood_stamp: IntArray
+    #: Stamps of the neighbours of one of them.
     mark: IntArray
 
 

@@ -1,9 +1,7 @@
-"""Elimination orders, and how large the tables are that exact inference along them needs.
+"""Elimination orders, and the table sizes that exact inference along them needs.
 
-Eliminating a variable joins it and its neighbours into one table and makes the neighbours adjacent
-to each other. The size of the largest table (its number of variables less one is the *width*)
-decides whether exact inference is possible at all, and it is known before anything is allocated.
-Variables with a single label left drop out of the graph altogether.
+The largest table (its number of variables less one is the *width*) decides whether exact inference
+is possible, and is known before anything is allocated.
 """
 
 from __future__ import annotations
@@ -41,34 +39,24 @@ _MAX_RESTARTS = 200
 
 @dataclass(frozen=True)
 class Elimination:
-    """An order in which to eliminate variables, and what it costs.
+    """An order in which to eliminate variables, and what it costs."""
 
-    Attributes
-    ----------
-    order : (v,) int64 array
-        The variables with two allowed labels or more; shorter where the search gave up.
-    method : str
-        How the order was found.
-    complete : bool
-        False if every order tried has a table above the limit; the order found furthest is kept,
-        and the figures are of the part up to and including the table that is too large.
-    width : int
-        Variables in the largest table, less one.
-    log2_largest, log2_total : float
-        Binary logarithm of the number of entries of the largest table, and of all tables.
-    log2_needed : float
-        Proved: every order has a table of at least this size (0 where it was not looked for).
-    cut_short : bool
-        Whether the search might have found a better order in more steps than it was given.
-    """
-
+    #: The variables with two allowed labels or more; shorter where the search gave up.
     order: IntArray
+    #: How the order was found.
     method: str
+    #: False if every order tried has a table above the limit; the order found furthest is kept, and
+    #: the figures are of the part up to and including the table that is too large.
     complete: bool
+    #: Variables in the largest table, less one.
     width: int
+    #: `log2_largest`, `log2_total`: Binary logarithm of the number of entries of the largest table,
+    #: and of all tables.
     log2_largest: float
     log2_total: float
+    #: Proved: every order has a table of at least this size (0 where it was not looked for).
     log2_needed: float
+    #: Whether the search might have found a better order in more steps than it was given.
     cut_short: bool = False
 
 

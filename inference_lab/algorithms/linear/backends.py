@@ -54,11 +54,9 @@ class Relaxed:
 
 
 def objective_scale(model: LinearModel) -> float:
-    """Return the power of two by which costs are multiplied for the LP solver.
-
-    LP solvers take costs apart at an absolute tolerance of about 1e-7, so a typical cost is
-    brought to about 100. Multiplying by a power of two is exact.
-    """
+    """Return the power of two by which costs are multiplied for the LP solver."""
+    # LP solvers take costs apart at an absolute tolerance of about 1e-7, so a typical cost is
+    # brought to about 100. Multiplying by a power of two is exact.
     sizes = np.abs(model.cost[model.cost != 0.0])
     if sizes.size == 0:
         return 1.0
@@ -315,10 +313,7 @@ def solve_integer(
 
 
 def _pruned(model: LinearModel) -> LinearModel:
-    """Leave out forbidden columns, and the rows that hold nothing else.
-
-    The groups are not kept: the result serves only to be solved.
-    """
+    """Leave out forbidden columns, and the rows that hold nothing else."""
     kept = model.upper > 0.0
     if kept.all():
         return model
@@ -436,9 +431,7 @@ def why_too_large(graph: FactorGraph) -> str | None:
 
 
 def seconds_to_start(nonzeros: int) -> float:
-    """Estimate the time before an LP solver looks at the clock, 1 us a nonzero.
-
-    Building takes a twentieth of it; the rest is spent on copying and checking,
-    as measured on an E-step with 16 million nonzeros.
-    """
+    """Estimate the time before an LP solver looks at the clock, 1 us a nonzero."""
+    # Building takes a twentieth of it; the rest is spent on copying and checking, as measured on an
+    # E-step with 16 million nonzeros.
     return 1e-6 * nonzeros

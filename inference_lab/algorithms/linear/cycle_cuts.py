@@ -1,25 +1,13 @@
 """Cuts for frustrated problems: cycle and clique inequalities, separated on solutions of the LP.
 
-Whether ``x_i = a`` and ``x_j = b`` have different truth values is ``z = u_ia + u_jb - 2 P(a, b)``,
-linear in the variables of `inference_lab.algorithms.linear.model` for every pair of labels that it
-links. Around a cycle ``C`` of links the truth value changes an even number of times, so that
+Whether ``x_i = a`` and ``x_j = b`` have different truth values is ``z = u_ia + u_jb - 2 P(a, b)``.
+Around a cycle ``C`` the truth value changes an even number of times, so that
 
 ``sum_{F} z - sum_{C - F} z <= |F| - 1``   for every subset ``F`` of odd size.
 
-The most violated of these through a given node is a shortest path (Barahona, Mahjoub 1986): in two
-copies of the graph of links, a link within a copy has weight ``z``, one between the copies
-``1 - z``, and a path between the two copies of a node that is shorter than 1 violates its
-inequality. Where must-links and cannot-links contradict each other around cycles, the local
-polytope says next to nothing, and these inequalities most of what there is to say.
-
-As a multiway cut, where labels are terminals and ``y = 1 - sum_a P(x_i = x_j = a)`` is what edges
-are cut, there is nothing to add: every variable has an edge to every terminal, so that a cycle
-through one has chords there and splits into triangles, ``y >= u_ia - u_ja``,
-``y >= u_ia + u_jb - 1`` and ``y <= 2 - u_ia - u_ja``, which joint distributions meet; and the odd
-wheel around the terminal of ``a`` is the cycle of its label with ``F = C``.
-
-Of ``k + 1`` variables with ``k`` labels, two have the same label: ``sum_{pairs} P(x_i = x_j) >= 1``
-for every clique of that size, which greedy search finds.
+The most violated one through a node is a shortest path in two copies of the graph of links
+(Barahona, Mahjoub 1986). Of ``k + 1`` variables with ``k`` labels two agree:
+``sum_{pairs} P(x_i = x_j) >= 1`` for every such clique; greedy search finds violated ones.
 """
 
 from __future__ import annotations
@@ -65,11 +53,10 @@ _TOO_MANY_LINKS = 5_000_000
 
 
 class _Projection(NamedTuple):
-    """The graph of links: nodes are columns ``u_ia``, the link of every arc, and its flip.
+    """The graph of links: nodes are columns ``u_ia``, the link of every arc, and its flip."""
 
-    Of a variable with two labels, the second is the first one's opposite: its links are those of
-    the first with ``flip`` set, which says that equal truth values mean different ones.
-    """
+    # Of a variable with two labels, the second is the first one's opposite: its links are those of
+    # the first with ``flip`` set, which says that equal truth values mean different ones.
 
     ptr: IntArray
     to: Int32Array
@@ -78,12 +65,11 @@ class _Projection(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1.
+    """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1."""
 
-    ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which a
-    node was reached, times two, plus one where it changes copies; ``seen`` has an entry for each
-    node.
-    """
+    # ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which
+    # a node was reached, times two, plus one where it changes copies; ``seen`` has an entry for
+    # each node.
 
     nearest: Heap
     before: IntArray
@@ -93,10 +79,9 @@ class _Search(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights.
+    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights."""
 
-    ``size`` (1,): how many there are.
-    """
+    # ``size`` (1,): how many there are.
 
     codes: IntArray
     ends: IntArray
@@ -116,13 +101,9 @@ def _violated_cycles(
     s: _Search,
     found: _Found,
 ) -> int:
-    """Find for each root a simple cycle that is shorter than `shortest`, if a walk through it is.
-
-    Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
-    search is left as it was: distances ``inf``, none to go on from, `seen` -1.
-
-    Complexity: O(links log nodes) a root.
-    """
+    """Find for each root a simple cycle shorter than `shortest`, if a walk through it is."""
+    # Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
+    # search is left as it was: distances ``inf``, none to go on from, `seen` -1.
     count = found.size[0]
     used = found.ends[count - 1] if count > 0 else 0
     distance = s.nearest.key
@@ -196,11 +177,10 @@ def _violated_cycles(
 
 
 class _Clique(NamedTuple):
-    """Scratch for a clique that grows.
+    """Scratch for a clique that grows."""
 
-    ``members`` are those in it, ``touched`` the variables that meet one of them, ``together`` (n,)
-    how many each meets, zeros between two cliques, at what ``cost`` (n,).
-    """
+    # ``members`` are those in it, ``touched`` the variables that meet one of them, ``together``
+    # (n,) how many each meets, zeros between two cliques, at what ``cost`` (n,).
 
     members: IntArray
     touched: IntArray
@@ -219,13 +199,11 @@ def _violated_cliques(
     cliques: IntArray,
     found: IntArray,
 ) -> int:
-    """Grow a clique from each edge, by the variable that meets the others least.
-
-    ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
-    cliques with one variable more than there are labels that meet less than `highest` are written
-    to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge to
-    go on from.
-    """
+    """Grow a clique from each edge, by the variable that meets the others least."""
+    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
+    # cliques with one variable more than there are labels that meet less than `highest` are written
+    # to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge
+    # to go on from.
     members, touched, together, cost = clique
     count = found[0]
     e = begin
@@ -342,11 +320,9 @@ class _Separation:
         return matrix, rhs
 
     def _consistency(self, x: FloatArray, rows: Rows) -> None:
-        """Add the rows that make ``d`` a joint distribution, where the model went without.
-
-        ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``, which
-        the costs alone see to only as long as no cut pulls at ``d``.
-        """
+        """Add the rows that make ``d`` a joint distribution, where the model went without."""
+        # ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``, which
+        # the costs alone see to only as long as no cut pulls at ``d``.
         if self.held.size == 0:
             return
         d = self.links.both[self.held]

@@ -61,23 +61,15 @@ def dense_tables(graph: FactorGraph) -> Iterator[EdgeTables]:
 
 
 class Rounding(NamedTuple):
-    """How costs become integers.
+    """How costs become integers."""
 
-    Attributes
-    ----------
-    scale : float
-        A power of two.
-    offset : float
-        ``offset + C(x) / scale <= E(x)`` for every labelling, however the sums were rounded.
-    error : float
-        ``E(x) <= offset + C(x) / scale + error`` where no cost of ``x`` was cut off.
-    cut : float
-        Rises above this are cut off: whoever pays one is no better than a labelling known before.
-    """
-
+    #: A power of two.
     scale: float
+    #: ``offset + C(x) / scale <= E(x)`` for every labelling, however the sums were rounded.
     offset: float
+    #: ``E(x) <= offset + C(x) / scale + error`` where no cost of ``x`` was cut off.
     error: float
+    #: Rises above this are cut off: whoever pays one is no better than a labelling known before.
     cut: float
 
     def integers(self, rises: FloatArray) -> FloatArray:

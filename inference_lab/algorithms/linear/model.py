@@ -1,10 +1,4 @@
-"""The linear program of a graph: the papers' compact LP, the local polytope, and their ILP.
-
-One model serves `lp-relaxation`, `ilp` and PuLP. It is built in bulk: edges and factors of equal
-shape make one block of rows, and no Python object is made per term.
-`inference_lab.algorithms.linear.backends` solves it, `inference_lab.algorithms.linear.cycle_cuts`
-tightens it.
-"""
+"""The linear program of a graph: compact LP of constrained clustering, local polytope, and ILP."""
 
 from __future__ import annotations
 
@@ -220,10 +214,7 @@ def _add_joint(
     start: int,
     groups: list[IntArray],
 ) -> int:
-    """Add joint variables of `scopes` (g, r) with their marginals; return their number.
-
-    ``sum_{y : y_s = a} P_f(y) = u_{scope_s, a}`` for every position ``s`` and label ``a``.
-    """
+    """Add joint variables of `scopes` (g, r) with their marginals; return their number."""
     count, size = len(scopes), math.prod(shape)
     columns = (start + np.arange(count * size)).reshape(count, *shape)
     for s, k in enumerate(shape):
@@ -237,10 +228,7 @@ def _add_joint(
 
 
 def _add_equality(equal: Rows, node_cost: FloatArray, same: FloatArray, ends: IntArray) -> None:
-    """Make both ends equal on the k labels they share, and charge `same` (m, k) to the first.
-
-    Labels that only one end has need no row: the k labels of the other sum to 1 already.
-    """
+    """Make both ends equal on the k labels they share, and charge `same` (m, k) to the first."""
     k = same.shape[1]
     first = ends[:, :1] + np.arange(k)
     second = ends[:, 1:] + np.arange(k)
@@ -271,10 +259,7 @@ def _add_diagonal(
     costs: list[FloatArray],
     groups: list[IntArray],
 ) -> int:
-    """Add the diagonal variables of edges with ``r = gain`` (m, k); return their number.
-
-    `ends` (m, 2) are the first columns of the two variables of each edge.
-    """
+    """Add the diagonal variables of edges with ``r = gain`` (m, k); return their number."""
     k = gain.shape[1]
     u_i = ends[:, :1] + np.arange(k)
     u_j = ends[:, 1:] + np.arange(k)
@@ -327,22 +312,15 @@ def _add_label_costs(
 
 
 class Links(NamedTuple):
-    """Pairs of labels at the ends of edges, with what the model knows of having both.
+    """Pairs of labels at the ends of edges, with what the model knows of having both."""
 
-    Attributes
-    ----------
-    first, second : (L,) int64
-        Columns ``u_ia`` and ``u_jb``.
-    both : (L,) int64
-        The column of ``P(x_i = a, x_j = b)``, or `NEVER` where that is 0, or `ALWAYS` where
-        ``u_ia = u_jb`` by a hard must-link.
-    edge : (L,) int64
-        The edge, of the diagonal kinds; its links stand together. -1 for table edges.
-    """
-
+    #: `first`, `second`: Columns ``u_ia`` and ``u_jb``.
     first: IntArray
     second: IntArray
+    #: The column of ``P(x_i = a, x_j = b)``, or `NEVER` where that is 0, or `ALWAYS` where ``u_ia =
+    #: u_jb`` by a hard must-link.
     both: IntArray
+    #: The edge, of the diagonal kinds; its links stand together. -1 for table edges.
     edge: IntArray
 
 
@@ -352,13 +330,7 @@ ALWAYS = -2
 
 
 def links(graph: FactorGraph) -> Links:
-    """List the links of `build_linear_model`'s result.
-
-    On an edge of the diagonal kinds these are the pairs of equal labels for which there is a
-    variable or a hard constraint, on a table edge all pairs of labels.
-
-    Complexity: linear in their number.
-    """
+    """List the links of `build_linear_model`'s result."""
     ptr = graph.unary_ptr
     start = int(ptr[-1])
     parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []

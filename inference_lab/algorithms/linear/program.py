@@ -151,12 +151,10 @@ class LinearModel:
     def without(
         self, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None, energy: float
     ) -> LinearModel:
-        """Forbid every column that no labelling better than `energy` can use.
-
-        A labelling that uses a column pays at least the bound, less the minimum of the column's
-        group, plus the column's reduced cost; where that is above `energy`, the column gets upper
-        bound 0. Labellings of at most `energy` all stay.
-        """
+        """Forbid every column that no labelling better than `energy` can use."""
+        # A labelling that uses a column pays at least the bound, less the minimum of the column's
+        # group, plus the column's reduced cost; where that is above `energy`, the column gets upper
+        # bound 0. Labellings of at most `energy` all stay.
         if not math.isfinite(energy) or self.n_columns == 0:
             return self
         view = self._reparametrise(dual_eq, dual_ub)

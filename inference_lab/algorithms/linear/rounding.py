@@ -1,10 +1,7 @@
 """Rounding distributions to labels: Kleinberg and Tardos' phases, at random and derandomised.
 
 A phase draws a label h and a threshold alpha; every variable without a label that has
-``u_ih >= alpha`` gets h. `joint_distribution` is what comes of it for two variables.
-
-``digits`` is scratch as long as the largest factor has variables; where it is None, for a graph
-without factors, nothing about them is compiled.
+``u_ih >= alpha`` gets h.
 """
 
 from __future__ import annotations
@@ -24,12 +21,10 @@ _MAX_PHASES = 5000
 
 
 def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Return how likely two variables get each pair of labels, shape (k_i, k_j).
-
-    With as many labels, a phase with label h gives it to both with probability proportional to
-    ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
-    drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
-    """
+    """Return how likely two variables get each pair of labels, shape (k_i, k_j)."""
+    # With as many labels, a phase with label h gives it to both with probability proportional to
+    # ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
+    # drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
     k = max(p.size, q.size)
     u, v = np.pad(p, (0, k - p.size)), np.pad(q, (0, k - q.size))
     both = np.minimum(u, v)
@@ -39,10 +34,7 @@ def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
 
 @lean_kernel
 def _pair_expectation(g: GraphArrays, e: int, u: FloatArray, big: float) -> float:
-    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``.
-
-    That is over `joint_distribution`. Costs above `big` count as `big`.
-    """
+    """Return the exact expected cost of edge ``e`` after Kleinberg-Tardos rounding of ``u``."""
     i, j = g.edges[e, 0], g.edges[e, 1]
     si, sj = g.unary_ptr[i], g.unary_ptr[j]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -124,7 +116,7 @@ def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float, digits: 
 
 @lean_kernel
 def _expected_energy(g: GraphArrays, u: FloatArray, big: float, digits: IntArray | None) -> float:
-    """Return what `expected_energy` says."""
+    """Return `expected_energy`, compiled."""
     total = 0.0
     for c in range(u.size):
         if u[c] > 0.0:
@@ -145,11 +137,7 @@ def _digits(g: GraphArrays) -> IntArray | None:
 
 
 def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
-    """Return the expected energy of Kleinberg-Tardos rounding, without the constant.
-
-    Exact for unary and pairwise terms; factors of higher order are taken as if their variables
-    were independent. Costs above `big` count as `big` (``inf`` leaves them).
-    """
+    """Return the expected energy of Kleinberg-Tardos rounding, without the constant."""
     return float(_expected_energy(g, u, big, _digits(g)))
 
 
@@ -183,7 +171,7 @@ def _draw(
     rows: IntArray,
     energies: FloatArray,
 ) -> None:
-    """Do what `kleinberg_tardos` says; `left` is scratch of the length of `free`."""
+    """Run `kleinberg_tardos`; `left` is scratch of the length of `free`."""
     width = 0
     for i in free:
         width = max(width, g.cardinalities[i])
@@ -228,33 +216,31 @@ def kleinberg_tardos(
 ) -> None:
     """Round ``u`` at random, once for each row of `rows`: the labels of variables with ``x = -1``.
 
-    Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
-    has ``u_ih >= alpha`` gets h; until all have one.
-
     References
     ----------
     J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
     relationships", JACM 49(5), 2002, section 2.
     """
+    # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
+    # has ``u_ih >= alpha`` gets h; until all have one.
     free = np.flatnonzero(x < 0)
     _draw(g, u, free, x.copy(), np.empty_like(free), rng, rows, energies)
 
 
 class _Expected(NamedTuple):
-    """The expected energy term by term, given the labels so far.
+    """The expected energy term by term, given the labels so far."""
 
-    * ``x`` (n,): the labels, -1 for free variables; ``belief`` flat: ``u``, one-hot where a
-      variable has its label, or is given one by the phase on trial, as ``inside`` (n,) says;
-    * ``cost`` flat: what a label of a free variable costs by itself and towards those with labels;
-    * ``pair`` (m,): expectation of each edge between free variables;
-    * ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
-    """
-
+    #: (n,): the labels, -1 for free variables.
     x: IntArray
+    #: Flat: ``u``, one-hot where a variable has its label, or is given one by the phase on trial,
+    #: as ``inside`` (n,) says.
     belief: FloatArray
     inside: npt.NDArray[np.bool_]
+    #: Flat: what a label of a free variable costs by itself and towards those with labels.
     cost: FloatArray
+    #: (m,): expectation of each edge between free variables.
     pair: FloatArray
+    #: ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
     factor: FloatArray
     trial: FloatArray
 
@@ -323,11 +309,7 @@ def _try_label(
     state: _Expected,
     digits: IntArray | None,
 ) -> tuple[float, int, float]:
-    """Find the threshold that is best for a phase with label ``h``.
-
-    `ranked` are the free variables by falling ``u_ih``. Returns the change of the expected energy,
-    how many variables get the label, and the steps taken. The state comes back as it was.
-    """
+    """Find the threshold that is best for a phase with label ``h``."""
     best_change = np.inf
     best_length = 0
     steps = 0.0
@@ -419,7 +401,7 @@ def _run_phases(
     state: _Expected,
     digits: IntArray | None,
 ) -> float:
-    """Label the free variables, component after component, as `derandomise` says."""
+    """Label the free variables, component by component, as in `derandomise`."""
     x = state.x
     steps = 0.0
     for c in range(starts.size - 1):
@@ -474,11 +456,7 @@ def _components(g: GraphArrays, free: IntArray) -> IntArray:
 def _rank(
     g: GraphArrays, u: FloatArray, free: IntArray, part: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the free variables by component and falling ``u``, for each label.
-
-    Besides, where each component starts, shape (c + 1,), and how many of its variables have each
-    label at all, shape (c, labels).
-    """
+    """Return the free variables by component and falling ``u``, for each label."""
     sizes = g.cardinalities[free]
     rows = np.repeat(np.arange(free.size), sizes)
     labels = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -493,13 +471,7 @@ def _rank(
 def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
     """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
 
-    Each phase takes the label h and threshold alpha under which the expected energy, given all
-    labels so far, is smallest; the expectation is that of `expected_energy`, kept up to date term
-    by term. Given that a variable is still free, its label and those of the others that are free
-    are distributed as at the start, so the expectation of a pair of free variables never changes.
-    The phases of different connected components do not depend on each other, so each component is
-    rounded on its own.
-
+    Each phase takes the label and threshold of the least expected energy given all labels so far.
     Variables of which ``x`` is -1 are filled in; after `max_steps`, the rest stays so. An infinite
     cost counts as `big`, more than the spread of the finite ones.
 

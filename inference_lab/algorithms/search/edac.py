@@ -1,7 +1,4 @@
-"""Branch and bound over integer cost functions, bounded by existential directional arc consistency.
-
-`inference_lab.algorithms.search.state` says how costs, changes and open nodes are kept.
-"""
+"""Branch and bound over integer cost functions, by existential directional arc consistency."""
 
 from __future__ import annotations
 

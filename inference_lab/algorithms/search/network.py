@@ -49,25 +49,16 @@ Scope = tuple[int, ...]
 
 @dataclass
 class Network:
-    """Integer cost functions over the labels that are left to the variables of a graph.
+    """Integer cost functions over the labels that are left to the variables of a graph."""
 
-    Attributes
-    ----------
-    domains : Domains
-        The labels that are left; costs are over their positions.
-    functions : dict
-        Table of each scope, a rising tuple of variables; no scope is empty.
-    constant : int
-    around : list of set of tuple of int
-        The scopes of two variables or more that each variable is in.
-    eliminated : list of Eliminated
-        In the order of their elimination.
-    """
-
+    #: The labels that are left; costs are over their positions.
     domains: Domains
+    #: Table of each scope, a rising tuple of variables; no scope is empty.
     functions: dict[Scope, IntArray] = field(default_factory=dict)
     constant: int = 0
+    #: The scopes of two variables or more that each variable is in.
     around: list[set[Scope]] = field(default_factory=list)
+    #: In the order of their elimination.
     eliminated: list[Eliminated] = field(default_factory=list)
 
     def add(self, scope: Scope, table: IntArray) -> None:
@@ -238,7 +229,7 @@ class Network:
         return min(FORBIDDEN, total)
 
     def expand(self, x: IntArray) -> IntArray:
-        """Return the labelling of the graph, given positions of the labels of what is left."""
+        """Return the labelling of the graph, given label positions of the remaining variables."""
         at = x.copy()
         decide(self.eliminated, at)
         return np.asarray(self.domains.labels[self.domains.ptr[:-1] + at])

@@ -1,20 +1,11 @@
-"""The state of a branch and bound: cost functions, what is moved between them, and open nodes.
+"""The state of a branch and bound: cost functions, moved costs, and open nodes.
 
-Variables are numbered by rank, value ``a`` of variable ``i`` is number ``ptr[i] + a``, and *slot*
-``t`` is one place in the scope of one cost function; the first slot of a function is that of least
-rank. Tables are never written. What soft arc consistency moves is kept beside them, so that a cost
-is ``table[x] - sum_t shift[t, x_t]``, and equal tables are one. All that changes in a subtree is
-integers in one array, ``cell``: the bound, the unary costs, the shifts and the sizes of domains.
-The *trail* notes a cell before its first change at a node of the search, so that going back takes
-as long as going on did, and never holds more than depth times cells. A domain is a sparse set, its
-labels the first of ``dom``: removing one swaps two and lowers the size, and setting the size back
-undoes it. Hints, the last known support of a label, are right or wrong whatever the node; they are
-checked when used and never undone.
-
-Open nodes of the best-first search are paths: a decision and the number of the node above. They
-are made only when a depth-first search is left, and replayed at once, as a single node. Where the
-trail or the pool of open nodes is full, the search leaves early, or goes on depth first: memory is
-allocated once.
+Value ``a`` of variable ``i`` has number ``ptr[i] + a``; *slot* ``t`` is one place in the scope of a
+function. Tables are never written: a cost is ``table[x] - sum_t shift[t, x_t]``. All changes of a
+subtree are integers in one array, ``cell``, and the *trail* notes a cell before its first change at
+a node. A domain is a sparse set, its labels the first of ``dom``. Hints (last known supports) are
+checked when used and never undone. Open nodes of the best-first search are paths, replayed as a
+single node. Memory is allocated once.
 """
 
 from __future__ import annotations
@@ -42,72 +33,73 @@ _POOL, _TRAIL = 1 << 19, 4
 
 
 class Functions(NamedTuple):
-    """The cost functions, which no search changes.
+    """The cost functions, which no search changes."""
 
-    * ``ptr`` (n+1,): values of each variable;
-    * ``slots`` (f+1,): slots of each function; ``scope``, ``stride``, ``shift_at``, ``function``
-      (s,): of each slot its variable, the step of its labels in the table, where its shifts begin,
-      and its function;
-    * ``table_at`` (f,), ``tables``;
-    * ``incident_ptr`` (n+1,), ``incident`` (s,): the slots of each variable.
-    """
-
+    #: (n+1,): values of each variable.
     ptr: IntArray
+    #: (f+1,): slots of each function.
     slots: IntArray
+    #: ``scope``, ``stride``, ``shift_at``, ``function`` (s,): of each slot its variable, the step
+    #: of its labels in the table, where its shifts begin, and its function.
     scope: IntArray
     stride: IntArray
     shift_at: IntArray
     function: IntArray
+    #: ``table_at`` (f,), ``tables``.
     table_at: IntArray
     tables: IntArray
+    #: ``incident_ptr`` (n+1,), ``incident`` (s,): the slots of each variable.
     incident_ptr: IntArray
     incident: IntArray
 
 
 class State(NamedTuple):
-    """What a search changes.
+    """The state that a search changes."""
 
-    * ``cell``: all that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts;
-      ``stamp``: the node of the last change of each cell; ``trail_at``, ``trail_old``: the trail;
-    * ``dom``, ``pos``: the sparse sets, and where each label stands in its own; ``hint``: like
-      ``shift``; ``chosen`` (n,): existential supports; ``flags`` (n,); ``weight`` (f,): conflicts;
-    * ``least``: scratch of the size of a domain; ``digits``, ``turns``: of a scope;
-    * ``best`` (n,): the best labelling known;
-    * ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level;
-    * ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
-      nodes, ``open`` those not yet explored, least bound first;
-    * ``now``: a record of numbers.
-    """
-
+    #: All that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts.
     cell: IntArray
     low: IntArray
     unary: IntArray
     shift: IntArray
     size: IntArray
+    #: The node of the last change of each cell.
     stamp: IntArray
+    #: ``trail_at``, ``trail_old``: the trail.
     trail_at: IntArray
     trail_old: IntArray
+    #: ``dom``, ``pos``: the sparse sets, and where each label stands in its own.
     dom: IntArray
     pos: IntArray
+    #: Like ``shift``.
     hint: IntArray
+    #: (n,): existential supports.
     chosen: IntArray
+    #: (n,).
     flags: IntArray
     marked: IntArray
+    #: (f,): conflicts.
     weight: IntArray
+    #: Scratch of the size of a domain.
     least: IntArray
+    #: ``digits``, ``turns``: of a scope.
     digits: IntArray
     turns: IntArray
+    #: (n,): the best labelling known.
     best: IntArray
+    #: ``var``, ``label``, ``mark``, ``bound``, ``right``: the path, level by level.
     var: IntArray
     label: IntArray
     mark: IntArray
     bound: IntArray
     right: IntArray
+    #: ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
+    #: nodes, ``open`` those not yet explored, least bound first.
     parent: IntArray
     decision_var: IntArray
     decision_label: IntArray
     decision_assigns: IntArray
     open: Heap
+    #: A record of numbers.
     now: Any
 
 

@@ -1,10 +1,7 @@
-"""Virtual arc consistency: the bound rises wherever arc consistency shows that it can.
+"""Virtual arc consistency: raise the bound wherever arc consistency proves that it can rise.
 
-Costs of `theta` and more are taken for forbidden. Where arc consistency then rules out all labels
-of a variable, what ruled them out is traced back: each asks for so many parts of a cost, or of
-labels that were ruled out before. A part is made as large as all that is asked of each cost allows,
-and all parts are moved to that variable and on to the bound. Costs are those of
-`inference_lab.algorithms.search.state` at the root of a search; nothing is noted on its trail.
+Costs of `theta` and more count as forbidden. If arc consistency rules out all labels of a variable,
+the causes are traced back, and the costs involved are moved to that variable and to the bound.
 """
 
 from __future__ import annotations
@@ -29,18 +26,9 @@ _LOOK = 2
 
 
 class Virtual(NamedTuple):
-    """What of a state virtual arc consistency looks at, and its scratch.
+    """The parts of a state that virtual arc consistency reads, and its scratch."""
 
-    * ``low``, ``unary``, ``shift``, ``size``, ``dom``, ``pos``, ``now``: those of the state;
-    * ``killer``, ``when`` (v,): what rules a value out, and how many were ruled out before;
-      ``order`` (v,): those ruled out, in turn; ``asked`` (v,): parts that are asked of each;
-    * ``out``, ``into``: parts that a function gives to a label of a slot, and gets from it;
-      ``support``: the number of an entry, or a label of the other variable; like ``shift``;
-    * ``owner`` (v,): the variable of each value; ``alive`` (n,): labels that are not ruled out;
-    * ``queue``, ``queued`` (n,): variables with fewer labels than before;
-    * ``moved``, ``is_moved`` (f,): functions that give.
-    """
-
+    #: ``low``, ``unary``, ``shift``, ``size``, ``dom``, ``pos``, ``now``: those of the state.
     low: IntArray
     unary: IntArray
     shift: IntArray
@@ -48,17 +36,26 @@ class Virtual(NamedTuple):
     dom: IntArray
     pos: IntArray
     now: Any
+    #: ``killer``, ``when`` (v,): what rules a value out, and how many were ruled out before.
     killer: IntArray
     when: IntArray
+    #: (v,): those ruled out, in turn.
     order: IntArray
+    #: (v,): parts that are asked of each.
     asked: IntArray
+    #: ``out``, ``into``: parts that a function gives to a label of a slot, and gets from it.
     out: IntArray
     into: IntArray
+    #: The number of an entry, or a label of the other variable; like ``shift``.
     support: IntArray
+    #: (v,): the variable of each value.
     owner: IntArray
+    #: (n,): labels that are not ruled out.
     alive: IntArray
+    #: ``queue``, ``queued`` (n,): variables with fewer labels than before.
     queue: IntArray
     queued: IntArray
+    #: ``moved``, ``is_moved`` (f,): functions that give.
     moved: IntArray
     is_moved: IntArray
 

@@ -1,4 +1,4 @@
-"""A Potts-like part with a bit for each label of a node but the last: more is told apart.
+"""A Potts-like part with one bit for each label of a node except the last.
 
 With ``z_ia = [x_i = a]`` for the labels ``a`` but the last, of which at most one is set,
 
@@ -39,7 +39,7 @@ _IMBALANCE = 100.0
 
 
 def has_bits(part: Part) -> bool:
-    """Whether bits say more and can: three labels that differ, and no two nodes that must."""
+    """Whether bits tighten the bound: three distinct labels, and no nodes that must differ."""
     return part.n_labels == 3 and part.has_terminals and part.apart.size == 0
 
 

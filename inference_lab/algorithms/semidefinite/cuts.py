@@ -534,10 +534,9 @@ class PatternPool:
 
 
 class Found(NamedTuple):
-    """Violated inequalities of one pattern.
+    """Violated inequalities of one pattern."""
 
-    ``nodes`` (t, q), ``signs`` (t, q), ``depth`` (t,): violation by the norm of the coefficients.
-    """
+    # ``nodes`` (t, q), ``signs`` (t, q), ``depth`` (t,): violation by the norm of the coefficients.
 
     pattern: Pattern
     nodes: IntArray

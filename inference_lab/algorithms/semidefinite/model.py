@@ -50,29 +50,28 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Part(NamedTuple):
-    """A piece of the energy over ``n`` nodes and ``k`` labels; it shares no variable with others.
+    """A piece of the energy over ``n`` nodes and ``k`` labels, on variables of its own."""
 
-    * ``variables`` (v,): its variables; ``node`` (v,): where each went; ``labels`` (v, k): the
-      label of the variable that label ``a`` of the node stands for, -1 if there is none;
-    * ``unary`` (n, k) costs, finite also for labels that are ``forbidden`` (n, k);
-    * ``pairs`` (m, 2) with ``coupling`` (m,): cost of equal labels, each pair once;
-    * ``apart`` (p, 2): pairs whose labels must differ (k > 2);
-    * ``excluded`` (q, 4): ``i, a, j, b`` such that labels ``a`` and ``b`` exclude each other (k =
-      2);
-    * ``constant``; ``quantum``: all energies of the part are ``constant + unary[:, 0].sum() +
-      coupling.sum()`` plus multiples of it, 0 if nothing of the kind is known.
-    """
-
+    #: (v,): its variables.
     variables: IntArray
+    #: (v,): where each went.
     node: IntArray
+    #: (v, k): the label of the variable that label ``a`` of the node stands for, -1 if there is
+    #: none.
     labels: IntArray
+    #: ``unary`` (n, k) costs, finite also for labels that are ``forbidden`` (n, k).
     unary: FloatArray
     forbidden: npt.NDArray[np.bool_]
+    #: ``pairs`` (m, 2) with ``coupling`` (m,): cost of equal labels, each pair once.
     pairs: IntArray
     coupling: FloatArray
+    #: (p, 2): pairs whose labels must differ (k > 2).
     apart: IntArray
+    #: (q, 4): ``i, a, j, b`` such that labels ``a`` and ``b`` exclude each other (k = 2).
     excluded: IntArray
     constant: float
+    #: All energies of the part are ``constant + unary[:, 0].sum() + coupling.sum()`` plus multiples
+    #: of it, 0 if nothing of the kind is known.
     quantum: float
 
     @property
@@ -106,30 +105,19 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """An energy as parts, with the way back to labellings.
-
-    Attributes
-    ----------
-    graph : FactorGraph
-    parts : list of Part
-    constant : float
-        Energy of what was eliminated.
-    slack : float
-        The parts and the constant differ from the energy by at most this, by rounding.
-    single : (n,) int64 array
-        The label of each variable that has only one left, -1 for the others.
-    leaves : (l, 2) int64 array
-        Eliminated variables, with the edge to the neighbour each then had, -1 for none, in order.
-    unary : flat float64 array
-        Costs of the labels of the eliminated variables at that time; ``+inf`` if ruled out.
-    """
+    """An energy as parts, with the way back to labellings."""
 
     graph: FactorGraph
     parts: list[Part]
+    #: Energy of what was eliminated.
     constant: float
+    #: The parts and the constant differ from the energy by at most this, by rounding.
     slack: float
+    #: The label of each variable that has only one left, -1 for the others.
     single: IntArray
+    #: Eliminated variables, with the edge to the neighbour each then had, -1 for none, in order.
     leaves: IntArray
+    #: Costs of the labels of the eliminated variables at that time; ``+inf`` if ruled out.
     unary: FloatArray
 
     def expand(self, labels: list[IntArray]) -> IntArray:
@@ -198,7 +186,7 @@ def _merge(pairs: IntArray, coupling: FloatArray, n: int) -> tuple[IntArray, Flo
 
 
 class _Builder:
-    """What is known of the graph after elimination, from which the parts are made."""
+    """The graph after elimination, from which the parts are made."""
 
     def __init__(
         self, graph: FactorGraph, alive: Flags, unary: FloatArray, single: IntArray

@@ -105,31 +105,29 @@ def alternate(
 
 
 class Polyhedron(NamedTuple):
-    """What a matrix of the polyhedron must meet beside a diagonal of ones.
+    """The constraints of the polyhedron, besides the unit diagonal."""
 
-    * ``low``: its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others;
-    * ``ptr`` (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] :
-      ptr[t + 1]``, with equality if ``free[t]``; ``norm`` (r,) sums of squared values.
-    """
-
+    #: Its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others.
     low: float
     boxed: bool
     fixed_from: int
+    #: (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] : ptr[t +
+    #: 1]``, with equality if ``free[t]``.
     ptr: IntArray
     i: IntArray
     j: IntArray
     value: FloatArray
     rhs: FloatArray
+    #: (r,) sums of squared values.
     norm: FloatArray
     free: npt.NDArray[np.bool_]
 
 
 class Iterate(NamedTuple):
-    """Where the alternating directions stand; lower triangles of matrices.
+    """The state of alternating directions; lower triangles of matrices."""
 
-    ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
-    ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
-    """
+    # ``x`` is in the cone, ``y`` in the polyhedron, ``before`` the last ``y``; ``z``, ``floor`` and
+    # ``multiplier`` are the multipliers of ``x = y``, of the lower limits and of the rows.
 
     x: FloatArray
     y: FloatArray
@@ -248,20 +246,13 @@ def costs_of(part: Part) -> tuple[FloatArray, float]:
 
 @dataclass(frozen=True)
 class Dual:
-    """A feasible point of the dual, up to how far its matrix is from semidefinite.
+    """A feasible point of the dual, up to how far its matrix is from semidefinite."""
 
-    Attributes
-    ----------
-    matrix : (r, r) array
-        The dual matrix in the coordinates of ``V``; lower triangle.
-    value : float
-        Dual objective, without the correction for negative eigenvalues.
-    slack : float
-        What rounding may have added to the value or taken from the matrix.
-    """
-
+    #: The dual matrix in the coordinates of ``V``; lower triangle.
     matrix: FloatArray
+    #: Dual objective, without the correction for negative eigenvalues.
     value: float
+    #: What rounding may have added to the value or taken from the matrix.
     slack: float
 
 
@@ -637,7 +628,7 @@ class Relaxation:
 
     @property
     def ceiling(self) -> float:
-        """What no finite energy of the part exceeds; a bound above it proves that there is none."""
+        """An upper bound on finite energies; a lower bound above it proves infeasibility."""
         part = self.part
         highest = [part.constant, *part.unary.max(axis=1), *np.maximum(part.coupling, 0.0)]
         return math.fsum(highest) + 1e-9 * math.fsum(np.abs(highest))

@@ -1,9 +1,4 @@
-"""What the terms of an energy over pairs are between the labels that are left.
-
-Kernels over the edges of a graph, for `inference_lab.algorithms.semidefinite.model`: labels without
-support and variables with one neighbour go, and of each edge that stays it is said whether it is a
-cost for equal labels beside costs of the single labels.
-"""
+"""Kernels that classify the terms of pairwise energies by the remaining labels."""
 
 from __future__ import annotations
 
@@ -139,7 +134,7 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
 
 
 class Fit(NamedTuple):
-    """What the edges are, each (m,), zeros to begin with: see `classify`."""
+    """The kinds of the edges, each (m,), initially zero; see `classify`."""
 
     kinds: Flags
     coupling: FloatArray
@@ -147,10 +142,9 @@ class Fit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Scratch for one edge, as long as the largest cardinality.
+    """Scratch for one edge, as long as the largest cardinality."""
 
-    Sums over rows and columns of its costs, and of the indicator of equal labels.
-    """
+    # Sums over rows and columns of its costs, and of the indicator of equal labels.
 
     row: FloatArray
     column: FloatArray
@@ -160,7 +154,7 @@ class Sums(NamedTuple):
 
 @inlined
 def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
-    """Say what an edge with infinite costs is, 0 if it is of no kind."""
+    """Return the kind of an edge with infinite costs, 0 if it has none."""
     i, j = g.edges[e, 0], g.edges[e, 1]
     ni = 0
     nj = 0
@@ -203,7 +197,7 @@ def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
 
 @lean_kernel
 def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit) -> None:
-    """Say of each edge between remaining variables what it is: ``kinds``, 0 for none of these."""
+    """Classify each edge between remaining variables: ``kinds``, 0 for none of these."""
     # ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
     # (with 0, if that is as good).
     row, column, row_equal, column_equal = sums
