@@ -1,4 +1,4 @@
-"""Parts shared by all clusterers: reading data and constraints, predicting, scikit-learn's rules."""
+"""Base of all clusterers: reading data and constraints, predicting, scikit-learn's rules."""
 
 from __future__ import annotations
 

@@ -307,6 +307,7 @@ class Distortion(ABC):
         (n,) int64 array
 
         Examples
+        --------
         >>> points, centroids = np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2)
         >>> Cosine().nearest(points, centroids, np.array([1, 1])).tolist()
         [0, 1]
