@@ -84,8 +84,8 @@ class Coupling:
     """Coupling of points in an E-step.
 
     ``rows`` are the points that ``terms`` touch; terms number them by their place there. ``terms``
-    stays the same object while unchanged, to reuse graphs. ``unary`` (c, k) is added to the costs; ``importance`` scales the free energy of these points; ``counts`` (c,) are
-    their sample weights.
+    stays the same object while unchanged, to reuse graphs. ``unary`` (c, k) is added to the costs;
+    ``importance`` scales the free energy of these points; ``counts`` (c,) are their sample weights.
     """
 
     rows: IntArray
@@ -143,7 +143,8 @@ class EStep:
     """Label points with a solver.
 
     `follow` starts a soft solver from the previous shares, for falling temperatures. At one
-    temperature mean field would freeze there, so it starts anew, and the lower free energy wins. `cold` starts solvers of labels anew in each call.
+    temperature mean field would freeze there, so it starts anew, and the lower free energy wins.
+    `cold` starts solvers of labels anew in each call.
     """
 
     solver: str | Solver

@@ -643,7 +643,7 @@ class _FeatureSpace:
         settled: Sequence[IntArray] = (),
         counts: FloatArray | None = None,
     ) -> list[IntArray]:
-        """Return a group of points for each cluster that is not settled, from groups if they suffice."""
+        """Return a group of points for each unsettled cluster, from `groups` if they suffice."""
         if len(groups) > n_clusters:
             return [groups[q] for q in self._traverse(groups, n_clusters)]
         chosen = [*settled, *groups]

@@ -19,8 +19,9 @@ __all__ = ["Units", "units_of"]
 class Units:
     """Points that share a label, with the terms left between and within units.
 
-    ``of_point`` (c,) gives the unit of each point, ``first`` (u,) a point of each unit, ``within`` the
-    costs of terms inside units. A labelling of units costs as much as the same labelling of points.
+    ``of_point`` (c,) gives the unit of each point, ``first`` (u,) a point of each unit, ``within``
+    the costs of terms inside units. A labelling of units costs as much as the same labelling of
+    points.
     """
 
     of_point: IntArray

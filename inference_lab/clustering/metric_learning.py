@@ -52,8 +52,8 @@ _HALVINGS = 30
 class Penalised(NamedTuple):
     """Data of a metric step: points, labels, centroids and the violated constraints.
 
-    ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts`` are
-    sample weights, None for ones.
+    ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
+    are sample weights, None for ones.
     """
 
     points: Points
@@ -392,8 +392,8 @@ class GradientStep(MetricLearner):
     Notes
     -----
     ``J`` is least where one feature has all weight, because points differ least there. Except with
-    `paper_signs`, steps stop at an effective rank of the number of clusters (of two, for costs other
-    than the cosine); estimators warn at lower ranks.
+    `paper_signs`, steps stop at an effective rank of the number of clusters (of two, for costs
+    other than the cosine); estimators warn at lower ranks.
 
     Examples
     --------

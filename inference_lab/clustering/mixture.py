@@ -40,7 +40,8 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class Gaussians(Model):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
-    `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of covariances.
+    `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
+    covariances.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Gaussians(Model):
         return result
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return ``-log p(x | component)``, with the mixing weights for points that have a prior."""
+        """Return ``-log p(x | component)``, with mixing weights where they count."""
         everyone = rows is None
         points = self.points if everyone else self.points[rows]
         mixed = self.mixed if everyone else self.mixed[rows]
@@ -239,9 +240,9 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
     ``p(y | x) ~ prod_i p(x_i | y_i) exp(-sum_ML w [y_i != y_j] - sum_CL w [y_i = y_j])``
 
-    times mixing weights, which for constrained points depend on `prior`. Any solver at temperature 1
-    gives the marginals, for example mean field (Lange et al. 2005). Infinite weights and the junction
-    tree give the constrained EM of Shental et al. 2003.
+    times mixing weights, which for constrained points depend on `prior`. Any solver at temperature
+    1 gives the marginals, for example mean field (Lange et al. 2005). Infinite weights and the
+    junction tree give the constrained EM of Shental et al. 2003.
 
     Parameters
     ----------

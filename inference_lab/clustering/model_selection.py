@@ -21,8 +21,8 @@ class ConstraintCV:
 
     For scikit-learn's searches and `cross_val_score`: settings are chosen by pairs that the fit did
     not see (Pourrajabi et al. 2014). A fold holds points that pairs touch; the fit gets all others
-    with their pairs, and `score` checks the pairs within the fold. Pairs between the two are unused.
-    Points that pairs connect share a fold, unless they are too many.
+    with their pairs, and `score` checks the pairs within the fold. Pairs between the two are
+    unused. Points that pairs connect share a fold, unless they are too many.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 class SeededKMeans(ConstrainedClusterer):
     r"""K-means whose centroids start at the means of labelled points.
 
-    Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so wrong ones can
-    be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
+    Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so wrong ones
+    can be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
 
     Parameters
     ----------

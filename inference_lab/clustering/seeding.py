@@ -166,7 +166,8 @@ def _by_value(points: Points) -> IntArray:
 def _drawn(weights: FloatArray, order: IntArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw rows with replacement in proportion to their weights, in the given order.
 
-    With the order of `_by_value`, draws depend neither on the places of rows nor on their repetition.
+    With the order of `_by_value`, draws depend neither on the places of rows nor on their
+    repetition.
     """
     p = weights[order]
     return order[rng.choice(len(order), size=size, p=p / p.sum())]

@@ -43,8 +43,9 @@ def _cheapest_leavers(
 def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: float) -> int:
     """Move points so that cluster sizes keep to bounds at the least cost, in place.
 
-    From the cheapest labels, each step changes two sizes by a shortest path of moves: first those that
-    break bounds least, then the shortest. Since the least cost is M-convex in the sizes, this suffices.
+    From the cheapest labels, each step changes two sizes by a shortest path of moves: first those
+    that break bounds least, then the shortest. Since the least cost is M-convex in the sizes, this
+    suffices.
     """
     n, k = costs.shape
     sizes = np.zeros(k, dtype=np.int64)
@@ -146,8 +147,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Notes
     -----
-    **Guarantees.** Each assignment is a cheapest one within the bounds, so the objective never rises,
-    unless centroids are smoothed.
+    **Guarantees.** Each assignment is a cheapest one within the bounds, so the objective never
+    rises, unless centroids are smoothed.
 
     **Complexity.** O(n d k) an iteration, and O(n + k^2) times the length of a path for each point
     over a bound. O(n k) memory.

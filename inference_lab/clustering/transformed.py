@@ -144,7 +144,7 @@ def _impose(gaps: FloatArray, pairs: Constraints) -> None:
 
 
 def _similarities(points: FloatArray, n_neighbours: int, width: float | None) -> Any:
-    """Return sparse ``exp(-|x - y|^2 / (2 s^2))`` of neighbours; ``s`` defaults to `width`'s rule."""
+    """Return sparse ``exp(-|x - y|^2 / (2 s^2))`` of neighbours; ``s`` is the width."""
     from sklearn.neighbors import kneighbors_graph
 
     gaps = kneighbors_graph(points, min(n_neighbours, len(points) - 1), mode="distance")
@@ -297,11 +297,11 @@ class FlexibleSpectral(_Dense):
 
     Notes
     -----
-    **Guarantees.** Each kept vector with ``lambda > 0`` is a stationary point of the cost at its own
-    degree; the rounded labels need not satisfy any pair.
+    **Guarantees.** Each kept vector with ``lambda > 0`` is a stationary point of the cost at its
+    own degree; the rounded labels need not satisfy any pair.
 
-    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) that solve with ``L`` by
-    conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code computes all
+    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) that solve with ``L``
+    by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code computes all
     eigenvectors, in O(n^3); here, the ``max(10, 4 k)`` of least ``lambda``. ``L`` gets 1e-5 on its
     diagonal, which adds the same to the cost of every vector.
 
@@ -393,7 +393,7 @@ class FlexibleSpectral(_Dense):
         number: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Return the unit eigenvectors of least cost that satisfy the pairs, `wanted` of `number`."""
+        """Return the `wanted` unit eigenvectors of least cost that satisfy the pairs."""
         from scipy.sparse import csr_array, eye_array
 
         n = len(trivial)
@@ -460,8 +460,8 @@ class MetricKMeans(_Dense):
     r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
 
     "rca" is the inverse of the covariance within the must-link components, without cannot-links.
-    "itml" is the metric nearest to the identity, by ``tr A - log det A``, that puts must-links below
-    the 5th percentile of squared distances and cannot-links above the 95th, with slack.
+    "itml" is the metric nearest to the identity, by ``tr A - log det A``, that puts must-links
+    below the 5th percentile of squared distances and cannot-links above the 95th, with slack.
 
     Parameters
     ----------

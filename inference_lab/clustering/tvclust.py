@@ -184,8 +184,8 @@ class SourcedClusterer(PairwiseClusterer):
 class Gaussians:
     """Normal-Wishart posteriors of all components, given shares (Bishop 2006, eqs. 10.60-10.63).
 
-    The prior has mean 0, ``beta0 = 1``, ``W0 = I`` and ``nu0 = d``; ``factor`` (k, d, d) holds lower
-    Cholesky factors of the inverses of ``W``.
+    The prior has mean 0, ``beta0 = 1``, ``W0 = I`` and ``nu0 = d``; ``factor`` (k, d, d) holds
+    lower Cholesky factors of the inverses of ``W``.
     """
 
     def __init__(self, points: FloatArray, shares: FloatArray) -> None:
@@ -397,8 +397,8 @@ class TVClust(SourcedClusterer):
     def release(cls, random_state: Any = None) -> TVClust:
         """Return the settings of the code published with the paper.
 
-        15 components with means drawn from the prior, at most 30 iterations, a tolerance of 5e-5, one
-        point of each pair updated, and a prior by which ten of eleven must-links are wrong.
+        15 components with means drawn from the prior, at most 30 iterations, a tolerance of 5e-5,
+        one point of each pair updated, and a prior by which ten of eleven must-links are wrong.
 
         Parameters
         ----------

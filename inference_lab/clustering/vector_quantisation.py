@@ -219,10 +219,10 @@ class LCVQE(PairwiseClusterer):
     r"""K-means in which points of violated pairs pull other centroids than their own.
 
     Points first go to their nearest centroids. A must-link between clusters j and n is then left
-    violated, for a quarter of the squared distances of either point to the other's centroid, or both
-    points go to j, or to n. A cannot-link in one cluster is left violated, for half the squared
-    distance of the farther point to its nearest other centroid, or that point goes there. The
-    objective is half the summed squared distances, and these prices.
+    violated, for a quarter of the squared distances of either point to the other's centroid, or
+    both points go to j, or to n. A cannot-link in one cluster is left violated, for half the
+    squared distance of the farther point to its nearest other centroid, or that point goes there.
+    The objective is half the summed squared distances, and these prices.
 
     Parameters
     ----------
@@ -243,8 +243,8 @@ class LCVQE(PairwiseClusterer):
     -----
     Weights multiply the price and the pull of a violated pair; in the paper they are 1.
 
-    **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, since pairs
-    are decided one by one; an iteration that repeats the last one ends the fit.
+    **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, since
+    pairs are decided one by one; an iteration that repeats the last one ends the fit.
 
     **Complexity.** An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
 
@@ -316,7 +316,8 @@ class CVQE(LCVQE):
 
     Notes
     -----
-    **Guarantees.** None: pairs are decided one by one, and centroids use those of the last iteration.
+    **Guarantees.** None: pairs are decided one by one, and centroids use those of the last
+    iteration.
 
     **Complexity.** An iteration costs O(n d k + p k^2) for p pairs.
 

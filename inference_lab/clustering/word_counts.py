@@ -21,7 +21,7 @@ def checked_counts(points: Points) -> Points:
 
 
 class Multinomials:
-    """Dirichlet posteriors (k, d) of all components, given shares; `belief` is the prior's parameter."""
+    """Dirichlet posteriors (k, d) of all components, given shares and the prior's `belief`."""
 
     def __init__(self, points: Points, shares: FloatArray, belief: float) -> None:
         self.belief = belief

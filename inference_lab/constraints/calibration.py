@@ -21,8 +21,8 @@ def log_odds_of(noise: float, count: int) -> float:
 def worth(features: npt.ArrayLike, n_clusters: int, odds: float) -> float:
     """Return the weight ``2 v odds`` of log-odds on the scale of squared distances.
 
-    Gaussians of equal variance ``v`` make distances log-probabilities times ``2 v``. Here ``v`` is the
-    variance of a feature within the clusters of k-means with a fixed seed.
+    Gaussians of equal variance ``v`` make distances log-probabilities times ``2 v``. Here ``v`` is
+    the variance of a feature within the clusters of k-means with a fixed seed.
     """
     points = np.asarray(features, dtype=np.float64)
     centroids = kmeans_centroids(points, n_clusters, np.random.default_rng(0))

@@ -42,12 +42,12 @@ def constraint_centroids(
 ) -> npt.NDArray[np.float64]:
     r"""Centroids from must-link neighbourhoods, the components of two or more points.
 
-    With fewer neighbourhoods than clusters, random perturbations of the global centroid :math:`g` are
-    added: :math:`g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or
-    :math:`g_m + 0.7 (U_m - 1/2) \sigma_m` ("additive"), :math:`U_m` uniform on [0, 1). With more, a
-    weighted farthest-first traversal from the largest one adds
-    :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2` with weights :math:`s_p s_q` of sizes
-    ("product") or their root ("sqrt"). Ties go to the centroid farthest from g, then to the first.
+    With fewer neighbourhoods than clusters, random perturbations of the global centroid :math:`g`
+    are added: :math:`g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or :math:`g_m + 0.7 (U_m - 1/2)
+    \sigma_m` ("additive"), :math:`U_m` uniform on [0, 1). With more, a weighted farthest-first
+    traversal from the largest one adds :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2`
+    with weights :math:`s_p s_q` of sizes ("product") or their root ("sqrt"). Ties go to the
+    centroid farthest from g, then to the first.
 
     References
     ----------

@@ -180,7 +180,7 @@ def pairs_across(
 
 
 def sorted_distinct(values: IntArray) -> IntArray:
-    """Return the distinct values in ascending order; a sort is faster than ``np.unique`` hashing."""
+    """Return the distinct values in ascending order; sorting is faster than ``np.unique``."""
     ordered = np.sort(values)
     is_first = np.ones(ordered.size, dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
