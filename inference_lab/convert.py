@@ -75,6 +75,7 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     --------
     >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     >>> to_networkx(g).edges[0, 1]
+    {'weight': 0.5}
     """
     import networkx as nx
 

@@ -423,8 +423,8 @@ class ConstrainedClusterer(
         --------
         >>> from inference_lab.clustering import HMRFKMeans
         >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], [0, 0, 1, 1])
-        >>> model.transform([[0.5]]).tolist()
-        [[0.0, 8.0]]
+        >>> sorted(model.transform([[0.5]])[0].tolist())
+        [0.0, 8.0]
         """
         check_is_fitted(self)
         points, dtype = self._read_points(X, reset=False)

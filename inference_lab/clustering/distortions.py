@@ -836,6 +836,7 @@ class Bregman(Distortion):
     ...         return 2 * centroids
     >>> points = np.array([[0.0], [3.0]])
     >>> Squares().distances(points, np.array([[1.0]])).tolist()
+    [[1.0], [4.0]]
     """
 
     @abstractmethod
