@@ -140,7 +140,6 @@ class ConstrainedClusterer(
     history_ : list of HalfStep
         The objective after each half-step of the best start.
     converged_ : bool
-    converged_ : bool
     """
 
     labels_: IntArray

@@ -71,6 +71,7 @@ class Constraints:
 
         \sum_{(i,j) \in M} w_{ij} \varphi_{ij} [l_i \ne l_j]
         + \sum_{(i,j) \in C} \bar w_{ij} \bar\varphi_{ij} [l_i = l_j],
+
     every unordered pair counted once (Basu, Bilenko and Mooney, KDD 2004, eq. 9; eqs. 3 and 5 count
     it twice).
 
@@ -90,6 +91,7 @@ class Constraints:
     must_link, cannot_link : ndarray of int64, shape (p, 2) and (q, 2)
         Read-only, each row ``i < j``, rows distinct and in lexicographic order.
     ml_weight, cl_weight : float or ndarray of float64, shape (p,) and (q,)
+        Read-only and aligned with the stored rows; a scalar stays a scalar.
     n_points : int
 
     Raises

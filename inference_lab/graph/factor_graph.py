@@ -723,6 +723,7 @@ class FactorGraph:
 
         Parameters
         ----------
+        labels : (n,) array of int, optional
             Labels to colour; by default the cheapest label of each variable by itself.
         axes : matplotlib.axes.Axes, optional
             Axes to draw on; a new figure by default.
