@@ -27,6 +27,7 @@ class BregmanKMeans(ConstrainedClusterer):
 
     Parameters
     ----------
+    n_clusters : int
     distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
         Cost of a point in a cluster; to add one, see `inference_lab.clustering.distortions`.
     init : {"k-means++", "random", "perturbed"} or (k, d) array

@@ -246,6 +246,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
     Parameters
     ----------
+    n_clusters : int
     covariance_type : {"full", "tied", "diag", "spherical"}
         One for each component, or a common one ("tied"); diagonal only, or one variance.
     e_step : str or Solver

@@ -217,6 +217,7 @@ def diagnose(
 
     Parameters
     ----------
+    graph : FactorGraph, Problem, ProblemFamily, str or path
         A graph, or anything that stands for a problem; for constrained clustering, constraints
         and wrong ones are counted too.
     data_dir : path, optional
